@@ -28,7 +28,6 @@ from benchmarks.execution.ending import finish_run, remember_request
 from benchmarks.execution.states import write_run_file
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
-    Origins,
     backbones,
     settle_declarations,
 )
@@ -57,15 +56,15 @@ from pretrain.running.command_line import check_ranges, one_line_errors, parse, 
 from pretrain.running.console import QUIET
 from pretrain.running.processes import assume_gpus, num_gpus, require_launcher
 from slurm.cluster import Cluster, ClusterError, cluster
+from transfer.cells.cell import Cell, check_records_of_name
 from transfer.cells.checked_data import fingerprint
-from transfer.cells.request import Cell, CellSettings, check_records_of_name
+from transfer.cells.request import Request, Settings, require_heeded
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
 from transfer.encoders.encoder import BackboneError
 from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
 from transfer.tasks import task_of
-from transfer.tasks.task import require_heeded
 
 NOT_WITH_SNAPSHOTS = (
     "--ckpt --as --branch --encoder --skip --heads --random --suite --seeds --slurm --workers "
@@ -78,28 +77,28 @@ NODES_ARITHMETIC = (
 )
 
 
-def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
+def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone.
 
-    Returns also the origins of the backbones and why snapshots cannot be read, by name.
+    Returns also why snapshots cannot be read, by name.
     """
     fingerprint.cache_clear()
-    length_fraction(request.schedule)
-    settings = CellSettings.of(request, snapshots=bool(request.snapshots))
-    engine_for(request.training.engine)
+    settings = request.settings
+    length_fraction(settings.schedule)
+    engine_for(settings.training.engine)
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     named = request.tasks or SNAPSHOT_TASKS * bool(request.snapshots)
     keys = task_keys(named, request.suite, request.skip)
     sets = (name for key in keys for name in task_of(key).datasets())
-    require_data_folder(request.data, sets, may_be_empty=request.plan)
-    tasks = map(task_of, keys)
-    require_heeded(
-        request.training, tasks, request.features_in, request.keep_crops, request.image_memory_gb
-    )
-    found, sources, unreadable = backbones(request)
+    require_data_folder(settings.data, sets, may_be_empty=request.plan)
+    require_heeded(settings, map(task_of, keys))
+    found, unreadable = backbones(request)
     cells = [
-        Cell(key=key, backbone=backbone, seed=seed, settings=settings)
-        for backbone in found
+        Cell(
+            request=Request(task=key, checkpoint=checkpoint, seed=seed, settings=settings),
+            backbone=backbone,
+        )
+        for checkpoint, backbone in found.items()
         for key in keys
         for seed in seeds
     ]
@@ -111,58 +110,58 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
     to_run = grouped((row.cell.backbone.name, row.cell) for row in rows if row.state == "run")
     for own_cells in to_run.values():
         check_records_of_name(own_cells)
-    return rows, sources, unreadable
+    return rows, unreadable
 
 
 def run(request: RunAll) -> int:
     """Print the plan, run or submit its cells and write the tables; return the exit status."""
-    start = time.monotonic()
+    start, results, runs = time.monotonic(), request.settings.results, request.settings.runs
     require_launcher()
-    check_writable(request.results, "--results")
-    check_writable(request.runs, "--runs")
+    check_writable(results, "--results")
+    check_writable(runs, "--runs")
     request.cluster.require_used()
     if request.cluster.slurm and request.workers > 1:
         raise ValueError("--workers is for cells on this machine; --slurm has --parallel")
     where = cluster() if request.cluster.slurm else None
-    rows, sources, unreadable = plan(request)
+    rows, unreadable = plan(request)
     if where is not None:
         from benchmarks.cluster.arrays import check_submitted_weights
 
-        check_submitted_weights(rows, request.runs)
+        check_submitted_weights(rows, runs)
     if not request.quiet or request.plan:
         print_plan(rows, request, where)
     if request.plan:
         if where is not None:
             from benchmarks.cluster.arrays import sbatch_scripts
 
-            print(sbatch_scripts(rows, sources, request.cluster, request.runs, where))
+            print(sbatch_scripts(rows, request.cluster, runs, where))
         if command := get_data_command(rows):
             print(command, file=sys.stderr)
         return 0
     require_something_to_run(rows, request)
-    with explain_write_errors(request.results, "--results"):
-        request.results.mkdir(parents=True, exist_ok=True)
+    with explain_write_errors(results, "--results"):
+        results.mkdir(parents=True, exist_ok=True)
     if not request.snapshots:
-        rows, sources, lines = settle_declarations(rows, sources, given=bool(request.declared))
+        rows, lines = settle_declarations(rows, given=bool(request.declared))
         lines *= not request.quiet
         print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
-        remember_request(rows, request.results, named=bool(request.tasks or request.suite))
+        remember_request(rows, results, named=bool(request.tasks or request.suite))
     if where is not None:
         from benchmarks.cluster.arrays import submit_cells
         from benchmarks.report_parts.pretraining import remember_runs, runs_of_files
 
-        remember_runs(request.results, runs_of_files(row.cell.backbone.file for row in rows))
-        submit_cells(rows, sources, request.cluster, request.runs, where)
+        remember_runs(results, runs_of_files(row.cell.backbone.file for row in rows))
+        submit_cells(rows, request.cluster, runs, where)
         return 0
-    write_run_file([row.cell for row in rows if row.state == "run"], request.runs)
+    write_run_file([row.cell for row in rows if row.state == "run"], runs)
     if request.workers > 1:
         from benchmarks.execution.workers import Workers
 
-        failed = Workers(rows, sources, request.workers).run()
+        failed = Workers(rows, request.workers).run()
     else:
         from benchmarks.execution.sequence import run_cells
 
-        failed = run_cells(rows, sources)
+        failed = run_cells(rows)
     return finish_run(rows, failed, request, start, unreadable)
 
 
@@ -175,13 +174,14 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
         if request.plan_full
         else first_lines(departing, MOST_LINES, "more, see --plan full")
     )
-    unused = read_results(request.results).unused
-    lines = [shown, *departing, *unused_lines(unused, request.results)]
+    results = request.settings.results
+    lines = [shown, *departing, *unused_lines(read_results(results).unused, results)]
     print("\n".join(lines), file=sys.stderr)
     for warning in where.warnings() if where is not None else ():
         print(warning, file=sys.stderr)
+    automatic = request.settings.features_in == "auto"
     frozen = any(row.state == "run" and not row.cell.task.trains_backbone for row in rows)
-    if where is not None and frozen and request.features_in == "auto" and request.cluster.cell_gpus:
+    if where is not None and frozen and automatic and request.cluster.cell_gpus:
         print(NODES_ARITHMETIC, file=sys.stderr)
 
 
@@ -189,7 +189,7 @@ def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
     """Raise DataError if nothing can run; of snapshots, every one needs its data."""
     lost = [row for row in rows if row.state in ("no data", "unfit")]
     absent = dict.fromkeys(key for row in lost for key in row.missing)
-    reasons = [f"no {', '.join(absent)} below {request.data}"] * bool(absent)
+    reasons = [f"no {', '.join(absent)} below {request.settings.data}"] * bool(absent)
     reasons += dict.fromkeys(f"{row.cell.key}: {row.why}" for row in lost if row.why)
     if request.snapshots:
         all_unfit = all(row.state == "unfit" for row in lost)
@@ -197,8 +197,8 @@ def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
             raise DataError(f"no snapshot can be evaluated: {'; '.join(reasons)}")
     elif len(lost) == len(rows):
         raise DataError(
-            f"nothing can run: every cell lacks its data below {request.data} or a fitting "
-            "backbone; see the lines above"
+            f"nothing can run: every cell lacks its data below {request.settings.data} or a "
+            "fitting backbone; see the lines above"
         )
 
 
@@ -212,10 +212,11 @@ def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
 
-    if request != RunAll(demo=True, runs=request.runs, quiet=request.quiet):
+    runs = request.settings.runs
+    if request != RunAll(demo=True, settings=Settings(runs=runs), quiet=request.quiet):
         raise ValueError("--demo goes with --runs and --quiet alone")
-    check_writable(request.runs, "--runs")
-    home = request.runs / "demo"
+    check_writable(runs, "--runs")
+    home = runs / "demo"
     data, checkpoint = home / "data", home / "jcl" / "backbone.pt"
     print("generating small versions of all data sets", file=sys.stderr, flush=True)
     generate(data)
@@ -229,11 +230,13 @@ def demo(request: RunAll) -> int:
             ckpt=(checkpoint,),
             name=("jcl",),
             random=True,
-            data=data,
-            results=home / "results",
-            runs=home,
-            schedule="smoke",
-            training=TrainingOptions(engine="torchvision", gpus=1),
+            settings=Settings(
+                data=data,
+                results=home / "results",
+                runs=home,
+                schedule="smoke",
+                training=TrainingOptions(engine="torchvision", gpus=1),
+            ),
             quiet=request.quiet,
         )
     )
@@ -248,11 +251,13 @@ def manage_submitted_cells(request: RunAll) -> int:
     from benchmarks.cluster.arrays import cancel_all, retry_failed
     from benchmarks.status import print_states, watch
 
-    runs, options = request.runs, request.cluster
+    runs, options = request.settings.runs, request.cluster
     heeded = SlurmOptions(slurm=options.slurm, cell_gpus=options.cell_gpus)
     if not options.retry_failed:
         heeded = replace(options, status=False, watch=False, cancel=False)
-    if ignored := given_options(replace(request, runs=RunAll().runs, quiet=False, cluster=heeded)):
+    settings = replace(request.settings, runs=Settings().runs)
+    others = replace(request, settings=settings, quiet=False, cluster=heeded)
+    if ignored := given_options(others):
         raise ValueError(
             f"{ignored[0]} does not go with --status, --watch, --cancel or --retry-failed, which "
             "concern all cells below --runs"
@@ -269,7 +274,7 @@ def gpus_of_cells(request: RunAll) -> AbstractContextManager[None]:
     if request.cluster.slurm:  # those of the submitting machine must not change the protocol
         return assume_gpus(0)
     if request.workers > 1:
-        return assume_gpus(min(num_gpus(), request.training.gpus or 1))
+        return assume_gpus(min(num_gpus(), request.settings.training.gpus or 1))
     return nullcontext()
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pretrain.running import stop
-from transfer.cells.request import CellSettings
+from transfer.cells.request import Settings
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.synthetic.generate import generate
@@ -86,9 +86,9 @@ def small_backbone() -> Encoder:
 
 
 @pytest.fixture
-def settings(small_data: Path, tmp_path: Path) -> CellSettings:
+def settings(small_data: Path, tmp_path: Path) -> Settings:
     """Smoke schedule on the small data, everything written below tmp_path."""
-    return CellSettings(
+    return Settings(
         data=small_data,
         results=tmp_path / "results",
         runs=tmp_path / "runs",

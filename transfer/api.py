@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate as evaluate_cell
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Settings
 from transfer.datasets.folders import check_row_name, data_folder
 from transfer.encoders.encoder import Encoder, Precision
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.process_state import torch_defaults
 from transfer.record import Record
-from transfer.tasks import NamedTask, TaskError, get, task_of
+from transfer.tasks import NamedTask, TaskError, get
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def evaluate(
         raise TaskError(f"{named.key}: {why}")
     folder = Path(data) if data is not None else data_folder()
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as kept:
-        settings = CellSettings(
+        settings = Settings(
             data=folder,
             results=Path(kept),
             runs=Path(runs),
@@ -88,11 +89,12 @@ def evaluate(
             tolerate=tolerate,
             features_in=features_in,
         )
-        cell = Cell(
-            key=named.key,
+        cell = Cell.with_backbone(
             backbone=encoder,
+            task=named.key,
             seed=seed,
             settings=settings,
-            ablation=None if named.task == task_of(named.key) else named.task,
+            variant=named.variant,
+            changes=named.changes,
         )
         return Result(evaluate_cell(cell, wait=True))

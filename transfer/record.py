@@ -66,8 +66,8 @@ class Record:
     wall_s: float
     peak_memory_gb: float
     request: dict[str, Any]
-    """Words of a command line: task (its key), backbone (from --ckpt on), options as decided; and
-    the input format of the backbone."""
+    """`transfer.cells.request.Request` without its folders, with options as they were decided; and
+    the input format of the backbone. Older records hold the words of a command line instead."""
     primary_metric: str
     """Metric that represents the task where one number is shown."""
     heading: str

@@ -28,7 +28,6 @@ from benchmarks.execution.jobs import (
     process_command,
 )
 from benchmarks.execution.states import StartedCell, versions
-from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.results.records import grouped
@@ -37,7 +36,7 @@ from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.state import job_states
 from slurm.submit import Array, cancel_submitted, script, submit
-from transfer.cells.request import Cell, is_same_file
+from transfer.cells.cell import Cell, is_same_file
 from transfer.tasks import task_of
 
 GPUS_OF_A_NODE = 8
@@ -75,7 +74,7 @@ def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
 def replace_gpus(cell: Cell, gpus: int) -> Cell:
     """Return the same cell on another number of GPUs; no number of its protocol changes."""
     training = replace(cell.settings.training, gpus=gpus)
-    return replace(cell, settings=replace(cell.settings, training=training))
+    return cell.asking(settings=replace(cell.settings, training=training))
 
 
 def resources(row: PlannedCell, options: SlurmOptions, where: Cluster) -> Resources:
@@ -105,7 +104,6 @@ def _allowed_hours(
 
 def plan_arrays(
     rows: Sequence[PlannedCell],
-    origins: Origins,
     options: SlurmOptions,
     folder: Path,
     where: Cluster,
@@ -119,13 +117,13 @@ def plan_arrays(
             cells = (cell for job in jobs for cell in job.cells)
             extracted |= {str(cell.path.absolute()): len(helpers) for cell in cells}
             longest = replace(jobs[0].rows[0], gpu_hours=max(job.hours for job in jobs))
-            words = [job.arguments(origins) for job in jobs]
+            words = [job.arguments() for job in jobs]
             size = resources(longest, options, where)
             helpers.append(_array("extract", words, size, options))
     evaluating = []
     for job in evaluations(rows):
         size = resources(replace(job.rows[0], gpu_hours=job.hours), options, where)
-        words = [arguments_of(cell, origins) for cell in job.cells]
+        words = [arguments_of(cell) for cell in job.cells]
         pairs = zip(job.cells, words, strict=True)
         evaluating.append(tuple(StartedCell.of(c, words=w, resources=size) for c, w in pairs))
     return _with_cells(helpers, evaluating, extracted, options, folder, where)
@@ -192,7 +190,7 @@ def check_submitted_weights(rows: Sequence[PlannedCell], runs: Path) -> None:
     going = [one.cell for one in submitted_states(runs)[0] if one.state in ("queued", "running")]
     for cell in {row.cell.backbone.name: row.cell for row in rows if row.state == "run"}.values():
         backbone = cell.backbone
-        folder = (cell.settings.records / backbone.name).resolve()
+        folder = (cell.records / backbone.name).resolve()
         for other in going:
             # submissions of earlier versions do not store it
             sha256 = other.described.get("sha256", backbone.sha256)
@@ -208,7 +206,6 @@ def check_submitted_weights(rows: Sequence[PlannedCell], runs: Path) -> None:
 
 def submit_cells(
     rows: Sequence[PlannedCell],
-    origins: Origins,
     options: SlurmOptions,
     runs: Path,
     where: Cluster,
@@ -230,7 +227,7 @@ def submit_cells(
         return None
     folder = new_folder(runs)
     results = str(new[0].cell.settings.results.absolute())
-    arrays = plan_arrays(new, origins, options, folder, where)
+    arrays = plan_arrays(new, options, folder, where)
     return _submit_arrays(arrays, options, folder, where, results)
 
 
@@ -276,7 +273,6 @@ def _submit_arrays(
 
 def sbatch_scripts(
     rows: Sequence[PlannedCell],
-    origins: Origins,
     options: SlurmOptions,
     runs: Path,
     where: Cluster,
@@ -285,7 +281,7 @@ def sbatch_scripts(
     folder = (runs / "slurm" / "WHEN").absolute()
     return "\n\n".join(
         f"# {array.name}: {len(array.work)} jobs\n{script(array, options.queue, folder)}"
-        for array, _ in plan_arrays(rows, origins, options, folder, where)
+        for array, _ in plan_arrays(rows, options, folder, where)
     )
 
 

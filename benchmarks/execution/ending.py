@@ -18,8 +18,8 @@ from benchmarks.tables import update_tables
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration
 from pretrain.running.stop import EXIT_RESUMABLE
+from transfer.cells.cell import Cell, finished
 from transfer.cells.execution import may_pass_later
-from transfer.cells.request import Cell, finished
 
 if TYPE_CHECKING:
     from benchmarks.report_parts.requested import Requested
@@ -40,7 +40,7 @@ def finish_run(
     from benchmarks.report import update_report  # a plan needs no report
     from benchmarks.report_parts.pretraining import runs_of_files
 
-    contents = update_tables(request.results)
+    contents = update_tables(request.settings.results)
     written = [contents is not None]
     try:
         print(f"\n{_last_screen(rows, request, unreadable, contents)}\n", flush=True)
@@ -48,7 +48,7 @@ def finish_run(
         explain_failed_step("the last screen is missing", error, "the same command")
         written.append(False)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
-    written.append(update_report(request.results, runs, contents))
+    written.append(update_report(request.settings.results, runs, contents))
     words = [f"{len(rows)} cell{'s' * (len(rows) != 1)}", f"{len(failed)} failed"]
     lost = f"{len(unreadable)} checkpoint{'s' * (len(unreadable) != 1)} could not be read"
     words += [lost] * bool(unreadable)
@@ -64,7 +64,7 @@ def _last_screen(
     unreadable: Mapping[str, str],
     contents: Contents | None,
 ) -> str:
-    results = contents.results if contents else read_results(request.results)
+    results = contents.results if contents else read_results(request.settings.results)
     # the records of snapshots have a folder of their own
     runs = results.snapshots if request.snapshots else results.runs
     asked = (row for row in rows if row.state in ("run", "cached"))

@@ -10,16 +10,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.planning.plan import PlannedCell, pass_of
 from benchmarks.results.records import grouped
-from transfer.cells.request import Cell
-from transfer.encoders.encoder import default_name
-
-if TYPE_CHECKING:
-    from benchmarks.planning.checkpoints import Origins
-
+from transfer.cells.cell import Cell
+from transfer.cells.request import words_of
 
 PREPARE, THEN = "--prepare", "--then"
 """Words of benchmarks.execution.one_cell."""
@@ -69,12 +64,12 @@ class Job:
             return not self.prepares and self.cell.path in paths
         return self.needs in paths
 
-    def arguments(self, origins: "Origins") -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """Return the arguments of benchmarks.execution.one_cell."""
         if not self.prepares:
-            return joined(arguments_of(cell, origins) for cell in self.cells)
+            return joined(arguments_of(cell) for cell in self.cells)
         keys = ",".join(dict.fromkeys(cell.key for cell in self.cells))
-        each = [arguments_of(rows[0].cell, origins) for rows in self.backbones.values()]
+        each = [arguments_of(rows[0].cell) for rows in self.backbones.values()]
         return (PREPARE, keys, *joined(each))
 
 
@@ -101,23 +96,9 @@ def evaluations(rows: Sequence[PlannedCell]) -> list[Job]:
     return sorted(jobs, key=lambda job: job.cell.needed is not None)
 
 
-def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
+def arguments_of(cell: Cell) -> tuple[str, ...]:
     """Return the arguments for a cell, with absolute paths."""
-    place, origin = cell.settings, origins[cell.backbone.name]
-    words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
-    words += ["--name", origin.name or default_name(origin.ckpt), *["--random"] * origin.random]
-    words += ["--branch", origin.branch] if origin.branch else []
-    words += origin.encoder.words
-    words += ["--as", origin.declared] if origin.declared else []
-    words += ["--heads", *map(str, origin.heads)] if origin.heads else []
-    words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
-    words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
-    words += ["--tolerate", str(place.tolerate), "--features-in", place.features_in]
-    if place.image_memory_gb is not None:
-        words += ["--image-memory-gb", str(place.image_memory_gb)]
-    words += ["--keep-crops"] if place.keep_crops else []
-    words += ["--with-weights"] if cell.with_weights else []
-    return (*words, *place.training.words())
+    return tuple(words_of(cell.request.absolute()))
 
 
 def joined(arguments: Iterable[Sequence[str]]) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ on or could not read its disk, 128 plus the number of the signal that killed one
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from benchmarks.execution.jobs import PREPARE, THEN
@@ -21,10 +20,10 @@ from pretrain.running import stop
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.lock import BusyError
 from pretrain.running.reading import may_pass
+from transfer.cells.cell import Cell
 from transfer.cells.command import Evaluate, summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus
-from transfer.cells.request import Cell
 from transfer.datasets.expected import DataError
 from transfer.encoders.encoder import BackboneError
 
@@ -69,7 +68,7 @@ def main(words: list[str]) -> int:
     cells = [cell_from_arguments(part) for part in parts]
     if keys:
         for key in keys.split(","):
-            prepare([replace(cell, key=key) for cell in cells])
+            prepare([cell.asking(task=key) for cell in cells])
             stop.exit_if_requested()
         return 0
     failed = 0

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.execution.jobs import evaluations, extractions
 from benchmarks.execution.states import write_status_page
-from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.console import is_quiet, live_bars
 from pretrain.running.lock import BusyError
+from transfer.cells.cell import Cell, ClassifierError, open_checkpoint
 from transfer.cells.command import summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import evaluate_on_gpus
-from transfer.cells.request import Cell, ClassifierError
 from transfer.encoders.encoder import BackboneError
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Overall:
         write_status_page(self.runs)
 
 
-def run_cells(rows: Sequence[PlannedCell], origins: Origins) -> list[Cell]:
+def run_cells(rows: Sequence[PlannedCell]) -> list[Cell]:
     """Run the cells in state "run", one after another; return those that failed.
 
     Snapshots, whose backbones have no weights yet, are loaded and evaluated one by one.
@@ -73,7 +72,7 @@ def run_cells(rows: Sequence[PlannedCell], origins: Origins) -> list[Cell]:
     with live_bars() as bars:
         overall = Overall(len(planned), planned[0].cell.settings.runs, bars)
         for _, group in groupby(planned, key=_weights_in_memory):
-            failed += _run_together(list(group), origins, overall)
+            failed += _run_together(list(group), overall)
     return failed
 
 
@@ -82,14 +81,14 @@ def _weights_in_memory(row: PlannedCell) -> str:
     return "" if row.cell.backbone.state_dict else row.cell.backbone.name
 
 
-def _run_together(planned: Sequence[PlannedCell], origins: Origins, overall: Overall) -> list[Cell]:
+def _run_together(planned: Sequence[PlannedCell], overall: Overall) -> list[Cell]:
     failed = []
     reasons: dict[Path, str] = {}
     torn: Exception | None = None
-    if name := _weights_in_memory(planned[0]):
+    if _weights_in_memory(planned[0]):
         stop.exit_if_requested()
         try:
-            backbone = origins[name].load()
+            backbone = open_checkpoint(planned[0].cell.request.checkpoint)
             planned = [replace(row, cell=replace(row.cell, backbone=backbone)) for row in planned]
         except (BackboneError, OSError) as error:  # the file has changed since the plan
             torn = error

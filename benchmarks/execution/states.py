@@ -21,7 +21,7 @@ from typing import Any, Literal, Self
 from pretrain.running.atomic_files import WriteError, write_text
 from pretrain.running.console import PROGRESS_FILE
 from slurm.resources import Resources
-from transfer.cells.request import Cell, failure_fields
+from transfer.cells.cell import Cell, failure_fields
 from transfer.record import failure_path, read_json, record_files, write_json
 
 State = Literal["running", "failed", "cancelled", "stopped", "queued", "done"]

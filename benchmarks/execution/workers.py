@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.execution.jobs import Job, evaluations, extractions, process_command
 from benchmarks.execution.states import REFRESH_S, StartedCell, write_status_page
@@ -22,11 +21,8 @@ from pretrain.running import stop
 from pretrain.running.console import is_quiet
 from pretrain.running.host_memory import SHARERS
 from slurm.requeue import killing_signal
+from transfer.cells.cell import Cell, ClassifierError, finished
 from transfer.cells.execution import note_failure
-from transfer.cells.request import Cell, ClassifierError, finished
-
-if TYPE_CHECKING:
-    from benchmarks.planning.checkpoints import Origins
 
 STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
 """Exit statuses of a cell that was stopped: it has saved, or did not yet handle the signal."""
@@ -38,11 +34,11 @@ SIGNAL_DELAY_S = 1.0
 class Workers:
     """Cells in state "run", `workers` at a time: processes, waiting jobs, free GPUs, failures."""
 
-    def __init__(self, rows: Sequence[PlannedCell], origins: "Origins", workers: int) -> None:
+    def __init__(self, rows: Sequence[PlannedCell], workers: int) -> None:
         # cells of one backbone find each other's features; only images of several decode together
         several = [job for job in extractions(rows) if len(job.backbones) > 1]
         self.waiting = [*several, *evaluations(rows)]
-        self.origins, self.workers, self.total = origins, workers, len(self.waiting)
+        self.workers, self.total = workers, len(self.waiting)
         self.runs = rows[0].cell.settings.runs
         self.free = visible_gpus()
         self.num_gpus = len(self.free)
@@ -120,7 +116,7 @@ class Workers:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         self.started |= {cell.path: StartedCell.of(cell) for cell in job.cells}
         process = subprocess.Popen(
-            process_command(job.arguments(self.origins)),
+            process_command(job.arguments()),
             env=environment,
             start_new_session=True,  # Ctrl-C reaches it through this process only
             preexec_fn=stop.signal_at_parents_end,

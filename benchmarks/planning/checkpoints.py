@@ -1,67 +1,30 @@
-"""Backbones of a request: where each comes from, its weights, or a description without them.
+"""Checkpoints of a request, and their backbones: with their weights, or described without them.
 
-A plan needs network, size and hash, but no weights. Recipes that a user declares by --as belong to
-the origins.
+A plan needs network, size and hash, but no weights.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.results.records import CURVE_SEPARATOR
 from pretrain.running import stop
-from transfer.cells.declaration import (
-    check_declared_recipe,
-    settle_declaration,
-    with_declared_recipe,
-)
+from transfer.cells.cell import open_checkpoint
+from transfer.cells.declaration import check_declared_recipe, settle_declaration
 from transfer.datasets.folders import check_row_name
-from transfer.encoders.encoder import BackboneError, Encoder, default_name, require_file, with_heads
-from transfer.encoders.opening import load
-from transfer.encoders.options import EncoderOptions
+from transfer.encoders.encoder import BackboneError, Encoder, default_name, require_file
+from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import RANGES
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """Origin of a backbone, for the process that will evaluate it."""
-
-    ckpt: Path
-    name: str = ""
-    """Name of the whole backbone; `default_name` of the file if empty."""
-    branch: str = ""
-    """Part of the prefix of the ResNet to take where the file holds several."""
-    declared: str = ""
-    """Recipe that the user declares for a file that does not say how it was made."""
-    heads: tuple[int, ...] = ()
-    """Heads of the file that are used; all if empty."""
-    encoder: EncoderOptions = field(default_factory=EncoderOptions)
-    """Network that is no ResNet, if the request names one."""
-    random: bool = False
-    """The backbone is a random initialization of the file's network."""
-
-    def load(self) -> Encoder:
-        """Return the backbone; BackboneError if the file is none."""
-        backbone = load(self.ckpt, self.encoder, name=self.name or None, branch=self.branch)
-        if self.heads:
-            backbone = with_heads(backbone, self.heads)
-        backbone = with_declared_recipe(backbone, self.declared)
-        return backbone.random_twin() if self.random else backbone
-
-
-Origins = Mapping[str, Origin]
-"""Origins by the name of the backbone."""
-
-
-def origins(request: RunAll) -> list[Origin]:
-    """Return the origin of each row of the tables; ValueError if the options do not fit."""
+def checkpoints(request: RunAll) -> list[Checkpoint]:
+    """Return the checkpoint of each row of the tables; ValueError if the options do not fit."""
     request.network.check()
     if request.snapshots:
-        return snapshot_origins(request)
+        return _snapshots(request)
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
     for recipe in filter(None, request.declared):
@@ -71,17 +34,23 @@ def origins(request: RunAll) -> list[Origin]:
     branches = one_each("branch", request.branch, none)
     declared = one_each("as", request.declared, none)
     whole = [
-        Origin(ckpt=path, name=name, branch=branch, declared=recipe, encoder=request.network)
+        Checkpoint(
+            ckpt=path,
+            name=name,
+            branch=branch,
+            declared=recipe if request.declared else None,
+            network=request.network,
+        )
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
-    for origin in whole:
-        check_row_name(origin.name, default_name(origin.ckpt))
+    for name, path in zip(names, request.ckpt, strict=True):
+        check_row_name(name, default_name(path))
     if request.heads and request.network.encoder:
         raise ValueError(f"--heads are of LooC++'s ResNets, not of {request.network.encoder}")
     subsets = [
         tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
     ]
-    parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
+    parts = [replace(one, heads=heads) for heads in subsets for one in whole]
     for path in request.ckpt:
         require_file(path)
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
@@ -97,35 +66,34 @@ def one_each(option: str, words: Sequence[str], defaults: Sequence[str]) -> Sequ
     return words or defaults
 
 
-def backbones(request: RunAll) -> tuple[list[Encoder], Origins, dict[str, str]]:
-    """Return the backbones, one per row of the tables, their origins, and unreadable snapshots.
+def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str]]:
+    """Return the backbone of each row of the tables, and unreadable snapshots.
 
     The last are reasons by name; any other file that is no backbone is a BackboneError. ValueError
     for options that do not fit. Only what this process evaluates has weights; those of snapshots
     are loaded at their turn.
     """
-    found: dict[str, Encoder] = {}
-    sources: dict[str, Origin] = {}
+    found: dict[Checkpoint, Encoder] = {}
     unreadable: dict[str, str] = {}
     elsewhere = request.cluster.slurm or request.workers > 1
     here = not (request.plan or elsewhere or request.snapshots)
-    for origin in origins(request):
+    for checkpoint in checkpoints(request):
         stop.exit_if_requested()
         try:
-            backbone = origin.load() if here else replace(origin.load(), state_dict={})
+            backbone = open_checkpoint(checkpoint)
         except (BackboneError, OSError) as error:
-            if not request.snapshots:
+            if not checkpoint.snapshot:
                 raise
-            unreadable[origin.name] = str(error)
-            print(f"{origin.name}  failed: {error}", file=sys.stderr, flush=True)
+            unreadable[str(checkpoint.name)] = str(error)
+            print(f"{checkpoint.name}  failed: {error}", file=sys.stderr, flush=True)
             continue
-        if backbone.name in found:
+        if backbone.name in (other.name for other in found.values()):
             raise ValueError(f"two checkpoints are called {backbone.name!r}; give each a --name")
-        found[backbone.name], sources[backbone.name] = backbone, origin
-    return list(found.values()), sources, unreadable
+        found[checkpoint] = backbone if here else replace(backbone, state_dict={})
+    return found, unreadable
 
 
-def snapshot_origins(request: RunAll) -> list[Origin]:
+def _snapshots(request: RunAll) -> list[Checkpoint]:
     """Return the snapshots of all folders, named after their curves, curve by curve.
 
     ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.
@@ -145,27 +113,29 @@ def snapshot_origins(request: RunAll) -> list[Origin]:
                 f"{folder}: no snapshot; python -m pretrain RECIPE ... --snapshot-epochs 10 "
                 "writes them"
             )
-        found += [Origin(ckpt=one, name=f"{curve}{CURVE_SEPARATOR}{one.stem}") for one in paths]
+        found += [
+            Checkpoint(ckpt=path, name=f"{curve}{CURVE_SEPARATOR}{path.stem}", snapshot=True)
+            for path in paths
+        ]
     return found
 
 
 def settle_declarations(
-    rows: Sequence[PlannedCell], sources: Origins, *, given: bool
-) -> tuple[list[PlannedCell], Origins, list[str]]:
-    """Make declarations and finished records agree, and return rows, origins and lines about it.
+    rows: Sequence[PlannedCell], *, given: bool
+) -> tuple[list[PlannedCell], list[str]]:
+    """Make declarations and finished records agree, and return the rows and lines about it.
 
     given: the command line has --as. Without it, recipes that earlier runs declared are kept.
     """
     settled: dict[str, Encoder] = {}
     lines: dict[str, str] = {}
     for cell in {row.cell.backbone.name: row.cell for row in rows}.values():
-        name, records = cell.backbone.name, cell.settings.records
-        settled[name], lines[name] = settle_declaration(records, cell.backbone, given=given)
-    kept = [
-        replace(row, cell=replace(row.cell, backbone=settled[row.cell.backbone.name]))
-        for row in rows
-    ]
-    declared = {
-        name: replace(origin, declared=settled[name].declared) for name, origin in sources.items()
-    }
-    return kept, declared, list(filter(None, lines.values()))
+        name = cell.backbone.name
+        settled[name], lines[name] = settle_declaration(cell.records, cell.backbone, given=given)
+    declared = []
+    for row in rows:
+        backbone = settled[row.cell.backbone.name]
+        checkpoint = replace(row.cell.request.checkpoint, declared=backbone.declared or None)
+        cell = replace(row.cell.asking(checkpoint=checkpoint), backbone=backbone)
+        declared.append(replace(row, cell=cell))
+    return declared, list(filter(None, lines.values()))

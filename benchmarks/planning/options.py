@@ -9,10 +9,9 @@ import tyro
 
 from pretrain.running.command_line import Range
 from slurm.resources import Queue
-from transfer.datasets.folders import data_folder
+from transfer.cells.request import Settings
 from transfer.encoders.options import AnyEncoder, EncoderOptions
-from transfer.finetuning.options import COUNT, RANGES, TrainingOptions
-from transfer.frozen.feature_cache import RequestedPrecision
+from transfer.finetuning.options import COUNT, RANGES
 
 OPTION_RANGES: Mapping[str, Range] = {
     **RANGES,
@@ -105,37 +104,16 @@ class RunAll:
     unless given."""
     heads: tuple[str, ...] = ()
     """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
-    data: Path = field(default_factory=data_folder)
-    """Folder of all data sets; $DATASETS or ./datasets."""
-    results: Path = Path("results")
-    """Folder of records and tables."""
-    runs: Path = Path("runs")
-    """Folder of caches and unfinished work."""
     tasks: str = ""
     """Task ids, separated by commas; all that run by default if not given."""
     skip: str = ""
     """Task ids, separated by commas, that do not run."""
     suite: str = ""
     """Tasks of one paper: jcl, co2, lorac, uniclr, looc or another; --tasks adds to them."""
-    schedule: str = "paper"
-    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     seeds: str = "0"
     """Seeds, separated by commas; tables show mean and standard deviation."""
-    tolerate: int = 0
-    """Missing, surplus, repeated or broken images and annotations that a data set may have."""
-    training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
-        default_factory=TrainingOptions
-    )
-    """Options of tasks that train the whole network."""
-    features_in: RequestedPrecision = "auto"
-    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
-    image_memory_gb: float | None = None
-    """Memory in GB per process for the decoded training images of a linear probe or of few labels,
-    which are decoded for every pass if they need more; default a quarter of the free memory,
-    divided by the processes that run side by side."""
-    keep_crops: bool = False
-    """Keep the images of frozen features as pixels below --runs, for later checkpoints: 0.15 MB an
-    image of 224 px, 193 GB for ImageNet, and no decoding the next time."""
+    settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
+    """Folders and options of all cells."""
     workers: int = 1
     """Cells that run at the same time on this machine, each on its own GPUs."""
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from benchmarks.results.final_screen import aligned, first_lines
 from benchmarks.results.records import grouped
 from pretrain.running.processes import num_gpus
-from transfer.cells.request import Cell, departures, finished
+from transfer.cells.cell import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
 from transfer.tasks import task_of

@@ -4,6 +4,7 @@ import json
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from benchmarks.results.numbers import numbers_of
 from benchmarks.results.published import UNTRAINED, all_tables
 from benchmarks.results.records import CURVE_SEPARATOR, SMALL_DATA, Run, grouped, value_words
 from benchmarks.results.verdicts import pairs_of, why_apart
+from transfer.cells.request import Settings, from_json, words_of
 from transfer.encoders.architectures import network_words
+from transfer.encoders.options import Checkpoint
 from transfer.record import (
     COPIED,
     RECORDS,
@@ -184,7 +187,7 @@ def _fields(fields: Mapping[str, Any]) -> list[Line]:
 def again_lines(record: Record, path: Path) -> Iterator[Line]:
     """Yield the command that makes the number again, what its words mean, and if it is cached."""
     key = record.request.get("task")
-    if key not in TASKS or not record.request.get("backbone"):
+    if key not in TASKS or not file_of(record) or record.request.get("variant"):
         yield (
             "not possible",
             "the record holds no command: Python code or an earlier version made it",
@@ -196,13 +199,11 @@ def again_lines(record: Record, path: Path) -> Iterator[Line]:
         words = ["python", "benchmarks/run_all.py", "--snapshots", "DIR", "--name", curve]
         words += ["--tasks", key]
     else:
-        words = ["python", "-m", "transfer", key, *record.request["backbone"]]
-        words += ["--as", record.declared] if record.declared else []
+        words = ["python", "-m", "transfer", key, *_checkpoint_words(record)]
         words += ["--seed", str(record.seed)]
     words += ["--data", "DATA", "--schedule", record.schedule]
     words += ["--results", str(results)] if results not in (None, DEFAULT_RESULTS) else []
-    words += [word for word in record.request["options"] if word not in REMOVED_FLAGS]
-    yield "command", shlex.join(words)
+    yield "command", shlex.join([*words, *_option_words(record)])
     hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
     if of_snapshot:
         file = "DIR"
@@ -226,7 +227,26 @@ def again_lines(record: Record, path: Path) -> Iterator[Line]:
 
 def file_of(record: Record) -> str:
     """Return the path of the checkpoint as it was given; empty for a record without a command."""
-    return str([*record.request.get("backbone", []), "", ""][1])
+    if words := record.request.get("backbone"):  # an older record, which holds words
+        return str(words[1])
+    return str(record.request.get("checkpoint", {}).get("ckpt", ""))
+
+
+def _checkpoint_words(record: Record) -> list[str]:
+    """Return the words of a command line that name the checkpoint and the recipe declared now."""
+    declared = record.declared or None  # it may have changed since the evaluation
+    if words := record.request.get("backbone"):
+        return [*words, *(["--as", declared] if declared else [])]
+    checkpoint = from_json(Checkpoint, record.request["checkpoint"])
+    return words_of(replace(checkpoint, declared=declared))
+
+
+def _option_words(record: Record) -> list[str]:
+    """Return the words of a command line that state the options, as they were decided."""
+    if "settings" not in record.request:
+        return [word for word in record.request["options"] if word not in REMOVED_FLAGS]
+    settings = from_json(Settings, record.request["settings"])
+    return words_of(replace(settings, schedule="paper"))
 
 
 def _place(path: Path, task: str) -> tuple[Path | None, bool]:

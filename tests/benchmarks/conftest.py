@@ -7,7 +7,8 @@ import pytest
 
 from benchmarks.execution.states import StartedCell
 from benchmarks.planning.plan import PlannedCell
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.cell import Cell
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
 
 Rows = Callable[..., list[PlannedCell]]
@@ -19,7 +20,7 @@ def started(backbone: str) -> StartedCell:
 
 
 @pytest.fixture
-def rows(small_backbone: Encoder, settings: CellSettings) -> Rows:
+def rows(small_backbone: Encoder, settings: Settings) -> Rows:
     """Cells to run of these tasks, of one backbone or several, each of these hours."""
 
     def make(
@@ -32,7 +33,7 @@ def rows(small_backbone: Encoder, settings: CellSettings) -> Rows:
         named = [replace(small_backbone, name=name, sha256=name) for name in names]
         own = replace(settings, schedule=schedule)
         cells = [
-            Cell(key=key, backbone=backbone, seed=seed, settings=own)
+            Cell.with_backbone(task=key, backbone=backbone, seed=seed, settings=own)
             for backbone in named or [small_backbone]
             for key in keys
             for seed in range(seeds)

@@ -11,13 +11,14 @@ import pytest
 from benchmarks.execution.states import StartedCell
 from benchmarks.results.published import published_recipes
 from tests.synthetic_records import page, put, record
+from transfer.cells.cell import Cell
 from transfer.cells.declaration import (
     PUBLISHED_RECIPES,
     settle_declaration,
     with_declared_recipe,
 )
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
 from transfer.record import RECORDS, read_record
 
@@ -30,15 +31,15 @@ def backbone(small_backbone: Encoder) -> Encoder:
 
 
 def test_a_later_declaration_is_added_to_finished_records(
-    backbone: Encoder, settings: CellSettings
+    backbone: Encoder, settings: Settings
 ) -> None:
-    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
+    cell = Cell.with_backbone(task="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     before = evaluate(cell)
     declared = with_declared_recipe(backbone, RECIPE)
-    assert evaluate(replace(cell, backbone=declared, seed=1)).declared == RECIPE
+    assert evaluate(replace(cell.asking(seed=1), backbone=declared)).declared == RECIPE
     other = replace(declared, sha256="0" * 64, declared="moco/in1k-r50-v2")
     for asked in (declared, other):
-        settle_declaration(settings.records, asked, given=True)
+        settle_declaration(cell.records, asked, given=True)
     assert read_record(cell.path) == replace(before, declared=RECIPE)
 
 
@@ -47,10 +48,8 @@ def test_declarable_recipes_are_those_of_published_numbers() -> None:
     assert listed == sorted(published_recipes()), f"correct {PUBLISHED_RECIPES}"
 
 
-def test_an_unknown_declaration_leaves_earlier_ones(
-    backbone: Encoder, settings: CellSettings
-) -> None:
-    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
+def test_an_unknown_declaration_leaves_earlier_ones(backbone: Encoder, settings: Settings) -> None:
+    cell = Cell.with_backbone(task="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     evaluate(replace(cell, backbone=with_declared_recipe(backbone, RECIPE)))
     with pytest.raises(ValueError, match="no published number is of this recipe; nearest are"):
         with_declared_recipe(backbone, "nosuch/recipe")
@@ -87,17 +86,15 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
             assert settle_declaration(records, asked, given=True)[1] == ""
 
 
-def test_declaring_does_not_finish_a_queued_rerun(
-    backbone: Encoder, settings: CellSettings
-) -> None:
-    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
+def test_declaring_does_not_finish_a_queued_rerun(backbone: Encoder, settings: Settings) -> None:
+    cell = Cell.with_backbone(task="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     evaluate(cell)
     queued = StartedCell.of(cell)
     declared = with_declared_recipe(backbone, RECIPE)
-    settle_declaration(settings.records, declared, given=True)
+    settle_declaration(cell.records, declared, given=True)
     assert read_record(cell.path).declared == RECIPE
     assert not queued.done
-    settle_declaration(settings.records, backbone, given=True)
+    settle_declaration(cell.records, backbone, given=True)
     assert not queued.done
     cell.path.unlink()
     evaluate(cell)

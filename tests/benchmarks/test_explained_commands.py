@@ -13,11 +13,14 @@ from benchmarks.planning.options import RunAll
 from benchmarks.results.explanation import again_lines
 from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put
+from transfer.cells import cell as cell_module
 from transfer.cells import command
+from transfer.cells.cell import Cell
 from transfer.cells.command import Evaluate
-from transfer.cells.execution import request_of
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.execution import stored_request
+from transfer.cells.request import Request, words_of
 from transfer.encoders.encoder import Encoder, InputFormat, random_backbone, with_heads
+from transfer.encoders.options import Checkpoint
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import reading_of, task_of
 
@@ -33,12 +36,13 @@ def lines_of(path: Path) -> dict[str, str]:
 def planned_cell(words: list[str], backbone: Encoder, monkeypatch: pytest.MonkeyPatch) -> Cell:
     """The one cell that the command plans on a machine without a GPU."""
     if words[:3] == ["python", "-m", "transfer"]:
-        monkeypatch.setattr(command, "load", lambda *_, **__: backbone)
+        monkeypatch.setattr(cell_module, "load", lambda *_, **__: backbone)
         monkeypatch.setattr(command, "require_file", lambda _: None)
-        return replace(tyro.cli(Evaluate, args=words[3:]), dry_run=True).cell()
+        return tyro.cli(Evaluate, args=words[3:]).cell()
     request = tyro.cli(RunAll, args=words[2:])
-    settings = CellSettings.of(request, snapshots=bool(request.snapshots))
-    return Cell(key=request.tasks, backbone=backbone, seed=0, settings=settings)
+    snapshot = Checkpoint(ckpt=Path("x"), snapshot=True)
+    asked = Request(task=request.tasks, checkpoint=snapshot, settings=request.settings)
+    return Cell(request=asked, backbone=backbone)
 
 
 def stand_in(record: Record) -> Encoder:
@@ -76,7 +80,7 @@ def stored(cell: Cell) -> Path:
         protocol=own.protocol | {"paper_hash": protocol_hash(task, task_of(cell.key))},
         schedule=cell.settings.schedule,
         seed=cell.seed,
-        request=request_of(cell),
+        request=stored_request(cell),
         declared=cell.backbone.declared,
     )
     put(cell.path.parent, cell.path.name, asdict(record))
@@ -98,20 +102,19 @@ def stored(cell: Cell) -> Path:
 def test_the_stored_command_asks_for_the_same_cell(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = tyro.cli(Evaluate, args=[*words.split(), "--ckpt", "a/mine.pt"])
-    chosen = ["--ckpt", "a/mine.pt", "--name", "mine"]
-    chosen += ["--branch", request.branch] if request.branch else []
+    asked = [*words.split(), "--ckpt", "a/mine.pt", "--results", str(tmp_path)]
+    checkpoint = tyro.cli(Evaluate, args=asked).request.checkpoint
     whole = random_backbone(arch="resnet50", stem="imagenet", seed=0, name="mine")
-    whole = replace(whole, words=tuple(chosen), file_sha256="b" * 64, made_by={})
+    opened = replace(checkpoint, name="mine")
+    whole = replace(whole, checkpoint=opened, file_sha256="b" * 64, made_by={})
     with assume_gpus(0):
-        asked = [*words.split(), *chosen[:2], "--results", str(tmp_path)]
         cell = planned_cell(["python", "-m", "transfer", *asked], whole, monkeypatch)
         lines = lines_of(stored(cell))
         again = planned_cell(shlex.split(lines["command"]), whole, monkeypatch)
         assert (again.task, again.path, again.seed) == (cell.task, cell.path, cell.seed)
     assert lines["cached"].startswith("yes, as long as a/mine.pt ")
     assert set(words.split()) <= set(lines["command"].split()), lines["command"]
-    assert ("any checkpoint of a resnet50" in lines["a/mine.pt"]) == request.random
+    assert ("any checkpoint of a resnet50" in lines["a/mine.pt"]) == checkpoint.random
 
 
 def test_removed_flags_are_left_out(tmp_path: Path) -> None:
@@ -125,10 +128,10 @@ def test_removed_flags_are_left_out(tmp_path: Path) -> None:
 
 def test_heads_are_part_of_the_words_and_snapshots_have_a_command_of_their_own() -> None:
     whole = random_backbone(arch="resnet18-heads4", stem="imagenet", seed=0, name="looc")
-    some = with_heads(replace(whole, words=("--ckpt", "looc.pt", "--name", "looc")), (2, 0))
-    assert some.words[2:] == ("--name", "looc", "--heads", "2", "0")
-    assert some.random_twin().words[-1] == "--random"
-    assert with_heads(whole, (1,)).words == ()  # made in Python
+    some = with_heads(replace(whole, checkpoint=Checkpoint(ckpt=Path("looc.pt"))), (2, 0))
+    words = "--ckpt looc.pt --random --heads 2 0"
+    assert words_of(some.random_twin().checkpoint) == words.split()
+    assert with_heads(whole, (1,)).checkpoint is None  # made in Python
     path = next((RECORDS / "snapshots").rglob("*@epoch0003/*.json"))
     lines = lines_of(path)
     command = "python benchmarks/run_all.py --snapshots DIR --name "

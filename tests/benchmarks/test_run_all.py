@@ -20,8 +20,9 @@ from benchmarks.run_all import main, run
 from pretrain.running.lock import BusyError
 from pretrain.running.processes import assume_gpus
 from tests.conftest import own_file
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Settings
 from transfer.datasets.folders import FolderError
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
@@ -35,14 +36,11 @@ def plan(request: RunAll) -> list[PlannedCell]:
 
 
 @pytest.fixture
-def request_for(checkpoint: Path, small_data: Path, tmp_path: Path) -> Request:
+def request_for(checkpoint: Path, settings: Settings) -> Request:
     """Requests on one small checkpoint at the smoke schedule."""
     request = RunAll(
         ckpt=(checkpoint,),
-        data=small_data,
-        results=tmp_path / "results",
-        runs=tmp_path / "runs",
-        schedule="smoke",
+        settings=settings,
         tasks="cifar10_knn,in100_knn",
     )
     return partial(replace, request)
@@ -53,9 +51,9 @@ def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run
 ) -> None:
     request = request_for()
     assert run(request) == 0
-    records = sorted(request.results.glob("records/mine/*.json"))
+    records = sorted(request.settings.results.glob("records/mine/*.json"))
     assert [path.name.split(".")[0] for path in records] == ["cifar10_knn", "in100_knn"]
-    assert "mine" in (request.results / "tables" / "overview.md").read_text()
+    assert "mine" in (request.settings.results / "tables" / "overview.md").read_text()
     monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
@@ -96,7 +94,7 @@ def test_records_of_other_weights_are_not_replaced(
     first, second = two_runs(small_backbone, tmp_path)
     request = request_for(ckpt=(first,), name=("mine",), tasks="cifar10_knn")
     assert run(request) == 0
-    (path,) = request.results.glob("records/mine/*.json")
+    (path,) = request.settings.results.glob("records/mine/*.json")
     before = path.read_bytes()
     with pytest.raises(ValueError, match=r"records/mine has records of other weights.*--name"):
         run(replace(request, ckpt=(second,), **changes))
@@ -105,14 +103,14 @@ def test_records_of_other_weights_are_not_replaced(
 
 
 def test_the_last_screen_shows_the_records_of_what_was_asked(
-    request_for: Request, capsys: pytest.CaptureFixture[str]
+    request_for: Request, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     exact, rounded = (
-        request_for(tasks="cifar10_knn", features_in=precision)
+        request_for(tasks="cifar10_knn", settings=replace(settings, features_in=precision))
         for precision in ("float32", "bfloat16")
     )
     assert run(exact) == run(rounded) == 0
-    records = exact.results.glob("records/mine/*.json")
+    records = exact.settings.results.glob("records/mine/*.json")
     newest = max(records, key=lambda path: path.stat().st_mtime_ns)
     record = read_record(newest)
     write_json_record(newest, replace(record, metrics={**record.metrics, "top1": 12.34}))
@@ -142,7 +140,7 @@ def test_a_users_encoder_has_its_rows_and_detection_says_why_not(
     exec(OWN_ENCODER, scope)
     torch.save({"state_dict": scope["build"]().state_dict()}, checkpoint)
     words = f"--encoder {file}:build --pool mean --ckpt {checkpoint} --schedule smoke".split()
-    words += ["--data", str(request_for().data), "--results", str(tmp_path / "results")]
+    words += ["--data", str(request_for().settings.data), "--results", str(tmp_path / "results")]
     words += ["--runs", str(tmp_path / "runs"), "--tasks", "cifar10_knn,coco_det"]
     assert main([*words, "--plan"]) == 0
     assert "four stages of a ResNet" in capsys.readouterr().err
@@ -160,12 +158,15 @@ def test_a_cell_of_another_process_is_left_alone_and_a_failing_one_leaves_the_ot
     monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_on_gpus", evaluating)
     request = request_for()
     assert run(request) == 1
-    assert not list(request.results.rglob("*.failed.json"))
-    assert len(list(request.results.glob("records/mine/in100_knn.*.json"))) == 1
+    assert not list(request.settings.results.rglob("*.failed.json"))
+    assert len(list(request.settings.results.glob("records/mine/in100_knn.*.json"))) == 1
     assert run(request) == 1
-    (failure,) = request.results.glob("records/mine/cifar10_knn.*.failed.json")
+    results = request.settings.results
+    (failure,) = results.glob("records/mine/cifar10_knn.*.failed.json")
     assert "the disk is on fire" in json.loads(failure.read_text())["reason"]
-    assert "the disk is on fire" in (request.results / "tables" / "overview.md").read_text()
+    assert (
+        "the disk is on fire" in (request.settings.results / "tables" / "overview.md").read_text()
+    )
 
 
 def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_tables(
@@ -174,31 +175,33 @@ def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_table
     request = request_for()
     fill_disk("cifar10_knn")
     assert run(request) == 1
-    assert len(list(request.results.glob("records/mine/in100_knn.*.json"))) == 1
-    assert (request.results / "tables" / "overview.md").exists()
+    assert len(list(request.settings.results.glob("records/mine/in100_knn.*.json"))) == 1
+    assert (request.settings.results / "tables" / "overview.md").exists()
     path = next(row.cell.path for row in plan(request) if row.cell.key == "cifar10_knn")
     told = capsys.readouterr().err
     assert f"cifar10_knn  failed: {path}: " in told
     assert f"the reason of a failure is not noted: {failure_path(path)}: " in told
-    (request.results / "tables" / "overview.md").unlink()  # pages that are right are not written
-    fill_disk(str(request.results))
+    (
+        request.settings.results / "tables" / "overview.md"
+    ).unlink()  # pages that are right are not written
+    fill_disk(str(request.settings.results))
     assert run(request) == 1
     assert "the tables are not up to date: " in capsys.readouterr().err
     # a folder that cannot be made is told before any work
-    link = request.results.with_name("link")
+    link = request.settings.results.with_name("link")
     link.symlink_to("gone")
     with pytest.raises(FolderError, match=r"link: cannot be written.*another --results"):
-        run(request_for(results=link))
+        run(request_for(settings=replace(request.settings, results=link)))
 
 
 def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
-    small_backbone: Encoder, small_data: Path, settings: CellSettings
+    small_backbone: Encoder, small_data: Path, settings: Settings
 ) -> None:
     options = TrainingOptions(engine="torchvision", gpus=4)
     paper = replace(settings, data=small_data, schedule="paper", training=options)
     cifar = random_backbone(arch="resnet18", stem="cifar", seed=0)
     rows = [
-        plan_cell(Cell(key="coco_det", backbone=backbone, seed=0, settings=paper))
+        plan_cell(Cell.with_backbone(task="coco_det", backbone=backbone, seed=0, settings=paper))
         for backbone in (random_backbone(arch="resnet50", stem="imagenet", seed=0), cifar)
     ]
     assert [row.state for row in rows] == ["run", "unfit"]
@@ -216,7 +219,7 @@ def test_a_cell_beside_others_is_planned_for_the_gpus_that_it_will_have(
     words = (
         f"--ckpt {checkpoint} --tasks coco_det --engine torchvision --schedule smoke --plan full"
     )
-    words += f" --data {request_for().data} --workers 2"
+    words += f" --data {request_for().settings.data} --workers 2"
     for options, told in (("--images-per-gpu 2", "hours on 1 GPU;"), ("--gpus 2", "on 2 GPUs;")):
         with assume_gpus(8):
             assert main(f"{words} {options}".split()) == 0
@@ -229,7 +232,7 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
     request_for: Request, four_heads: Path
 ) -> None:
     request = request_for(ckpt=(four_heads,), tasks="in100_linear@looc", heads=("0", "0,2"))
-    rows, origins, _ = benchmarks.run_all.plan(request)
+    rows = plan(request)
     found = [(row.cell.backbone.name, row.cell.backbone.arch) for row in rows]
     assert found == [
         ("loocpp", "resnet18-heads4"),
@@ -237,7 +240,7 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
         ("loocpp-heads0+2", "resnet18-heads2"),
     ]
     assert len({row.cell.path for row in rows}) == 3
-    assert [origin.heads for origin in origins.values()] == [(), (0,), (0, 2)]
+    assert [row.cell.request.checkpoint.heads for row in rows] == [(), (0,), (0, 2)]
     seeded = plan(replace(request, seeds="0,1,2", random=True, heads=()))
     assert len({row.cell.path for row in seeded}) == len(seeded) == 2 * 3
     elsewhere = plan(replace(request, workers=2))
@@ -246,11 +249,14 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
 
 
 def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
-    small_backbone: Encoder, only: Callable[..., Path], settings: CellSettings
+    small_backbone: Encoder, only: Callable[..., Path], settings: Settings
 ) -> None:
     paper = replace(settings, data=only("in1k"), schedule="paper")
     keys = ("in1k_semi_10pct@lorac", "in1k_semi_10pct@co2")
-    cells = [Cell(key=key, backbone=small_backbone, seed=0, settings=paper) for key in keys]
+    cells = [
+        Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=paper)
+        for key in keys
+    ]
     rows = [plan_cell(cell) for cell in cells]
     # forward and backward of 32 px images: a search on four fifths for each of seven rates
     cost = 0.44 * (32 / 224) ** 2 / 2500 / 3600

@@ -14,7 +14,8 @@ from unittest.mock import Mock, patch
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
 from pretrain.run import flatten
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.cell import Cell
+from transfer.cells.request import Settings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
 from transfer.encoders.encoder import Encoder, InputFormat
@@ -91,8 +92,11 @@ BACKBONES = {
 def cells(schedule: str, network: Encoder) -> dict[str, Cell]:
     """The cell of every task."""
     nowhere = Path("nowhere")
-    settings = CellSettings(data=nowhere, results=nowhere, runs=nowhere, schedule=schedule)
-    return {key: Cell(key=key, backbone=network, seed=0, settings=settings) for key in TASKS}
+    settings = Settings(data=nowhere, results=nowhere, runs=nowhere, schedule=schedule)
+    return {
+        key: Cell.with_backbone(task=key, backbone=network, seed=0, settings=settings)
+        for key in TASKS
+    }
 
 
 def protocols() -> dict[str, str]:

@@ -13,8 +13,9 @@ from torch.nn.functional import one_hot
 from tests.transfer.detection.solved import solved_detection
 from tests.transfer.encoders.test_projector import encoder_file
 from tests.transfer.segmentation.solved import solved_segmentation
+from transfer.cells.cell import Cell, departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings, departures
+from transfer.cells.request import Settings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.imagenet.imagenet_c import KINDS
 from transfer.encoders.encoder import Encoder
@@ -112,10 +113,8 @@ FIRST_OF_CLASS = {type(task): key for key, task in reversed(TASKS.items())}
         for key in TASKS
     ],
 )
-def test_a_tiny_run_ends_in_a_record(
-    key: str, small_encoder: Encoder, settings: CellSettings
-) -> None:
-    cell = Cell(key=key, backbone=small_encoder, seed=0, settings=settings)
+def test_a_tiny_run_ends_in_a_record(key: str, small_encoder: Encoder, settings: Settings) -> None:
+    cell = Cell.with_backbone(task=key, backbone=small_encoder, seed=0, settings=settings)
     record = evaluate(cell)
     assert isinstance(record, Record)
     assert read_record(cell.path) == record
@@ -126,14 +125,14 @@ def test_a_tiny_run_ends_in_a_record(
 @pytest.mark.parametrize(
     "key", [key for kind, key in FIRST_OF_CLASS.items() if not kind.trains_backbone]
 )
-def test_a_tiny_run_of_an_encoder_ends_in_a_record(key: str, settings: CellSettings) -> None:
+def test_a_tiny_run_of_an_encoder_ends_in_a_record(key: str, settings: Settings) -> None:
     layers = nn.Conv2d(3, 16, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     encoder = Encoder.from_module(
         nn.Sequential(*layers), size_px=32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)
     )
     if "or an encoder" in TASKS[key].unfit(encoder):  # no projector
         key += "@feature"
-    record = evaluate(Cell(key=key, backbone=encoder, seed=0, settings=settings))
+    record = evaluate(Cell.with_backbone(task=key, backbone=encoder, seed=0, settings=settings))
     assert isinstance(record, Record)
     assert record.backbone["sha256"] == encoder.sha256
     assert all(0 <= value <= 100 for value in record.metrics.values())

@@ -22,6 +22,7 @@ from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from tests.slurm.test_faults_on_cluster import running
 from tests.transfer.cells.many_images import generate_many
+from transfer.cells.request import Settings
 from transfer.datasets.synthetic.generate import generate
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
@@ -40,26 +41,35 @@ def request_here(checkpoint: Path, small_data: Path, folder: Path) -> RunAll:
         ckpt=(home / "mine too.pth",),
         name=("mine",),
         random=True,
-        data=home / "all data",
-        results=home / "here",
-        runs=home / "runs-here",
-        schedule="smoke",
+        settings=Settings(
+            data=home / "all data",
+            results=home / "here",
+            runs=home / "runs-here",
+            schedule="smoke",
+        ),
         tasks=TASKS,
     )
 
 
+def of_data(request: RunAll, data: Path, tasks: str) -> RunAll:
+    """The same request for other data and tasks, without the random twin."""
+    settings = replace(request.settings, data=data)
+    return replace(request, settings=settings, tasks=tasks, random=False)
+
+
 def there(request: RunAll) -> RunAll:
     """The same request to the cluster."""
-    home = request.results.parent
+    home = request.settings.results.parent
     options = SlurmOptions(slurm=True, parallel=2, cpus=1)
-    return replace(request, results=home / "there", runs=home / "runs", cluster=options)
+    settings = replace(request.settings, results=home / "there", runs=home / "runs")
+    return replace(request, settings=settings, cluster=options)
 
 
 def finished(request: RunAll) -> list[CellState]:
     """Once the tables of the last submission are made."""
-    *_, last = submissions(request.runs)
+    *_, last = submissions(request.settings.runs)
     wait_for_all([*last.helpers, *dict.fromkeys(cell.job for cell in last.cells)])
-    return submitted_states(request.runs)[0]
+    return submitted_states(request.settings.runs)[0]
 
 
 def load_records(results: Path) -> dict[str, dict[str, Any]]:
@@ -74,24 +84,22 @@ def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: Ru
     found = finished(request)
     assert [status.state for status in found] == ["done"] * 6, found
     assert run(request_here) == 0
-    assert load_records(request.results) == load_records(request_here.results)
-    assert len(load_records(request.results)) == 6
-    assert "mine" in (request.results / "tables" / "overview.md").read_text()
-    *_, submission = submissions(request.runs)
+    assert load_records(request.settings.results) == load_records(request_here.settings.results)
+    assert len(load_records(request.settings.results)) == 6
+    assert "mine" in (request.settings.results / "tables" / "overview.md").read_text()
+    *_, submission = submissions(request.settings.runs)
     assert len(submission.helpers) == 3  # two extractions, and the tables
-    before = len(list(submissions(request.runs)))
+    before = len(list(submissions(request.settings.runs)))
     run(request)  # all is recorded
-    assert len(list(submissions(request.runs))) == before
+    assert len(list(submissions(request.settings.runs))) == before
 
 
 def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
     request_here: RunAll, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = request_here.results.parent
+    home = request_here.settings.results.parent
     generate(home / "data", keys=("cifar10", "dtd"))
-    request = replace(
-        there(request_here), data=home / "data", tasks="cifar10_knn,dtd_knn", random=False
-    )
+    request = of_data(there(request_here), home / "data", "cifar10_knn,dtd_knn")
     images = home / "data" / "dtd" / "dtd" / "images"
     shutil.move(images, home / "images")
     images.mkdir()
@@ -99,12 +107,12 @@ def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
     good, bad = finished(request)
     assert (good.state, bad.state) == ("done", "failed")
     assert "DataError" in bad.detail
-    assert "DataError" in (request.results / "tables" / "overview.md").read_text()
-    assert main(["--status", "--runs", str(request.runs)]) == 1
+    assert "DataError" in (request.settings.results / "tables" / "overview.md").read_text()
+    assert main(["--status", "--runs", str(request.settings.runs)]) == 1
     assert bad.log in capsys.readouterr().out
     images.rmdir()
     shutil.move(home / "images", images)
-    main(["--retry-failed", "--runs", str(request.runs)])
+    main(["--retry-failed", "--runs", str(request.settings.runs)])
     assert [status.state for status in finished(request)] == ["done", "done"]
 
 
@@ -113,14 +121,16 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     request_here: RunAll, pretend: PretendCluster, fault: str
 ) -> None:
     """Cells have loader processes here, which signals to all processes of a job reach as well."""
-    home = request_here.results.parent
+    home = request_here.settings.results.parent
     generate_many(home / "many images")
-    here = replace(request_here, data=home / "many images", tasks="cifar10_linear", random=False)
+    here = of_data(request_here, home / "many images", "cifar10_linear")
     request = there(here)
     assert run(request) == 0
-    (submission,) = submissions(request.runs)
+    (submission,) = submissions(request.settings.runs)
     (cell,) = submission.cells
-    wait_until(lambda: len(running(str(request.runs), "benchmarks.execution.one_cell")) > 1)
+    wait_until(
+        lambda: len(running(str(request.settings.runs), "benchmarks.execution.one_cell")) > 1
+    )
     if fault == "preemption":
         preempt(home / "urgent")
     else:
@@ -131,9 +141,9 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
         assert "waits to be started again" in log
         told = cell.log.read_text()
         assert re.search("stopped by SIG(TERM|USR2), run the same command to go on", told)
-    assert not list(request.results.rglob("*.failed.json"))
+    assert not list(request.settings.results.rglob("*.failed.json"))
     assert run(here) == 0
-    assert load_records(request.results) == load_records(here.results)
+    assert load_records(request.settings.results) == load_records(here.settings.results)
 
 
 def preempt(folder: Path) -> None:

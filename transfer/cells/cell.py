@@ -1,7 +1,7 @@
 """A cell of the tables: a request with its backbone. What of it is finished, and what deviates.
 
-Some cells use a classifier that another cell trains; that cell's record names the weights, which belong
-to the same backbone, data, protocol, seed and arithmetic.
+Some cells use a classifier that another cell trains; that cell's record names the weights, which
+belong to the same backbone, data, protocol, seed and arithmetic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from transfer.cells.checked_data import fingerprint
 from transfer.cells.declaration import with_declared_recipe
 from transfer.cells.request import Request, Settings
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.expected import small_sizes
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, with_heads
 from transfer.encoders.opening import load
@@ -138,7 +139,8 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
 
 
 def failure_fields(cell: Cell) -> dict[str, Any]:
-    """Return what a failure file says of the cell itself."""
+    """Return the fields that identify the cell in its failure file, and those that tables show."""
+    small = small_sizes(cell.settings.data)
     return {
         "backbone": cell.backbone.name,
         "sha256": cell.backbone.sha256,
@@ -147,6 +149,9 @@ def failure_fields(cell: Cell) -> dict[str, Any]:
         "protocol": cell.task.protocol,
         "schedule": cell.settings.schedule,
         "seed": cell.seed,
+        "small": max(
+            (small[key].origin for key in cell.task.datasets() if key in small), default=""
+        ),
         "primary_metric": cell.task.primary_metric,
         "heading": cell.task.heading,
     }

@@ -15,13 +15,7 @@ from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder, wait_for_lock
 from pretrain.running.processes import Process, tf32_convolutions, this_process, wait_for_all
 from pretrain.running.reading import ReadError
-from transfer.cells.checked_data import (
-    checked_data,
-    fingerprint,
-    folders_with_reports,
-    require_still_same,
-)
-from transfer.cells.request import (
+from transfer.cells.cell import (
     WEIGHTS,
     Cell,
     ClassifierError,
@@ -31,6 +25,12 @@ from transfer.cells.request import (
     failure_fields,
     finished,
     weights_file,
+)
+from transfer.cells.checked_data import (
+    checked_data,
+    fingerprint,
+    folders_with_reports,
+    require_still_same,
 )
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
@@ -189,7 +189,7 @@ def _record(
         departures=departures(cell, lender),
         wall_s=round(time.monotonic() - start_s, 1),
         peak_memory_gb=round(peak_memory_gb(), 2),
-        request=request_of(cell, lender),
+        request=stored_request(cell, lender),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
         speed={} if cell.task.trains_backbone else measured_speed(cell.folders, cell.computing),
@@ -235,7 +235,7 @@ def _obtain_classifier(user: str, needed: Cell) -> Record:
             # another process may have trained it before this one got the lock
             record = finished(needed)
             if record is None:
-                trained = finished(replace(needed, with_weights=False)) is not None
+                trained = finished(needed.asking(with_weights=False)) is not None
                 why = "its weights are gone" if trained else "it has no record of this training"
                 told = f"{user} needs that of {needed.key}, but {why}: training it first"
                 print_line("classifier", told)
@@ -291,30 +291,35 @@ def may_pass_later(cell: Cell) -> bool:
     return str(content.get("reason", "")).startswith(ReadError.__name__)
 
 
-def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
-    """Return the words of a command line that ask for the cell, with options as they were decided.
+def stored_request(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
+    """Return the request as a record stores it: without folders, with options as they were decided.
 
     lender: record of the classifier that the cell uses. One in other arithmetic than the cell's
     was found there, as no option asks for it.
     """
-    training = cell.settings.training if cell.task.trains_backbone else TrainingOptions()
-    decided: dict[str, Any] = {}
+    settings, decided = cell.settings, dict[str, Any]()
     if "engine_choice" in {spec.name for spec in fields(cell.task)}:
         decided["engine"] = cell.task.engine
     if cell.task.distributed_training is not None:
         decided["gpus"] = this_process().num_processes
-    options = replace(training, **decided).words()
-    precision, tolerated = cell.computing.precision, cell.settings.tolerate
-    options += ["--tolerate", str(tolerated)] if tolerated else []
+    training = settings.training if cell.task.trains_backbone else TrainingOptions()
+    settings = replace(settings, training=replace(training, **decided))
+    precision = cell.computing.precision
     if not cell.task.trains_backbone and (lender is None or features_in(lender) == precision):
-        options += ["--features-in", precision]
+        settings = replace(settings, features_in=precision)
+    own = replace(cell.request, settings=settings, with_weights=False)
+    if (opened := cell.backbone.checkpoint) is not None:  # the name is known even if not given
+        declared = cell.backbone.declared or None
+        checkpoint = replace(own.checkpoint, name=opened.name, declared=declared)
+        own = replace(own, checkpoint=checkpoint)
+    content = own.json()
+    for name in ("data", "results", "runs"):
+        del content["settings"][name]
+    if opened is None:  # Python code made the backbone: no command line can name it
+        del content["checkpoint"]
     form = cell.backbone.input
-    return {
-        "task": cell.key,
-        "backbone": [*cell.backbone.words],
-        "options": options,
-        "input": {"mean": [*form.mean], "std": [*form.std], "size_px": form.size_px},
-    }
+    images = {"mean": [*form.mean], "std": [*form.std], "size_px": form.size_px}
+    return content | {"input": images}
 
 
 def _backbone_fields(backbone: Encoder) -> dict[str, Any]:

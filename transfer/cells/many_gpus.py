@@ -23,9 +23,9 @@ from pretrain.running.console import protect_output
 from pretrain.running.errors import SuiteError
 from pretrain.running.lock import lock_folder
 from pretrain.running.processes import pickled_error, process_group, this_process
+from transfer.cells.cell import Cell, finished
 from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, finished
 from transfer.datasets.catalog import map_annotations
 from transfer.record import Record
 

@@ -1,274 +1,148 @@
-"""The request for one cell of the tables: a backbone, a task and a seed, with shared settings.
+"""The request for one cell, as a command line, a job, the Python API and a record state it.
 
-It tells which records of it are stale, and in what its results will depart from a paper's. Some
-cells use a classifier that another cell trains; that cell's record names the weights, which belong
-to the same backbone, data, protocol, seed and arithmetic.
+It is plain data: a frozen dataclass in the process, JSON in files, words on a command line.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, TypeVar, get_type_hints
 
-from pretrain.running.errors import SuiteError
-from transfer.cells.checked_data import fingerprint
-from transfer.datasets.catalog import DATASETS
-from transfer.datasets.expected import small_sizes
-from transfer.datasets.folders import Folders
-from transfer.encoders.encoder import Encoder
+import tyro
+
+from transfer.datasets.folders import data_folder
+from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.feature_cache import RequestedPrecision, feature_precision
-from transfer.record import (
-    RECORDS,
-    SNAPSHOTS,
-    Record,
-    cell_records,
-    features_in,
-    hashed_fields,
-    is_record_file,
-    protocol_hash,
-    read_json,
-    record_path,
-)
-from transfer.tasks import reading_of, task_of
+from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.tasks.task import Task
 
-WEIGHTS = "weights"
-"""Key of the name of the stored weights in a record's details."""
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellSettings:
-    """Settings that cells share: folders, training length, options."""
+class Settings:
+    """Folders and options that the cells of a run share."""
 
-    data: Path
-    results: Path
-    runs: Path
-    """Checkpoints of unfinished cells, and the shared cache."""
-    snapshots: bool = False
-    """True for backbones that are snapshots of pre-training; they have their own records folder."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+    results: Path = Path("results")
+    """Folder of records and tables."""
+    runs: Path = Path("runs")
+    """Folder of caches and unfinished work."""
     schedule: str = "paper"
+    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     tolerate: int = 0
     """Missing, surplus, repeated or broken images and annotations that a data set may have."""
-    training: TrainingOptions = field(default_factory=TrainingOptions)
-    """Options of tasks that train the whole network."""
     features_in: RequestedPrecision = "auto"
-    """Arithmetic of frozen networks."""
+    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     image_memory_gb: float | None = None
-    """Memory of this process for decoded training images; None: its share of the free memory."""
+    """Memory in GB per process for the decoded training images of a linear probe or of few labels,
+    which are decoded for every pass if they need more; default a quarter of the free memory,
+    divided by the processes that run side by side."""
     keep_crops: bool = False
-    """Pixels that features are made of are kept for later backbones."""
-
-    @classmethod
-    def of(cls, request: object, *, snapshots: bool = False) -> Self:
-        """Return the settings that a command line states by options of the same names."""
-        names = [spec.name for spec in fields(cls) if spec.name != "snapshots"]
-        return cls(snapshots=snapshots, **{name: getattr(request, name) for name in names})
-
-    @property
-    def records(self) -> Path:
-        """Folder of the records."""
-        folder = self.results / RECORDS
-        return folder / SNAPSHOTS if self.snapshots else folder
+    """Keep the images of frozen features as pixels below --runs, for later checkpoints: 0.15 MB an
+    image of 224 px, 193 GB for ImageNet, and no decoding the next time."""
+    training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
+        default_factory=TrainingOptions
+    )
+    """Options of tasks that train the whole network."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One evaluation, whose result is one record."""
+class Request:
+    """Evaluate one checkpoint on one task."""
 
-    key: str
-    """Key in TASKS: task id and reading."""
-    backbone: Encoder
-    seed: int
-    settings: CellSettings
-    ablation: Task | None = None
-    """Task in place of the key's own, with other numbers and a protocol name of its own."""
+    task: Annotated[str, tyro.conf.Positional]
+    """Task of `python -m transfer --list`."""
+    checkpoint: Annotated[Checkpoint, tyro.conf.arg(name="")]
+    """File of the backbone."""
+    seed: int = 0
+    """Seed of initial weights and random crops."""
+    settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
+    """Folders and options."""
     with_weights: bool = False
-    """True if the cell is finished only when the weights of its classifier exist, too."""
+    """Train again if the record exists, but not the classifier's weights, which other tasks use."""
+    variant: tyro.conf.Suppress[str] = ""
+    """Name of an ablation, which the Python API appends to that of the protocol."""
+    changes: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
+    """Numbers of the ablation that differ from the task's."""
 
-    @cached_property  # a plan reads it many times
-    def task(self) -> Task:
-        """Protocol at the schedule's length, with the backbone's image size and all options."""
-        task = self.ablation or task_of(self.key)
-        task = task.at_schedule(self.settings.schedule).for_backbone(self.backbone)
-        return task.with_options(self.settings.training).with_data(self.settings.data)
-
-    @property
-    def path(self) -> Path:
-        """Path of the first record; `record.file_for_record` gives those of other conditions."""
-        return record_path(
-            self.settings.records,
-            self.backbone.name,
-            reading_of(self.key)[0],
-            self.task.protocol,
-            self.settings.schedule,
-            self.seed,
+    def absolute(self) -> "Request":
+        """Return the request for a process with another working folder."""
+        checkpoint, settings = self.checkpoint, self.settings
+        network = replace(checkpoint.network, encoder=checkpoint.network.absolute_encoder)
+        folders = {name: getattr(settings, name).absolute() for name in ("data", "results", "runs")}
+        return replace(
+            self,
+            checkpoint=replace(checkpoint, ckpt=checkpoint.ckpt.absolute(), network=network),
+            settings=replace(settings, **folders),
         )
 
-    @property
-    def folders(self) -> Folders:
-        """Folders of data and cache, and the working folder of this cell."""
-        work = self.settings.runs / "cells" / self.path.relative_to(self.settings.records)
-        return Folders(
-            self.settings.data,
-            self.settings.runs / "cache",
-            work.with_suffix(""),
-            keep_crops=self.settings.keep_crops,
-        )
-
-    @property
-    def needed(self) -> "Cell | None":
-        """Cell that trains the classifier which this one uses; None if it uses none."""
-        key = self.task.needs
-        return replace(self, key=key, ablation=None, with_weights=True) if key else None
-
-    @property
-    def computing(self) -> Encoder:
-        """Backbone with the arithmetic of its frozen features."""
-        return replace(self.backbone, precision=feature_precision(self.settings.features_in))
+    def json(self) -> dict[str, Any]:
+        """Return the request in values that JSON can store."""
+        content: dict[str, Any] = _plain(asdict(self))
+        return content
 
 
-def failure_fields(cell: Cell) -> dict[str, Any]:
-    """Return the fields that identify the cell in its failure file, and those that tables show."""
-    small = small_sizes(cell.settings.data)
-    return {
-        "backbone": cell.backbone.name,
-        "sha256": cell.backbone.sha256,
-        "file_sha256": cell.backbone.file_sha256,
-        "task": reading_of(cell.key)[0],
-        "protocol": cell.task.protocol,
-        "schedule": cell.settings.schedule,
-        "seed": cell.seed,
-        "small": max(
-            (small[key].origin for key in cell.task.datasets() if key in small), default=""
-        ),
-        "primary_metric": cell.task.primary_metric,
-        "heading": cell.task.heading,
-    }
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def departures(cell: Cell, lender: Record | None = None) -> list[str]:
-    """Return a sentence per deviation of the cell, its classifier and its data from the paper.
+def from_json(kind: type[Options], content: Mapping[str, Any]) -> Options:
+    """Return the dataclass whose values JSON has stored.
 
-    lender: record of the classifier, whose features may have been in another arithmetic.
+    Fields that this version no longer has, which older records hold, are left out.
     """
-    found = _differences(task_of(cell.key), cell.task)
-    if cell.needed is not None:
-        own = _differences(task_of(cell.needed.key), cell.needed.task)
-        found += [f"classifier: {line}" for line in own]
-    if cell.computing.precision != "float32" and not cell.task.trains_backbone:
-        folded = "" if not cell.backbone.is_resnet else ", batch norms folded"
-        found.append(f"frozen features in {cell.computing.precision}{folded}")
-    for key in cell.task.datasets():
-        found += DATASETS[key].departures(cell.settings.data)
-    if lender is not None and features_in(lender) != cell.computing.precision:
-        found.append(f"classifier: trained on features in {features_in(lender)}")
-    return found
+    hints = get_type_hints(kind)
+    known = {name: value for name, value in content.items() if name in hints}
+    return kind(**{name: _restored(hints[name], value) for name, value in known.items()})
 
 
-def _differences(paper: object, used: object) -> list[str]:
-    """Return a sentence per field that differs; a nested dataclass, such as a recipe, gets one."""
-    found = []
-    for spec in hashed_fields(paper):
-        before, after = getattr(paper, spec.name), getattr(used, spec.name)
-        if is_dataclass(before) and before != after:
-            found.append(f"{spec.name}: {', '.join(_differences(before, after))}")
-        elif before != after:
-            found.append(f"{spec.name} {_brief(after)} instead of {_brief(before)}")
-    return found
+def _restored(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint) and isinstance(hint, type):
+        return from_json(hint, value)
+    if isinstance(value, Mapping):
+        return {key: _restored(None, entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return tuple(_restored(None, entry) for entry in value)
+    return Path(value) if hint is Path else value
 
 
-def _brief(value: object) -> str:
-    if isinstance(value, tuple) and len(value) > 4:
-        return f"{len(value)} values from {min(value):.3g} to {max(value):.3g}"
-    return str(value)
+NO_OPTIONS = ("snapshot", "variant", "changes")
+"""Fields that a command line cannot state."""
 
 
-def finished(cell: Cell) -> Record | None:
-    """Return a record of the same protocol, weights and data, None if there is none.
-
-    Among several, a record of the arithmetic and engine that the cell would use now is preferred.
-    """
-    found = [record for record in cell_records(cell.path)[0].values() if _fits(cell, record)]
-    return max(
-        found,
-        key=lambda record: (
-            record.engine == cell.task.engine,
-            features_in(record) == cell.computing.precision,
-        ),
-        default=None,
-    )
-
-
-def _fits(cell: Cell, record: Record) -> bool:
-    """Return whether a record is up to date, in the requested engine and arithmetic, if any."""
-    return (
-        record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
-        and record.backbone["sha256"] == cell.backbone.sha256
-        and cell.task.accepts_engine(record.engine)
-        and (
-            cell.settings.features_in in ("auto", features_in(record)) or cell.task.trains_backbone
-        )
-        and record.details.get("classifier", "") == classifier_hash(cell)
-        and all(
-            record.data.get(key, {}).get("fingerprint")
-            == fingerprint(key, cell.settings.data, cell.folders.cache)
-            for key in cell.task.datasets()
-        )
-        and not (cell.with_weights and weights_file(record, cell.folders.work) is None)
-    )
-
-
-def check_records_of_name(cells: Sequence[Cell]) -> None:
-    """Raise ValueError if cells of one backbone, which will run, have the name of other weights.
-
-    Records of other weights are in its folder, or a record of another input of its file would be
-    replaced.
-    """
-    cell = cells[0]
-    backbone, paths = cell.backbone, [one.path for one in cells]
-    folder = cell.settings.records / backbone.name
-    for file in sorted(folder.rglob("*.json")):  # a task's name may have a slash
-        stored = (read_json(file) or {}).get("backbone")  # that of a failure is only a name
-        if not isinstance(stored, dict) or stored.get("sha256") == backbone.sha256:
+def words_of(options: object) -> list[str]:
+    """Return the words of a command line that state a dataclass, without those at their default."""
+    words: list[str] = []
+    for spec in fields(options):  # type: ignore[arg-type]
+        value = getattr(options, spec.name)
+        default = spec.default_factory() if callable(spec.default_factory) else spec.default
+        if spec.name in NO_OPTIONS or value == default:
             continue
-        if is_same_file(stored, backbone) and not any(is_record_file(file, one) for one in paths):
-            continue
-        option = "--results" if backbone.name == "random" else "--name"
+        if is_dataclass(value):
+            words += words_of(value)
+        elif spec.name == "task":
+            words.append(value)
+        else:
+            option = "--as" if spec.name == "declared" else f"--{spec.name.replace('_', '-')}"
+            values = value if isinstance(value, tuple) else (value,)
+            words += [option] if value is True else [option, *map(str, values)]
+    return words
+
+
+def require_heeded(settings: Settings, tasks: Iterable[Task]) -> None:
+    """Raise ValueError for an option of a request that none of the tasks heeds."""
+    frozen = {"features_in": "auto", "keep_crops": False, "image_memory_gb": None}
+    given = [*settings.training.given()]
+    given += [name for name, default in frozen.items() if getattr(settings, name) != default]
+    heeded = frozenset[str]().union(*(task.heeded_options for task in tasks))
+    if unused := [name for name in given if name not in heeded]:
         raise ValueError(
-            f"{folder} has records of other weights, or of another network or input: {file.name} "
-            f"is of {stored.get('arch')}, hash {str(stored.get('sha256'))[:12]}, and this "
-            f"checkpoint is {backbone.arch}, hash {backbone.sha256[:12]}. They are not replaced: "
-            f"give another {option}, or move that folder out of {cell.settings.results}"
+            f"--{unused[0].replace('_', '-')} changes none of the tasks that are asked for; "
+            "python -m transfer TASK --help says which tasks have it"
         )
-
-
-def is_same_file(stored: Mapping[str, Any], backbone: Encoder) -> bool:
-    """Return whether stored fields of a backbone are of the same file, maybe with another input."""
-    return backbone.file_sha256 != "" and stored.get("file_sha256") == backbone.file_sha256
-
-
-def weights_file(record: Record | None, work: Path) -> Path | None:
-    """Return the file of the weights that a record names; None if it is absent or holds others."""
-    from transfer.frozen.classifier import classifier_file, load_classifier
-
-    name = record.details.get(WEIGHTS) if record is not None else None
-    if name is None:
-        return None
-    file = classifier_file(work, name)
-    return file if load_classifier(file) is not None else None
-
-
-def classifier_hash(cell: Cell) -> str:
-    """Return the hash of the protocol that trains the cell's classifier; empty if it uses none."""
-    needed = cell.needed
-    return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
-
-
-class ClassifierError(SuiteError, RuntimeError):
-    """Error for a shared classifier that cannot be trained; the cell that uses it did not fail."""
-
-    def __init__(self, key: str, reason: object) -> None:
-        super().__init__(f"classifier {key} failed: {reason}")
-        self.reason = str(reason)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pretrain.running.command_line import Range
 from transfer.encoders.architectures import BackboneError as BackboneError
 from transfer.encoders.architectures import Stem, feature_dim, is_large, network_and_heads
-from transfer.encoders.options import EncoderOptions, Pool
+from transfer.encoders.options import Checkpoint, EncoderOptions, Pool
 from transfer.process_state import torch_defaults
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class Encoder:
     file: str = ""
     """Path of the file that holds the whole network; empty for a random initialization and for
     some of a network's heads."""
-    words: tuple[str, ...] = ()
-    """Words of a command line that choose it, from --ckpt on; empty if Python code made it."""
+    checkpoint: Checkpoint | None = None
+    """How a command line names it; None if Python code made it."""
     options: EncoderOptions = field(default_factory=EncoderOptions)
     """Source and pooling of a network that is not a ResNet."""
     library: str = ""
@@ -201,10 +201,10 @@ class Encoder:
         BackboneError for a module of which `reset_parameters` leaves tensors as they were, and for
         a file that builds its network with the same weights each time.
         """
-        words = (*self.words, "--random") if self.words else ()
+        checkpoint = self.checkpoint and replace(self.checkpoint, random=True)
         if self.is_resnet:
             twin = random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
-            return replace(twin, words=words)
+            return replace(twin, checkpoint=checkpoint)
         weights = self._random_weights(seed=0)
         others = self.state_dict if self.module is not None else self._random_weights(seed=1)
         drawn = [
@@ -230,7 +230,7 @@ class Encoder:
             file_sha256="",
             sha256=library_sha256(self.options, self.library, self.input, weights),
             file="",
-            words=words,
+            checkpoint=checkpoint,
         )
 
     def features(
@@ -338,7 +338,7 @@ def with_heads(backbone: Encoder, heads: Sequence[int]) -> Encoder:
         source=f"{backbone.source}, heads {listed} of {count}",
         sha256=content_sha256(arch, backbone.stem, backbone.input, state_dict),
         file="",
-        words=(*backbone.words, "--heads", *map(str, asked)) if backbone.words else (),
+        checkpoint=backbone.checkpoint and replace(backbone.checkpoint, heads=asked),
     )
 
 

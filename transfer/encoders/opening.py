@@ -29,7 +29,7 @@ from transfer.encoders.encoder import (
     shown_path,
     usual_input,
 )
-from transfer.encoders.options import EncoderOptions
+from transfer.encoders.options import Checkpoint, EncoderOptions
 from transfer.process_state import one_thread, torch_defaults
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def open_file(
     a head or another known part.
     """
     from transfer.encoders.files import read_file
+    from transfer.encoders.public_files import public_file_sentence, recognize_file
     from transfer.encoders.report import Inspection
 
     options.check()
@@ -102,16 +103,17 @@ def open_file(
         source += f" ({opened.choice})"
     source += f"; assumed: {opened.assumed}" if opened.assumed else ""
     source += encoder.source  # library and images of another network
-    words = ("--ckpt", str(path), "--name", name, *(options.words if options.encoder else ()))
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
+    known = None if encoder.made_by else recognize_file(path)
     encoder = replace(
         encoder,
         name=name,
         source=source,
         file=str(path),
         file_sha256=digest,
-        words=(*words, "--branch", branch) if branch else words,
+        declared=known.recipe if known else "",
+        checkpoint=Checkpoint(ckpt=path, name=name, branch=branch, network=options),
     )
     inspection = Inspection(
         path=str(path),
@@ -129,6 +131,7 @@ def open_file(
         notes=opened.notes,
         image=_image_words(options, encoder.input),
         norm=encoder.input.norm_words,
+        known_as=public_file_sentence(known) if known else "",
     )
     return encoder, inspection
 
@@ -146,12 +149,8 @@ def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> E
 
 
 def inspect_file(path: Path, branch: str = "", options: EncoderOptions = RESNET) -> Inspection:
-    """Return how `open_file` reads a file, and which published file it is."""
-    from transfer.encoders.public_files import public_file_sentence, recognize_file
-
-    inspection = open_file(path, options, branch=branch)[1]
-    known = recognize_file(path)
-    return replace(inspection, known_as=public_file_sentence(known) if known else "")
+    """Return how `open_file` reads a file."""
+    return open_file(path, options, branch=branch)[1]
 
 
 def _image_words(options: EncoderOptions, form: InputFormat) -> str:

@@ -61,14 +61,6 @@ class TrainingOptions:
     """Learning rates; for few labels, those of the classifier. Several are compared on a held-out
     part of the training set; a single one is used directly. None given: the protocol's."""
 
-    def words(self) -> list[str]:
-        """Return the words of a command line that give these options but those at their default."""
-        words: list[str] = []
-        for name, value in self.given().items():
-            values = value if isinstance(value, tuple) else (value,)
-            words += [f"--{name.replace('_', '-')}", *map(str, values)]
-        return words
-
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, by name."""
         return {o.name: value for o in fields(self) if (value := vars(self)[o.name]) != o.default}

@@ -6,7 +6,7 @@ No code outside of a task's file tests for its class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -256,24 +256,6 @@ def too_few_of_a_class(
     )
 
 
-def require_heeded(
-    options: TrainingOptions,
-    tasks: Iterable[Task],
-    features_in: str,
-    keep_crops: bool,
-    image_memory_gb: float | None,
-) -> None:
-    """Raise ValueError for an option that none of the tasks heeds."""
-    given = [*options.given(), *(["features_in"] * (features_in != "auto"))]
-    given += ["keep_crops"] * keep_crops + ["image_memory_gb"] * (image_memory_gb is not None)
-    heeded = frozenset[str]().union(*(task.heeded_options for task in tasks))
-    if unused := [name for name in given if name not in heeded]:
-        raise ValueError(
-            f"--{unused[0].replace('_', '-')} changes none of the tasks that are asked for; "
-            "python -m transfer TASK --help says which tasks have it"
-        )
-
-
 @dataclass(frozen=True)
 class Prepared:
     """Input of a run that trains on images."""
@@ -294,8 +276,12 @@ class NamedTask:
 
     key: str
     task: Task
+    variant: str = ""
+    """Name of the ablation; empty for the task of the suite."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers of the ablation that differ from the task's."""
 
-    def ablation(self, name: str, **changes: object) -> NamedTask:
+    def ablation(self, name: str, **changes: Any) -> NamedTask:
         """Return the task with other numbers, under a protocol name and hash of its own.
 
         name: appended to that of the protocol. TaskError for a number that the protocol lacks, or
@@ -309,4 +295,6 @@ class NamedTask:
                 f"{', '.join(sorted(known))}"
             )
         protocol = f"{self.task.protocol}+{name}"
-        return NamedTask(self.key, replace(self.task, protocol=protocol, **changes))  # type: ignore[arg-type]
+        task = replace(self.task, protocol=protocol, **changes)
+        variant = "+".join(filter(None, [self.variant, name]))
+        return NamedTask(self.key, task, variant, {**self.changes, **changes})

@@ -26,7 +26,6 @@ from benchmarks.cluster.cell_status import (
 )
 from benchmarks.execution.jobs import PREPARE, THEN
 from benchmarks.execution.states import write_run_file
-from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
@@ -39,13 +38,9 @@ from slurm.submit import Array
 from tests.benchmarks.conftest import Rows
 from tests.slurm.fake_programs import fake_programs
 from transfer.cells.execution import evaluate
-from transfer.cells.request import CellSettings
+from transfer.cells.request import Settings
 from transfer.record import write_failure
 
-ORIGINS: Origins = {
-    "mine": Origin(ckpt=Path("mine.pth")),
-    "random": Origin(ckpt=Path("mine.pth"), random=True),
-}
 OPTIONS = SlurmOptions(parallel=2)
 PROGRAMS = {
     "srun": "",
@@ -65,24 +60,24 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def submission(rows: Rows, settings: CellSettings, programs: Path) -> Submission:
+def submission(rows: Rows, settings: Settings, programs: Path) -> Submission:
     """Two cells in an array, jobs 1_0 and 1_1, and the tables' job 2."""
     return submit(rows("cifar10_knn", "in100_knn"), settings)
 
 
-def states(settings: CellSettings) -> list[tuple[str, str]]:
+def states(settings: Settings) -> list[tuple[str, str]]:
     return [(one.state, one.detail) for one in submitted_states(settings.runs)[0]]
 
 
-def submit(rows: list[PlannedCell], settings: CellSettings) -> Submission:
-    submission = submit_cells(rows, ORIGINS, OPTIONS, settings.runs, Cluster({}))
+def submit(rows: list[PlannedCell], settings: Settings) -> Submission:
+    submission = submit_cells(rows, OPTIONS, settings.runs, Cluster({}))
     assert submission is not None
     return submission
 
 
 def arrays_of(rows: list[PlannedCell], most_minutes: float = math.inf) -> list[Array]:
     where = Cluster({}, {"": most_minutes})
-    return [array for array, _ in plan_arrays(rows, ORIGINS, OPTIONS, Path("x"), where)]
+    return [array for array, _ in plan_arrays(rows, OPTIONS, Path("x"), where)]
 
 
 def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
@@ -99,7 +94,7 @@ PASS = ("in100_linear@jcl", "in100_linear@looc")
 
 
 def test_cells_of_one_pass_have_one_job_and_a_state_each(
-    rows: Rows, settings: CellSettings, programs: Path
+    rows: Rows, settings: Settings, programs: Path
 ) -> None:
     submission = submit(rows(*PASS), settings)
     assert len(submission.cells) == 2
@@ -125,14 +120,14 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows:
     assert isinstance(work, Command)
     words = work.words[work.words.index(PREPARE) :]
     assert words[1] == "imagenet_c100_eval"
-    assert (words.count("--ckpt"), words.count(THEN), words.count("--random")) == (2, 1, 1)
+    assert (words.count("--ckpt"), words.count(THEN)) == (2, 1)
     assert (len(own.work), own.after, passed.after) == (2, (), ())
     # SVMs wait for their own features only, corruptions for theirs and for the classifiers
     assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
 
 
 def test_what_cannot_be_written_down_is_taken_back(
-    rows: Rows, settings: CellSettings, programs: Path, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, settings: Settings, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError("no space left on device")
     monkeypatch.setattr(Submission, "save", Mock(side_effect=full))
@@ -142,14 +137,14 @@ def test_what_cannot_be_written_down_is_taken_back(
 
 
 def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
-    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
+    submission: Submission, rows: Rows, settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     assert read_submission(submission.folder / "submission.json") == submission
     assert [cell.job for cell in submission.cells] == ["1_0", "1_1"]
     assert submission.helpers == ("2",)
     found = rows("cifar10_knn", "in100_knn")
-    assert submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({})) is None
+    assert submit_cells(found, OPTIONS, settings.runs, Cluster({})) is None
     found[1:] = rows("voc07_svm")
     more = submit(found, settings)
     assert [cell.key for cell in more.cells] == ["voc07_svm"]
@@ -159,7 +154,7 @@ def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
 
 
 def test_queued_cells_of_other_weights_keep_their_name(
-    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
+    submission: Submission, rows: Rows, settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     (row,) = rows("voc07_svm")
@@ -167,14 +162,14 @@ def test_queued_cells_of_other_weights_keep_their_name(
     other = replace(row.cell, backbone=replace(row.cell.backbone, sha256="0" * 64))
     with pytest.raises(ValueError, match=r"job 1_0 .* other weights .*--name"):
         check_submitted_weights([replace(row, cell=other)], settings.runs)
-    elsewhere = replace(other, settings=replace(settings, results=settings.results / "other"))
+    elsewhere = other.asking(settings=replace(settings, results=settings.results / "other"))
     check_submitted_weights([replace(row, cell=elsewhere)], settings.runs)
 
 
 def test_each_state_is_told_from_what_there_is(
     submission: Submission,
     rows: Rows,
-    settings: CellSettings,
+    settings: Settings,
     programs: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -204,7 +199,7 @@ def test_each_state_is_told_from_what_there_is(
 
 
 def test_an_element_that_was_cancelled_before_it_began_is_cancelled(
-    submission: Submission, settings: CellSettings, programs: Path
+    submission: Submission, settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_1|PENDING|PartitionTimeLimit|\n")  # Slurm drops 1_0
     (first, _), (second, reason) = states(settings)
@@ -213,19 +208,19 @@ def test_an_element_that_was_cancelled_before_it_began_is_cancelled(
 
 
 def test_a_cell_that_is_queued_is_recognized_through_a_link(
-    submission: Submission, rows: Rows, settings: CellSettings, programs: Path, tmp_path: Path
+    submission: Submission, rows: Rows, settings: Settings, programs: Path, tmp_path: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|PENDING|Priority|\n")
     link = tmp_path / "link"
     link.symlink_to(settings.results.absolute())
     (row,) = rows("cifar10_knn")
-    cell = replace(row.cell, settings=replace(settings, results=link))
+    cell = row.cell.asking(settings=replace(settings, results=link))
     again = [replace(row, cell=cell)]
-    assert submit_cells(again, ORIGINS, OPTIONS, settings.runs, Cluster({})) is None
+    assert submit_cells(again, OPTIONS, settings.runs, Cluster({})) is None
 
 
 def test_a_cell_of_this_machine_and_of_the_cluster_is_shown_once(
-    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
+    submission: Submission, rows: Rows, settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     write_run_file([rows("cifar10_knn")[0].cell], settings.runs)
@@ -236,7 +231,7 @@ def test_a_cell_of_this_machine_and_of_the_cluster_is_shown_once(
 def test_the_last_job_writes_tables_with_the_reasons_and_what_failed_is_submitted_once_more(
     submission: Submission,
     rows: Rows,
-    settings: CellSettings,
+    settings: Settings,
     programs: Path,
     fill_disk: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
@@ -258,7 +253,7 @@ def test_the_last_job_writes_tables_with_the_reasons_and_what_failed_is_submitte
 
 
 def test_on_another_try_classifiers_are_waited_for_as_well(
-    rows: Rows, settings: CellSettings, programs: Path
+    rows: Rows, settings: Settings, programs: Path
 ) -> None:
     found = rows("objectnet13_eval", "in100_linear@looc")
     submit(found, settings)
@@ -273,7 +268,7 @@ def test_on_another_try_classifiers_are_waited_for_as_well(
 def test_a_dry_run_prints_what_sbatch_would_be_given(
     checkpoint: Path,
     small_data: Path,
-    settings: CellSettings,
+    settings: Settings,
     programs: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -289,7 +284,7 @@ def test_a_dry_run_prints_what_sbatch_would_be_given(
 
 
 def test_a_machine_with_few_gpus_submits_detectors_for_nodes_with_more(
-    checkpoint: Path, settings: CellSettings, programs: Path
+    checkpoint: Path, settings: Settings, programs: Path
 ) -> None:
     words = f"--slurm --tasks coco_det --engine torchvision --ckpt {checkpoint}"
     words += f" --data {settings.data} --runs {settings.runs} --results {settings.results}"

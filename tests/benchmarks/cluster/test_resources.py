@@ -11,7 +11,8 @@ from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell, render_plan
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.cell import Cell
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 
@@ -27,8 +28,8 @@ def backbone(small_backbone: Encoder) -> Encoder:
 
 def row(backbone: Encoder, key: str, **training: Any) -> PlannedCell:
     folder, options = Path("folder"), TrainingOptions(**training)
-    settings = CellSettings(data=folder, results=folder, runs=folder, training=options)
-    cell = Cell(key=key, backbone=backbone, seed=0, settings=settings)
+    settings = Settings(data=folder, results=folder, runs=folder, training=options)
+    cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=settings)
     with assume_gpus(0):
         cell = with_cluster_gpus(cell, SlurmOptions())
         return PlannedCell(cell, "run", (), cell.task.gpu_hours(backbone))

@@ -1,7 +1,6 @@
 """Progress of a run, its last screen, and results on Weights & Biases."""
 
 import json
-import sys
 import time
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -11,12 +10,11 @@ import pytest
 from benchmarks.execution import ending
 from benchmarks.execution.ending import finish_run
 from benchmarks.planning.options import RunAll
-from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
 from benchmarks.results.records import read_results
-from benchmarks.tables import write_tables
 from tests.benchmarks.conftest import Rows
 from tests.synthetic_records import failure, put, record
+from transfer.cells.request import Settings
 
 REASON = " ".join(["a long reason"] * 22)
 COLUMNS = 80
@@ -44,7 +42,7 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
         put(results / "training", f"{place}.json", {})
     found = {(one.backbone, one.task): one.record for one in read_results(results).done}
     monkeypatch.setattr(ending, "finished", lambda cell: found.get((cell.backbone.name, cell.key)))
-    request = RunAll(results=results, runs=tmp_path / "runs")
+    request = RunAll(settings=Settings(results=results, runs=tmp_path / "runs"))
     failed = [one.cell for one in planned[-10:]]
     assert finish_run(planned, failed, request, time.monotonic(), {"torn": REASON}) == 1
     printed = capsys.readouterr()
@@ -80,7 +78,7 @@ def test_fault_in_one_step_of_the_end_leaves_the_others(
 ) -> None:
     record(tmp_path / "results", 79.7)
     monkeypatch.setattr(step, MagicMock(side_effect=ZeroDivisionError("division by zero")))
-    request = RunAll(results=tmp_path / "results", runs=tmp_path / "runs")
+    request = RunAll(settings=Settings(results=tmp_path / "results", runs=tmp_path / "runs"))
     planned = rows("voc07_svm", names=("mine",), schedule="paper")
     assert finish_run(planned, [], request, time.monotonic(), {}) == status
     printed = capsys.readouterr()

@@ -15,16 +15,18 @@ import benchmarks.execution.one_cell
 import transfer.frozen.extraction
 from benchmarks.execution.jobs import PREPARE, Job, arguments_of, joined
 from benchmarks.execution.one_cell import cell_from_arguments, main, run
-from benchmarks.planning.checkpoints import Origin, origins
+from benchmarks.planning.checkpoints import checkpoints
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.lock import BusyError
+from transfer.cells.cell import Cell, open_checkpoint
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Request, Settings
 from transfer.datasets.synthetic.generate import generate
 from transfer.encoders.encoder import random_backbone
 from transfer.encoders.opening import load_backbone
+from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import failure_path
 
@@ -35,8 +37,10 @@ SPARE = TrainingOptions(
 
 
 @pytest.fixture
-def cell(checkpoint: Path, settings: CellSettings) -> Cell:
-    return Cell(key="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, settings=settings)
+def cell(checkpoint: Path, settings: Settings) -> Cell:
+    return Cell.with_backbone(
+        task="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, settings=settings
+    )
 
 
 @pytest.fixture
@@ -51,32 +55,31 @@ def distilled(tmp_path: Path) -> Path:
 
 
 def test_a_cells_words_mean_the_cell(
-    checkpoint: Path, four_heads: Path, distilled: Path, settings: CellSettings
+    checkpoint: Path, four_heads: Path, distilled: Path, settings: Settings
 ) -> None:
     recipe = "moco/in1k-r50-v1"
     branches = {"branch": ("student", "teacher"), "declared": (recipe, "")}
-    student, teacher = origins(RunAll(ckpt=(distilled,) * 2, name=("s", "t"), **branches))  # type: ignore[arg-type]
-    assert [student.load().stem, teacher.load().stem] == ["cifar", "imagenet"]
+    student, teacher = checkpoints(RunAll(ckpt=(distilled,) * 2, name=("s", "t"), **branches))  # type: ignore[arg-type]
+    assert [open_checkpoint(one).stem for one in (student, teacher)] == ["cifar", "imagenet"]
     settings = replace(settings, training=SPARE, features_in="bfloat16", image_memory_gb=0.5)
     settings = replace(settings, keep_crops=True)
     reserved = distilled.with_name("snapshots.pth")  # a name that no row may have
     shutil.copy(checkpoint, reserved)
-    for key, origin in (
-        ("coco_det", Origin(ckpt=checkpoint, name="a name")),
-        ("in100_knn", Origin(ckpt=reserved, name="a name", random=True)),
-        ("objectnet13_eval", Origin(ckpt=four_heads, heads=(2, 0))),
-        ("objectnet13_eval", Origin(ckpt=four_heads, random=True)),
+    for key, asked in (
+        ("coco_det", Checkpoint(ckpt=checkpoint, name="a name")),
+        ("in100_knn", Checkpoint(ckpt=reserved, name="a name", random=True)),
+        ("objectnet13_eval", Checkpoint(ckpt=four_heads, heads=(2, 0))),
+        ("objectnet13_eval", Checkpoint(ckpt=four_heads, random=True)),
         ("in100_knn", student),
     ):
-        backbone = origin.load()
         for with_weights in (False, True):
-            cell = Cell(key=key, backbone=backbone, seed=3, settings=settings)
-            cell = replace(cell, with_weights=with_weights)
-            other = cell_from_arguments(arguments_of(cell, {backbone.name: origin}))
-            assert other.backbone.sha256 == backbone.sha256
-            assert other.backbone.made_by == backbone.made_by
-            assert other.backbone.declared == (recipe if origin is student else "")
-            assert replace(other, backbone=backbone) == cell
+            request = Request(task=key, checkpoint=asked, seed=3, settings=settings)
+            cell = Cell.of(replace(request, with_weights=with_weights))
+            other = cell_from_arguments(arguments_of(cell))
+            assert other.request == cell.request
+            assert other.backbone.sha256 == cell.backbone.sha256
+            assert other.backbone.made_by == cell.backbone.made_by
+            assert other.backbone.declared == (recipe if asked is student else "")
 
 
 def test_a_wrong_request_exits_with_2_and_a_full_disk_is_one_line(
@@ -86,7 +89,7 @@ def test_a_wrong_request_exits_with_2_and_a_full_disk_is_one_line(
     capsys.readouterr()
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=full))
-    words = arguments_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
+    words = arguments_of(cell)
     assert main([PREPARE, "cifar10_knn", *words]) == 1
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith(f"failed: {cell.folders.cache}")
@@ -114,9 +117,8 @@ def test_another_process_is_waited_for_and_a_failure_leaves_its_reason_but_no_ki
 def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
     cell: Cell, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cells = [cell, replace(cell, key="cifar10_linear")]
-    origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
-    words = list(joined(arguments_of(one, origins) for one in cells))
+    cells = [cell, cell.asking(task="cifar10_linear")]
+    words = list(joined(arguments_of(one) for one in cells))
     for statuses, expected in (((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((137, 0), 137)):
         run = Mock(side_effect=statuses)
         monkeypatch.setattr(benchmarks.execution.one_cell, "run", run)
@@ -126,7 +128,7 @@ def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
 
 
 def test_preparing_for_several_backbones_decodes_once(
-    settings: CellSettings,
+    settings: Settings,
     checkpoint: Path,
     four_heads: Path,
     tmp_path: Path,
@@ -134,12 +136,14 @@ def test_preparing_for_several_backbones_decodes_once(
 ) -> None:
     generate(tmp_path / "data", keys=("in1k", "objectnet13"))
     settings = replace(settings, data=tmp_path / "data")
-    origins = [Origin(ckpt=checkpoint), Origin(ckpt=four_heads, heads=(1,))]
-    backbones = [origin.load() for origin in origins]
-    cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, settings=settings) for b in backbones]
-    names = [backbone.name for backbone in backbones]
+    asked = [Checkpoint(ckpt=checkpoint), Checkpoint(ckpt=four_heads, heads=(1,))]
+    backbones = [open_checkpoint(one) for one in asked]
+    cells = [
+        Cell.with_backbone(task="objectnet13_eval", backbone=b, seed=0, settings=settings)
+        for b in backbones
+    ]
     planned = tuple(PlannedCell(cell, "run", (), 0.0) for cell in [*cells, cells[0]])
-    words = Job(planned, prepares=True).arguments(dict(zip(names, origins, strict=True)))
+    words = Job(planned, prepares=True).arguments()
     extract = Mock(wraps=transfer.frozen.extraction.extract)
     monkeypatch.setattr(transfer.frozen.extraction, "extract", extract)
     assert main(list(words)) == 0

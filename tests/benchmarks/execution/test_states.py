@@ -18,14 +18,17 @@ from benchmarks.execution.states import (
 )
 from pretrain.running.console import PROGRESS_FILE, progress_file
 from tests.benchmarks.conftest import started
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
 
 
 @pytest.fixture
-def cell(small_backbone: Encoder, settings: CellSettings) -> Cell:
-    cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=settings)
+def cell(small_backbone: Encoder, settings: Settings) -> Cell:
+    cell = Cell.with_backbone(
+        task="cifar10_knn", backbone=small_backbone, seed=0, settings=settings
+    )
     write_run_file([cell], settings.runs)
     return cell
 

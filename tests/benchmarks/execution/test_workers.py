@@ -9,14 +9,11 @@ import pytest
 
 import benchmarks.execution.workers
 from benchmarks.execution.workers import Workers
-from benchmarks.planning.checkpoints import Origin
 from pretrain.running import stop
 from pretrain.running.host_memory import SHARERS
 from tests.benchmarks.conftest import Rows
 from tests.slurm.conftest import wait_until
 from transfer.record import failure_path
-
-ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
@@ -37,7 +34,7 @@ def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
     share = f"echo ${SHARERS} >> {tmp_path}/shares"
     begin, end = (f'echo "{sign}$CUDA_VISIBLE_DEVICES" >> {log}' for sign in "+-")
     instead(monkeypatch, f"{share}; {begin}; sleep 0.3; {end}; [ $1 != in100_knn ]")
-    failed = Workers(four, ORIGINS, 9).run()
+    failed = Workers(four, 9).run()
     assert [cell.key for cell in failed] == ["in100_knn"]  # which leaves the others
     assert (tmp_path / "shares").read_text().split() == ["4"] * 4
     used: set[str] = set()
@@ -55,14 +52,14 @@ def test_what_uses_a_classifier_starts_once_that_is_trained_and_not_if_that_fail
     # nobody ends before both that need no classifier have started, however busy the machine is
     wait = f"while ! grep -q +cifar10_knn {log} || ! grep -q +in100 {log}; do sleep 0.01; done"
     instead(monkeypatch, f"echo +$1 >> {log}; {wait}; echo -$1 >> {log}")
-    assert Workers(rows(*keys), ORIGINS, 4).run() == []
+    assert Workers(rows(*keys), 4).run() == []
     told = (tmp_path / "log").read_text().split()
     assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
     trained = told.index("-in100_linear@looc")
     assert trained < min(told.index(f"+{key}") for key in keys[:2])
     planned = rows(*keys[:3])
     instead(monkeypatch, f"echo $1 >> {tmp_path}/killed; kill -9 $$")
-    failed = Workers(planned, ORIGINS, 2).run()
+    failed = Workers(planned, 2).run()
     assert {cell.key for cell in failed} == {*keys[:3]}
     assert (tmp_path / "killed").read_text().split() == ["in100_linear@looc"]
     reason = json.loads(failure_path(planned[0].cell.path).read_text())["reason"]
@@ -88,7 +85,7 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
     for line, reason in lines.items():
         files[1].write_text('{"reason": "of an earlier run"}')
         instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{files[0]}'; {line}")
-        assert Workers(planned, ORIGINS, 1).run() == [second, third]
+        assert Workers(planned, 1).run() == [second, third]
         reasons = [json.loads(file.read_text())["reason"] for file in files]
         assert reasons[0] == "own"
         assert reason in reasons[1]
@@ -98,11 +95,10 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
 def test_cells_of_several_backbones_wait_for_their_features_even_if_these_fail(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    origins = {"random": ORIGINS["random"], "other": Origin(ckpt=Path("y.pth"))}
     planned = rows("imagenet_c100_eval", names=("random", "other"))
     prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit 1"
     instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
-    assert Workers(planned, origins, 3).run() == []
+    assert Workers(planned, 3).run() == []
     assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
 
 
@@ -116,7 +112,7 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_en
             instead(monkeypatch, f"kill -TERM $PPID; kill -{number} $$")
             monkeypatch.setattr(stop, "_asked", [])
             with pytest.raises(stop.Stopped):
-                Workers(planned, ORIGINS, 1).run()
+                Workers(planned, 1).run()
     finally:
         signal.signal(signal.SIGTERM, before)
     assert not failure_path(planned[0].cell.path).exists()
@@ -129,7 +125,7 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_en
 
     monkeypatch.setattr("benchmarks.execution.workers.time.sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Workers(planned, ORIGINS, 1).run()
+        Workers(planned, 1).run()
     assert not (Path("/proc") / (tmp_path / "pid").read_text().strip()).exists()
 
 
@@ -138,7 +134,7 @@ def test_cells_end_with_the_process_that_runs_them(
 ) -> None:
     line = f"trap 'touch {tmp_path}/asked; exit' TERM; touch {tmp_path}/on; "
     instead(monkeypatch, line + "for i in {1..300}; do sleep 0.1; done")
-    workers = Workers(rows("cifar10_knn"), ORIGINS, 1)
+    workers = Workers(rows("cifar10_knn"), 1)
     parent = os.fork()
     if not parent:
         try:

@@ -14,7 +14,8 @@ from benchmarks.planning.plan import (
 )
 from pretrain.running.processes import assume_gpus
 from tests.benchmarks.conftest import Rows
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.cell import Cell
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen import pass_hours
@@ -38,17 +39,17 @@ def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
     assert [row.gpu_hours for row in with_passes_counted_once(planned[1:])] == [2.5, 0.0]
 
 
-def test_too_few_images_are_named_in_the_plan(
-    small_backbone: Encoder, settings: CellSettings
-) -> None:
+def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings: Settings) -> None:
     paper = replace(settings, schedule="paper")
-    row = plan_cell(Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=paper))
+    row = plan_cell(
+        Cell.with_backbone(task="cifar10_knn", backbone=small_backbone, seed=0, settings=paper)
+    )
     assert row.state == "no data"
     assert "200 neighbors vote, but cifar10 has 192" in render_plan([row])
 
 
 @pytest.fixture
-def measured(settings: CellSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rates]:
+def measured(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rates]:
     """Store measured rates of this machine's GPU, and let it have one."""
     monkeypatch.setattr(pass_hours, "DRIVER", settings.runs / "no driver")
     rates = Rates(
@@ -67,17 +68,15 @@ def measured(settings: CellSettings, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield rates
 
 
-def hours(key: str, settings: CellSettings, rates: Rates, **changes: Any) -> float:
+def hours(key: str, settings: Settings, rates: Rates, **changes: Any) -> float:
     """Return the hours of a ResNet-50 at 224 px."""
     backbone = replace(random_backbone(arch="resnet50", stem="imagenet", seed=0), state_dict={})
     paper = replace(settings, schedule="paper", **changes)
-    cell = Cell(key=key, backbone=backbone, seed=0, settings=paper)
+    cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=paper)
     return cell.task.gpu_hours(cell.computing, rates)
 
 
-def test_measured_rates_take_the_place_of_assumed_ones(
-    settings: CellSettings, measured: Rates
-) -> None:
+def test_measured_rates_take_the_place_of_assumed_ones(settings: Settings, measured: Rates) -> None:
     assert hours("coco_det", settings, measured) == pytest.approx(90_000 * 0.5 / 3600)
     assert hours("voc12_seg_fcn", settings, measured) == pytest.approx(33_069 * 0.25 / 3600)
     # 50,000 training and 10,000 test images once
@@ -89,7 +88,7 @@ def test_measured_rates_take_the_place_of_assumed_ones(
 
 
 def test_each_training_takes_the_rate_of_its_kind_and_each_network_its_share(
-    small_backbone: Encoder, settings: CellSettings, measured: Rates
+    small_backbone: Encoder, settings: Settings, measured: Rates
 ) -> None:
     faster = {"classifier": {"float32": {"images": 256.0, "seconds": 0.1}}}
     twice = replace(measured, probe_crops=8000.0, trainings=faster)
@@ -105,12 +104,12 @@ def test_each_training_takes_the_rate_of_its_kind_and_each_network_its_share(
 
 
 def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
-    small_backbone: Encoder, small_data: Path, settings: CellSettings, measured: Rates
+    small_backbone: Encoder, small_data: Path, settings: Settings, measured: Rates
 ) -> None:
     training = TrainingOptions(engine="torchvision", gpus=1, images_per_gpu=2)
     paper = replace(settings, data=small_data, schedule="paper", training=training)
     rows = [
-        plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
+        plan_cell(Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=paper))
         for key in ("coco_det", "voc12_seg_fcn")
     ]
     text = render_plan(rows)

@@ -11,22 +11,23 @@ from benchmarks.planning.plan import (
     render_plan_groups,
     with_passes_counted_once,
 )
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.cell import Cell
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
 from transfer.tasks import default_tasks
 
 
 def planned(
-    key: str, backbone: Encoder, settings: CellSettings, state: State = "run", hours: float = 1.5
+    key: str, backbone: Encoder, settings: Settings, state: State = "run", hours: float = 1.5
 ) -> PlannedCell:
-    cell = Cell(key=key, backbone=backbone, seed=0, settings=settings)
+    cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=settings)
     if state == "no data":
         return PlannedCell(cell, state, cell.task.datasets(), cell.task.gpu_hours(backbone))
     return PlannedCell(cell, state, (), hours * (state == "run"))
 
 
 def test_cells_and_hours_are_counted_by_group_and_what_is_missing_is_named(
-    small_backbone: Encoder, settings: CellSettings
+    small_backbone: Encoder, settings: Settings
 ) -> None:
     unfit = planned("coco_det", small_backbone, settings, "unfit")
     rows = [
@@ -54,7 +55,7 @@ def test_cells_and_hours_are_counted_by_group_and_what_is_missing_is_named(
 
 
 def test_the_plan_of_all_tasks_fits_a_screen_and_counts_kept_crops_once(
-    small_backbone: Encoder, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [planned(key, small_backbone, settings) for key in default_tasks()]
     lines = render_plan_groups(rows).splitlines()

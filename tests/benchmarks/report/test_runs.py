@@ -14,6 +14,7 @@ from benchmarks.report_parts.pretraining import runs_of_files
 from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.drawing.figure_records import training_log
 from tests.benchmarks.report.complete_records import complete
+from transfer.cells.request import Settings
 
 LINES = [{"step": i, "epoch": 5 * i, "loss": 4.0 - i} for i in (1, 2)]
 
@@ -60,7 +61,7 @@ def test_the_run_of_an_evaluated_checkpoint_is_shown(results: Path, tmp_path: Pa
     run = run_folder(tmp_path / "jcl-run")
     backbone = SimpleNamespace(name="mine", file=str(run / "backbone.pt"))
     row: Any = SimpleNamespace(cell=SimpleNamespace(backbone=backbone), state="unfit")
-    request = RunAll(results=results, runs=tmp_path / "runs")
+    request = RunAll(settings=Settings(results=results, runs=tmp_path / "runs"))
     assert finish_run([row], [], request, 0.0, {}) == 0
     assert "jcl-run</b>: step 2" in page(results)
     files = [run / "a.pt", run / "b.pt", run / "snapshots" / "1.pt", tmp_path / "c.pt"]

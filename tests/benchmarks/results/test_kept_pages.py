@@ -5,7 +5,6 @@ writes the kept files again; look at their diff.
 """
 
 import json
-import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -91,8 +90,6 @@ def shown(results: Path) -> dict[str, str]:
     files += ["tables/co2_table3.md", "tables/lorac_table2.tex", "tables/jcl_table3.md"]
     files += [path.relative_to(results).as_posix() for path in results.glob("figures/*.csv")]
     texts = {Path(name).name: (results / name).read_text() for name in files}
-    # the line on a reproduced public checkpoint is on every page
-    texts = {name: re.sub(r"Not calibrated.*\n\n", "", text) for name, text in texts.items()}
     stated = (results / "tables" / "stated.md").read_text()
     texts["stated_co2.md"] = f"## CO2{stated.partition('## CO2')[2].partition('## ')[0]}"
     groups = comparisons(contents.numbers, lambda files: "")

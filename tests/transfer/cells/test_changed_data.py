@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import transfer.frozen.extraction
 from pretrain.running.stop import Stopped
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ChangedDataError, Images, unchanged
@@ -75,7 +75,7 @@ def test_no_row_of_replaced_images_survives_another_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs = own_cell.settings.data.parent / "undisturbed"
-    expected = features(replace(own_cell, settings=replace(own_cell.settings, runs=runs), seed=1))
+    expected = features(own_cell.asking(settings=replace(own_cell.settings, runs=runs), seed=1))
     changes, calls = change(own_cell.settings.data), count(1)
 
     def forward(network: nn.Module, pixels: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import transfer.frozen.extraction
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate, prepare
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Settings
 from transfer.datasets.catalog import open_split
 from transfer.datasets.check import require
 from transfer.datasets.expected import DataError
@@ -114,19 +115,19 @@ SETS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("key", SETS)
 def test_sets_of_every_kind_are_compared_where_they_are_opened(
-    key: str, small_backbone: Encoder, settings: CellSettings, tmp_path: Path, before: Before
+    key: str, small_backbone: Encoder, settings: Settings, tmp_path: Path, before: Before
 ) -> None:
     name, pattern = SETS[key]
     generate(tmp_path / "data", keys=(name,))
     settings = replace(settings, data=tmp_path / "data")
-    cell = Cell(key=key, backbone=small_backbone, seed=0, settings=settings)
+    cell = Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=settings)
     before(type(cell.task), "prepare", lambda: swap_an_image(settings.data, pattern))
     with pytest.raises(ChangedDataError, match="has changed while it was being used"):
         evaluate(cell)
 
 
 def test_a_change_between_two_cells_is_checked_again_and_recorded_or_told(own_cell: Cell) -> None:
-    second, third = (replace(own_cell, seed=seed) for seed in (1, 2))
+    second, third = (own_cell.asking(seed=seed) for seed in (1, 2))
     first = evaluate(own_cell)
     rewrite_an_image(own_cell.settings.data)
     assert evaluate(second).data == first.data
@@ -138,8 +139,8 @@ def test_a_change_between_two_cells_is_checked_again_and_recorded_or_told(own_ce
     image = min(own_cell.settings.data.glob("stanford_cars/cars_train/*.jpg"))
     image.unlink()
     with pytest.raises(ValueError, match=image.name):
-        evaluate(replace(own_cell, seed=3))
-    assert not replace(own_cell, seed=3).path.exists()
+        evaluate(own_cell.asking(seed=3))
+    assert not own_cell.asking(seed=3).path.exists()
 
 
 def test_a_change_between_two_preparations_is_checked_again(own_cell: Cell) -> None:

@@ -11,22 +11,18 @@ import torch
 import transfer.cells.execution
 import transfer.frozen.extraction
 from pretrain.running.lock import BusyError, lock_folder
+from transfer.cells.cell import Cell, check_records_of_name, finished
 from transfer.cells.command import summary
 from transfer.cells.execution import evaluate
-from transfer.cells.request import (
-    Cell,
-    CellSettings,
-    check_records_of_name,
-    finished,
-)
+from transfer.cells.request import Settings
 from transfer.datasets.expected import DataError
 from transfer.encoders.encoder import Encoder
 from transfer.record import file_for_record, read_record, write_json_record
 
 
 @pytest.fixture
-def cell(small_backbone: Encoder, settings: CellSettings) -> Cell:
-    return Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=settings)
+def cell(small_backbone: Encoder, settings: Settings) -> Cell:
+    return Cell.with_backbone(task="cars_knn", backbone=small_backbone, seed=0, settings=settings)
 
 
 def test_a_record_tells_how_its_number_was_made(
@@ -50,8 +46,8 @@ def test_another_input_of_the_same_file_replaces_no_record(cell: Cell) -> None:
     cell.path.parent.mkdir(parents=True)
     cell.path.write_text(json.dumps({"backbone": stored}))
     own = replace(cell, backbone=replace(cell.backbone, file_sha256="same"))
-    check_records_of_name([replace(own, key="cifar10_knn")])
-    for refused in ([own], [replace(own, key="cifar10_knn"), own], [cell]):
+    check_records_of_name([own.asking(task="cifar10_knn")])
+    for refused in ([own], [own.asking(task="cifar10_knn"), own], [cell]):
         with pytest.raises(ValueError, match=f"{cell.path.name} is of resnet18, hash other"):
             check_records_of_name(refused)
 
@@ -99,7 +95,7 @@ def test_a_broken_image_is_named_and_left_out_only_where_that_is_tolerated(own_c
     with pytest.raises(DataError, match=image.name):
         evaluate(own_cell)
     assert not own_cell.path.exists()
-    record = evaluate(replace(own_cell, settings=replace(own_cell.settings, tolerate=1)))
+    record = evaluate(own_cell.asking(settings=replace(own_cell.settings, tolerate=1)))
     assert record.data["cars"]["tolerated"] == 1
 
 
@@ -128,7 +124,7 @@ def test_records_of_both_arithmetics_lie_beside_each_other(
 ) -> None:
     monkeypatch.setattr("transfer.cells.execution.tf32_convolutions", lambda: True)
     rounded, exact = (
-        replace(cell, settings=replace(cell.settings, features_in=asked))
+        cell.asking(settings=replace(cell.settings, features_in=asked))
         for asked in ("bfloat16", "float32")
     )
     record = evaluate(rounded)
@@ -148,13 +144,13 @@ def test_a_record_that_tells_no_arithmetic_is_of_float32(cell: Cell) -> None:
     del record.details["features_in"]
     write_json_record(cell.path, record)
     exact = replace(cell.settings, features_in="float32")
-    assert finished(replace(cell, settings=exact)) == record
+    assert finished(cell.asking(settings=exact)) == record
 
 
 def test_the_list_of_a_drawn_split_is_stored_beside_the_run_and_named_in_the_record(
     cell: Cell,
 ) -> None:
-    told = evaluate(replace(cell, key="inat1k_knn")).details["list_of_inat1k"]
+    told = evaluate(cell.asking(task="inat1k_knn")).details["list_of_inat1k"]
     stored = (cell.settings.runs / "lists" / told["file"]).read_bytes()
     assert told["file"].startswith("inat1k-resplit0-")
     assert hashlib.sha256(stored).hexdigest() == told["sha256"]

@@ -14,8 +14,9 @@ import pytest
 
 from pretrain.running import stop
 from pretrain.running.errors import NotFiniteError
+from transfer.cells.cell import Cell, finished
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus, wait_for_workers
-from transfer.cells.request import Cell, CellSettings, finished
+from transfer.cells.request import Settings
 from transfer.datasets.expected import DataError
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
@@ -24,16 +25,16 @@ TWO = TrainingOptions(gpus=2)
 
 
 @pytest.fixture
-def cell(small_backbone: Encoder, settings: CellSettings) -> Cell:
+def cell(small_backbone: Encoder, settings: Settings) -> Cell:
     """A detector in two processes."""
     settings = replace(settings, training=TWO)
-    return Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
+    return Cell.with_backbone(task="coco_det", backbone=small_backbone, seed=0, settings=settings)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["coco_insseg", "voc0712_det_c4", "voc12_seg_fcn"])
 def test_two_processes_share_batch_norms_and_test_images(key: str, cell: Cell) -> None:
-    cell = replace(cell, key=key)
+    cell = cell.asking(task=key)
     record = evaluate_on_gpus(cell)
     assert (record.details["norm"], record.details["num_processes"]) == ("naiveSyncBN", 2)
     assert record.details["num_test"] == record.data[cell.task.datasets()[0]]["counts"]["test"]
@@ -44,7 +45,7 @@ def test_two_processes_share_batch_norms_and_test_images(key: str, cell: Cell) -
 def test_what_a_process_raises_is_raised_here(cell: Cell) -> None:
     settings = replace(cell.settings, training=replace(TWO, learning_rates=(1e6,)))
     with pytest.raises(NotFiniteError, match="iteration"):
-        evaluate_on_gpus(replace(cell, settings=settings))
+        evaluate_on_gpus(cell.asking(settings=settings))
 
 
 @pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
@@ -62,7 +63,7 @@ def test_the_first_death_is_the_reason(line: str, killed: bool) -> None:
 def test_missing_data_are_told_before_a_process_starts(cell: Cell, tmp_path: Path) -> None:
     settings = replace(cell.settings, data=tmp_path / "nothing")
     with pytest.raises(DataError, match="is not there"):
-        evaluate_on_gpus(replace(cell, settings=settings))
+        evaluate_on_gpus(cell.asking(settings=settings))
 
 
 def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
@@ -80,7 +81,7 @@ def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
 
 
 @pytest.fixture
-def words(checkpoint: Path, small_data: Path, settings: CellSettings) -> list[str]:
+def words(checkpoint: Path, small_data: Path, settings: Settings) -> list[str]:
     """A detector in two processes, as words behind the name of a program."""
     places = ["--results", str(settings.results), "--runs", str(settings.runs)]
     words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_data), *places]
@@ -89,7 +90,7 @@ def words(checkpoint: Path, small_data: Path, settings: CellSettings) -> list[st
 
 @pytest.mark.slow
 def test_a_killed_process_leaves_the_cell_to_be_started_again(
-    words: list[str], settings: CellSettings
+    words: list[str], settings: Settings
 ) -> None:
     program = [sys.executable, "-m", "benchmarks.execution.one_cell", *words]
     with subprocess.Popen(

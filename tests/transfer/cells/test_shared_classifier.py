@@ -14,19 +14,21 @@ from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
 from benchmarks.run_all import plan
 from pretrain.running.lock import lock_folder
+from transfer.cells.cell import Cell, ClassifierError, finished
 from transfer.cells.execution import evaluate, prepare
-from transfer.cells.request import Cell, CellSettings, ClassifierError, finished
+from transfer.cells.request import Settings
 from transfer.datasets.images import Images
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.feature_cache import Predictions
 from transfer.record import failure_path, read_record, write_json_record
-from transfer.tasks.task import NamedTask
 
 
 @pytest.fixture
-def cell(small_backbone: Encoder, settings: CellSettings) -> Cell:
-    return Cell(key="objectnet13_eval", backbone=small_backbone, seed=0, settings=settings)
+def cell(small_backbone: Encoder, settings: Settings) -> Cell:
+    return Cell.with_backbone(
+        task="objectnet13_eval", backbone=small_backbone, seed=0, settings=settings
+    )
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
     form, name = cell.backbone.input, cell.backbone.name
     other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name=name)
     elsewhere = replace(cell.settings, results=cell.settings.results / "other")
-    second = evaluate(replace(cell, backbone=other, settings=elsewhere))
+    second = evaluate(replace(cell.asking(settings=elsewhere), backbone=other))
     cell.path.unlink()
     again = evaluate(cell)
     assert len(trained) == 2
@@ -144,7 +146,7 @@ def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str])
 def test_preparing_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
     cell: Cell, needed: Cell, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, work = replace(cell, key=key), needed.folders.work
+    other, work = cell.asking(task=key), needed.folders.work
     prepare([other])
     assert not work.exists()
     monkeypatch.setattr("transfer.frozen.extraction.extract", None)  # all is there
@@ -160,7 +162,7 @@ def keys_of(rows: list[PlannedCell]) -> list[tuple[str, str]]:
 def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
     cell: Cell, trained: list[str]
 ) -> None:
-    cells = [cell, replace(cell, key="imagenet_c100_eval")]
+    cells = [cell, cell.asking(task="imagenet_c100_eval")]
     rows = with_classifiers([plan_cell(one) for one in cells])
     looc = "in100_linear@looc"
     assert keys_of(rows) == [(looc, "run"), (cells[0].key, "run"), (cells[1].key, "run")]
@@ -174,14 +176,14 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
 def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
     cell: Cell, needed: Cell, trained: list[str]
 ) -> None:
-    asked = replace(needed, with_weights=False)
+    asked = needed.asking(with_weights=False)
     name = evaluate(cell).details["classifier_weights"]
     cell.path.unlink()
     classifier_file(needed.folders.work, name).unlink()
     assert plan_cell(asked).state == "cached"
     rows = with_classifiers([plan_cell(asked), plan_cell(cell)])
     assert keys_of(rows) == [(asked.key, "run"), (cell.key, "run")]
-    assert run_cells(rows, {}) == []
+    assert run_cells(rows) == []
     assert len(trained) == 2  # by the cell of its own, not by the one that uses it
     assert finished(needed) is not None
 
@@ -191,8 +193,8 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
 ) -> None:
     training = Mock(side_effect=ArithmeticError("the probe diverged"))
     monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", training)
-    cells = [cell, replace(cell, key="imagenet_c100_eval")]
-    failed = run_cells(with_classifiers([plan_cell(one) for one in cells]), {})
+    cells = [cell, cell.asking(task="imagenet_c100_eval")]
+    failed = run_cells(with_classifiers([plan_cell(one) for one in cells]))
     assert (len(failed), training.call_count) == (3, 1)
     reasons = [json.loads(failure_path(one.path).read_text())["reason"] for one in (needed, *cells)]
     reason = "ClassifierError: classifier in100_linear@looc failed: the probe diverged"
@@ -203,26 +205,21 @@ def test_cells_of_one_task_are_extracted_together_one_after_another(
     cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = [cell, replace(cell, backbone=replace(cell.backbone, name="other", sha256="b"))]
-    assert run_cells(with_classifiers([plan_cell(one) for one in cells]), {}) == []
+    assert run_cells(with_classifiers([plan_cell(one) for one in cells])) == []
     assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
 
 
 def test_a_request_with_classifiers_still_knows_its_checkpoints(
     cell: Cell, checkpoint: Path, trained: list[str]
 ) -> None:
-    folders = {name: getattr(cell.settings, name) for name in ("data", "results", "runs")}
-    task = "objectnet13_eval"
-    request = RunAll(ckpt=(checkpoint,), random=True, schedule="smoke", tasks=task, **folders)
-    rows, origins, _ = plan(request)
+    request = RunAll(ckpt=(checkpoint,), random=True, settings=cell.settings, tasks=cell.key)
+    rows, _ = plan(request)
     assert [row.cell.backbone.name for row in rows] == [*["mine"] * 2, *["random"] * 2]
-    assert {name: origin.random for name, origin in origins.items()} == {
-        "mine": False,
-        "random": True,
-    }
+    asked = [row.cell.request.checkpoint.random for row in rows]
+    assert asked == [*[False] * 2, *[True] * 2]
     evaluate(replace(rows[0].cell, backbone=replace(cell.backbone, name="mine")))
     assert [row.cell.backbone.name for row in plan(request)[0]] == ["mine", "random", "random"]
 
 
 def test_an_ablation_needs_the_classifier_of_the_task_itself(cell: Cell, needed: Cell) -> None:
-    ablation = NamedTask(cell.key, cell.task).ablation("plain", border_px=0).task
-    assert replace(cell, ablation=ablation).needed == needed
+    assert cell.asking(variant="plain", changes={"border_px": 0}).needed == needed

@@ -10,8 +10,9 @@ import pytest
 
 import transfer.datasets.repeated
 from tests.transfer.datasets.conftest import CopyOf
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Settings
 from transfer.datasets.catalog import open_any, open_split
 from transfer.datasets.check import check, require
 from transfer.datasets.expected import DataError
@@ -160,12 +161,12 @@ def test_copies_under_another_label_are_named(copy_of: CopyOf) -> None:
 
 
 def test_the_record_keeps_the_share_of_copies(
-    copy_of: CopyOf, small_backbone: Encoder, settings: CellSettings
+    copy_of: CopyOf, small_backbone: Encoder, settings: Settings
 ) -> None:
     data = copy_of("pets")
     copy_to_test(data, "pets", 1)
-    cell = Cell(
-        key="pets_knn",
+    cell = Cell.with_backbone(
+        task="pets_knn",
         backbone=small_backbone,
         seed=0,
         settings=replace(settings, data=data),

@@ -15,9 +15,9 @@ import torchvision
 from torch import nn
 from torch.nn.functional import normalize
 
-from benchmarks.planning.checkpoints import Origin
 from transfer import Encoder, SuiteError, evaluate, tasks
-from transfer.cells.request import Cell, CellSettings, departures
+from transfer.cells.cell import Cell, departures
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import BackboneError, with_heads
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import EncoderOptions
@@ -311,7 +311,7 @@ def test_without_a_library_the_plan_says_what_to_install(
     monkeypatch.setitem(sys.modules, library, None)
     file = saved(tmp_path, {"weight": torch.zeros(3)})
     with pytest.raises(BackboneError, match=rf"needs {library}.*pip install .*encoders"):
-        Origin(ckpt=file, encoder=EncoderOptions(encoder=words)).load()
+        open_file(file, EncoderOptions(encoder=words))
 
 
 def test_the_teacher_of_dino_is_taken(tmp_path: Path) -> None:
@@ -379,10 +379,10 @@ def test_a_module_is_proven_also_where_gradients_are_off(mode: Callable[[], Any]
     assert encoder.sha256 == Encoder.from_module(network, **SQUARE).sha256
 
 
-def test_an_encoder_in_bfloat16_has_no_folded_norms(settings: CellSettings) -> None:
+def test_an_encoder_in_bfloat16_has_no_folded_norms(settings: Settings) -> None:
     encoder = Encoder.from_module(small_network(), **SQUARE)
     rounded = replace(settings, features_in="bfloat16")
-    cell = Cell(key="cifar10_knn", backbone=encoder, seed=0, settings=rounded)
+    cell = Cell.with_backbone(task="cifar10_knn", backbone=encoder, seed=0, settings=rounded)
     assert "frozen features in bfloat16" in departures(cell)
 
 

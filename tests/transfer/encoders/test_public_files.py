@@ -11,6 +11,7 @@ import transfer.encoders.public_files
 from pretrain.recipes import RECIPES
 from transfer.__main__ import main
 from transfer.encoders.encoder import random_backbone
+from transfer.encoders.opening import load_backbone
 from transfer.encoders.public_files import PUBLIC_FILES, PublicFile
 
 
@@ -25,7 +26,7 @@ def test_declared_recipes_exist() -> None:
 
 
 @pytest.mark.parametrize("recipe", ["moco/in1k-r50-v2", ""])
-def test_inspect_proposes_a_recipe_for_a_public_file(
+def test_recipe_of_a_public_file_is_known_without_as(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recipe: str
 ) -> None:
     file = tmp_path / "public.pth"
@@ -38,4 +39,5 @@ def test_inspect_proposes_a_recipe_for_a_public_file(
     assert main(["inspect", str(file)]) == 0
     line = next(ln for ln in capsys.readouterr().out.splitlines() if ln.startswith("public file"))
     assert f"A stand-in (md5 {digest}..., here)" in line
-    assert ("--as moco/in1k-r50-v2" in line) == bool(recipe)
+    assert ("compared as moco/in1k-r50-v2" in line) == bool(recipe)
+    assert load_backbone(file).declared == recipe

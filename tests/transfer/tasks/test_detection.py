@@ -10,8 +10,9 @@ import pytest
 
 from tests.transfer.detection.scenes import scene
 from tests.transfer.detection.tiny_training import tiny_scenes
+from transfer.cells.cell import Cell, departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings, departures
+from transfer.cells.request import Settings
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.scenes import Scenes
@@ -26,13 +27,13 @@ from transfer.tasks.task import NamedTask, TaskError
 CPU = TrainingOptions(engine="torchvision", gpus=1)
 
 
-def cell(
-    key: str, backbone: Encoder, settings: CellSettings, options: TrainingOptions = CPU
-) -> Cell:
-    return Cell(key=key, backbone=backbone, seed=0, settings=replace(settings, training=options))
+def cell(key: str, backbone: Encoder, settings: Settings, options: TrainingOptions = CPU) -> Cell:
+    return Cell.with_backbone(
+        task=key, backbone=backbone, seed=0, settings=replace(settings, training=options)
+    )
 
 
-def test_backbones_that_no_network_can_be_built_on_are_refused(settings: CellSettings) -> None:
+def test_backbones_that_no_network_can_be_built_on_are_refused(settings: Settings) -> None:
     stems = [("resnet18", stem, f"the {stem} stem") for stem in STEMS if stem != "imagenet"]
     for key in ("coco_det", "voc12_seg_fcn"):
         for arch, stem, why in (*stems, ("resnet18-heads4", "imagenet", "head")):
@@ -42,7 +43,7 @@ def test_backbones_that_no_network_can_be_built_on_are_refused(settings: CellSet
 
 
 def test_detectron2_asked_for_and_absent_says_how_to_install_it(
-    small_backbone: Encoder, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
     asked = cell("coco_det", small_backbone, settings, TrainingOptions(engine="detectron2"))
@@ -51,7 +52,7 @@ def test_detectron2_asked_for_and_absent_says_how_to_install_it(
 
 
 def test_an_altered_recipe_is_told_in_one_sentence(
-    small_backbone: Encoder, settings: CellSettings
+    small_backbone: Encoder, settings: Settings
 ) -> None:
     paper = replace(settings, schedule="paper")
     options = TrainingOptions(gpus=1, iterations=300, image_px=129, learning_rates=(0.02,))
@@ -63,13 +64,13 @@ def test_an_altered_recipe_is_told_in_one_sentence(
 
 
 def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_options(
-    small_backbone: Encoder, settings: CellSettings
+    small_backbone: Encoder, settings: Settings
 ) -> None:
     task = NamedTask("coco_det", TASKS["coco_det"])
-    ablation = task.ablation("search", learning_rates=(0.02, 0.01)).task
+    search = {"variant": "search", "changes": {"learning_rates": (0.02, 0.01)}}
     for given, compared in (((), (0.02, 0.01)), ((0.3, 0.1), (0.3, 0.1)), ((0.05,), ())):
         options = replace(CPU, learning_rates=given)
-        found: Any = replace(cell("coco_det", small_backbone, settings, options), ablation=ablation)
+        found: Any = cell("coco_det", small_backbone, settings, options).asking(**search)
         assert found.task.learning_rates == compared
     with pytest.raises(TaskError, match="has no engine_choice"):
         task.ablation("other engine", engine_choice="torchvision")
@@ -127,7 +128,7 @@ def test_a_part_without_objects_is_refused_before_a_network_is_built(
 
 @pytest.mark.slow
 def test_learning_rates_are_tried_on_held_out_training_images(
-    small_backbone: Encoder, settings: CellSettings
+    small_backbone: Encoder, settings: Settings
 ) -> None:
     options = replace(CPU, learning_rates=(0.02, 0.001))
     record = evaluate(cell("coco_det", small_backbone, settings, options))

@@ -9,7 +9,8 @@ import torch
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 import transfer.frozen.linear_heads
-from transfer.cells.request import Cell, CellSettings, departures
+from transfer.cells.cell import Cell, departures
+from transfer.cells.request import Settings
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image, thumbnail
@@ -24,12 +25,14 @@ from transfer.tasks.task import NamedTask, Prepared
 
 @pytest.mark.parametrize("red", [0.228, 0.229])
 def test_a_backbone_of_another_pixel_scale_than_loracs_code_is_told(
-    red: float, small_backbone: Encoder, settings: CellSettings
+    red: float, small_backbone: Encoder, settings: Settings
 ) -> None:
     form = replace(small_backbone.input, std=(red, 0.224, 0.225), size_px=224)
     backbone = replace(small_backbone, input=form)
     paper = replace(settings, schedule="paper", features_in="float32")
-    cell = Cell(key="in1k_linear@lorac-code", backbone=backbone, seed=0, settings=paper)
+    cell = Cell.with_backbone(
+        task="in1k_linear@lorac-code", backbone=backbone, seed=0, settings=paper
+    )
     told = "std (0.229, 0.224, 0.225) instead of (0.228, 0.224, 0.225)"
     assert departures(cell) == ([told] if red == 0.229 else [])
 

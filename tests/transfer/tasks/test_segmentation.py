@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tests.transfer.segmentation.solved import solved_segmentation
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.cell import Cell
+from transfer.cells.request import Settings
 from transfer.datasets.segmented import IGNORED, write_mask
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
@@ -25,7 +26,7 @@ KEY = "voc12_seg_fcn"
 
 @pytest.mark.slow
 def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
-    checkpoint: Path, small_data: Path, settings: CellSettings
+    checkpoint: Path, small_data: Path, settings: Settings
 ) -> None:
     words = [sys.executable, "-m", "transfer", KEY, "--ckpt", str(checkpoint), "--gpus", "1"]
     words += ["--data", str(small_data), "--schedule", "smoke"]
@@ -52,7 +53,7 @@ def test_masks_without_a_labeled_pixel_are_nothing_to_learn_or_find(tmp_path: Pa
 
 def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
     small_backbone: Encoder,
-    settings: CellSettings,
+    settings: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -67,7 +68,7 @@ def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
     prepared: Any = SimpleNamespace(images="all images", held_out="held out")
     options = TrainingOptions(gpus=1, learning_rates=(0.1, 0.01, 0.001))
     settings = replace(settings, training=options)
-    asked = Cell(key=KEY, backbone=small_backbone, seed=0, settings=settings)
+    asked = Cell.with_backbone(task=KEY, backbone=small_backbone, seed=0, settings=settings)
     done = asked.task.run(prepared, asked.folders, 0)
     assert done.details["held_out_mIoU"] == {"0.1": 0.0, "0.01": 100.0, "0.001": 0.0}
     assert trainings[-1] == ("all images", 0.01, "all")

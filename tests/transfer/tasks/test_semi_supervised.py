@@ -15,7 +15,8 @@ import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
 from tests.pretrain.test_step_memory import maps_of
 from tests.transfer.tasks.labeled_images import labeled
-from transfer.cells.request import Cell, CellSettings, departures
+from transfer.cells.cell import Cell, departures
+from transfer.cells.request import Settings
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import Images
@@ -28,11 +29,11 @@ from transfer.tasks.semi_supervised import IMAGE_GB, TASKS
 
 
 def test_changed_options_are_listed_as_deviations(
-    small_backbone: Encoder, settings: CellSettings
+    small_backbone: Encoder, settings: Settings
 ) -> None:
     asked = TrainingOptions(learning_rates=(0.01, 0.1), precision="bfloat16")
-    cell = Cell(
-        key="cifar10_semi_10pct",
+    cell = Cell.with_backbone(
+        task="cifar10_semi_10pct",
         backbone=small_backbone,
         seed=0,
         settings=replace(settings, schedule="paper", training=asked),
@@ -43,13 +44,13 @@ def test_changed_options_are_listed_as_deviations(
 
 
 def test_without_the_list_a_draw_takes_its_place_under_another_name(
-    small_data: Path, only: Callable[..., Path], small_backbone: Encoder, settings: CellSettings
+    small_data: Path, only: Callable[..., Path], small_backbone: Encoder, settings: Settings
 ) -> None:
     key = "in1k_semi_1pct@co2"
     task = TASKS[key]
     assert task.with_data(small_data) == task
     unlisted = replace(settings, data=only("in1k"), schedule="paper")
-    drawn = Cell(key=key, backbone=small_backbone, seed=0, settings=unlisted)
+    drawn = Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=unlisted)
     assert (drawn.task.protocol, drawn.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
     assert "co2-2021-drawn-1" in drawn.path.name
     assert "drawn_share 0.01 instead of 0.0" in departures(drawn)

@@ -1,6 +1,5 @@
 """Records of view statistics, and what backbones without a projector are told."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,9 @@ import pytest
 import torch
 
 from tests.transfer.encoders.test_projector import encoder_file
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
 from transfer.encoders.opening import load_backbone
 from transfer.tasks import TASKS
@@ -44,12 +44,12 @@ def test_a_backbone_without_projector_is_unfit_for_embeddings_only(checkpoint: P
 
 @pytest.mark.slow
 def test_features_of_both_tasks_are_those_of_the_same_views(
-    small_backbone: Encoder, settings: CellSettings, tmp_path: Path
+    small_backbone: Encoder, settings: Settings, tmp_path: Path
 ) -> None:
     backbone = load_backbone(encoder_file(small_backbone, tmp_path / "encoder.pt"))
-    cell = Cell(key=EMBEDDINGS, backbone=backbone, seed=0, settings=settings)
+    cell = Cell.with_backbone(task=EMBEDDINGS, backbone=backbone, seed=0, settings=settings)
     embeddings = evaluate(cell).details
-    features = evaluate(replace(cell, key=FEATURES)).details
+    features = evaluate(cell.asking(task=FEATURES)).details
     assert embeddings["of_features"]["histograms"] == features["histograms"]
     assert (embeddings["num_images"], embeddings["num_views"], embeddings["dim"]) == (20, 32, 4)
     assert "of_features" not in features
