@@ -1,13 +1,12 @@
 """States of the cells of runs on a cluster or on a machine: python -m benchmarks.status.
 
 It prints for each cell whether it is queued, running, done, failed or cancelled, and for a failed
-one the reason and the log; --watch shows them until all have ended. Nothing is computed or
+one the reason and the log; --watch prints changed counts until the end. Nothing is computed or
 submitted. Exit status: 0 no cell failed, 1 a cell failed or was cancelled, 2 the request is wrong.
 """
 
 import sys
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +16,11 @@ from benchmarks.execution.states import (
     States,
     any_failed,
     count_words,
-    in_order,
     is_over,
     local_states,
-    render_states,
     write_status_page,
 )
 from pretrain.running.command_line import one_line_errors, parse, run_command
-from pretrain.running.console import is_live
 
 
 def all_states(runs: Path, results: Path | None = None) -> tuple[States, str]:
@@ -54,31 +50,20 @@ def print_states(runs: Path, results: Path | None = None) -> int:
 
 
 def watch(runs: Path, results: Path | None = None, interval_s: float = 5.0) -> int:
-    """Show the states until no cell runs or waits; return 1 if one failed or was cancelled.
+    """Print changed counts until no cell runs or waits; return 1 if one failed or was cancelled.
 
     The page runs/status.html is written each time, too. Ctrl-C ends the view, not the run.
     """
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    console, shown = Console(stderr=True), ""
-    screen = Live(console=console, auto_refresh=False, screen=True) if is_live() else None
+    shown = ""
     try:
-        with screen or nullcontext():
-            while not is_over((found := all_states(runs, results))[0]):
-                states, no_answer = found
-                write_status_page(runs, states)
-                words = count_words(states)
-                if screen is not None:
-                    lines = render_states(in_order(states)).splitlines()[: console.height - 3]
-                    lines += ["", f"{words}   Ctrl-C ends this view only", no_answer]
-                    text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
-                    screen.update(text, refresh=True)
-                elif words != shown:
-                    print(f"{time.strftime('%H:%M:%S')}  {words}", file=sys.stderr, flush=True)
-                shown = words
-                time.sleep(interval_s)
+        while not is_over((found := all_states(runs, results))[0]):
+            states, no_answer = found
+            write_status_page(runs, states)
+            counts = "; ".join(filter(None, [count_words(states), no_answer]))
+            if counts != shown:
+                print(f"{time.strftime('%H:%M:%S')}  {counts}", file=sys.stderr, flush=True)
+            shown = counts
+            time.sleep(interval_s)
     except KeyboardInterrupt:
         return 0
     if found[0]:
@@ -95,7 +80,7 @@ class Request:
     results: Path | None = None
     """Only cells whose records belong into this folder; all cells if not given."""
     watch: bool = False
-    """Keep showing them until all have ended; writes the page runs/status.html, too."""
+    """Print changed counts until all have ended, and write the page runs/status.html."""
 
 
 @one_line_errors(ValueError)

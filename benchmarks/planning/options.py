@@ -46,7 +46,7 @@ class SlurmOptions:
     status: bool = False
     """Print the states of all cells that were submitted, or started on a machine."""
     watch: bool = False
-    """Show the states until all cells have ended, and write runs/status.html; needs --status."""
+    """Print changed counts until all cells ended, and write runs/status.html; needs --status."""
     retry_failed: bool = False
     """Submit the failed and cancelled cells again; each continues from its last checkpoint."""
     cancel: bool = False
