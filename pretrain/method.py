@@ -1,7 +1,7 @@
 """The `Method` protocol: all that the loop, the settings and the export may read of a method."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -54,6 +54,8 @@ class Method(nn.Module):
     """Backbone and projector, or what has several heads; both are learned."""
     predictor: Any
     """Network on one branch only, of methods that have one."""
+    batch_settings: tuple[str, ...] = ()
+    """Settings of the method that are conditions on a batch, by their names in `BatchNeeds`."""
     num_classes: int = 0
     """L, classes that the labels come from; 0: the method uses no labels."""
     num_images: int = 0
@@ -86,14 +88,10 @@ class Method(nn.Module):
         if sync_bn:
             synchronize_batch_norms(self)
 
-    @staticmethod
-    def batch_needs(config: Any) -> BatchNeeds:
-        """Return the conditions on a batch: the settings that have the names of `BatchNeeds`.
-
-        They are checked before any network is built.
-        """
-        names = [field.name for field in fields(BatchNeeds) if hasattr(config, field.name)]
-        return BatchNeeds(**{name: getattr(config, name) for name in names})
+    @classmethod
+    def batch_needs(cls, config: Any) -> BatchNeeds:
+        """Return the conditions on a batch, which are checked before any network is built."""
+        return BatchNeeds(**{name: getattr(config, name) for name in cls.batch_settings})
 
     def after_step(self, progress: float) -> None:
         """Update what follows the weights, after each optimizer step.

@@ -41,6 +41,8 @@ def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> 
 class BarlowTwins(Method):
     """An encoder for both views; correlations are over the images of all processes."""
 
+    batch_settings = ("sync_bn",)
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: BarlowTwinsConfig) -> None:
         super().__init__()
         self.config = config

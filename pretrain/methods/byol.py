@@ -24,6 +24,8 @@ def byol_loss(prediction: Tensor, target: Tensor) -> Tensor:
 class BYOL(Method):
     """An encoder, a predictor, and the momentum encoder whose embeddings are predicted."""
 
+    batch_settings = ("sync_bn",)
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: BYOLConfig) -> None:
         super().__init__()
         self.config = config

@@ -26,6 +26,8 @@ def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: 
 class CO2(Method):
     """MoCo with one more loss: an encoder, its momentum encoder, and a queue of keys."""
 
+    batch_settings = ("bn_splits", "queue_size")
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: CO2Config) -> None:
         super().__init__()
         self.config = config

@@ -71,6 +71,8 @@ class Head(nn.Module):
 class DINO(Method):
     """An encoder, its momentum encoder as target, and the center of the target's logits."""
 
+    batch_settings = ("sync_bn",)
+
     center: Tensor
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: DINOConfig) -> None:

@@ -49,6 +49,8 @@ def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: f
 class MultiKey(Method):
     """An encoder, its momentum encoder, and a queue of first keys; with one key it is MoCo v2."""
 
+    batch_settings = ("bn_splits", "queue_size")
+
     def __init__(
         self, backbone: nn.Module, feature_dim: int, config: MultiKeyConfig | JCLConfig
     ) -> None:

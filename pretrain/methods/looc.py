@@ -59,6 +59,8 @@ class LooC(Method):
     query; key view 0 shares no augmentation with it, and key view i has its augmentation i.
     """
 
+    batch_settings = ("bn_splits", "queue_size")
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: LooCConfig) -> None:
         super().__init__()
         if len(set(config.designated)) < len(config.designated):
@@ -117,6 +119,8 @@ def unit_rows(embeddings: Tensor) -> Tensor:
 
 class MoCoPP(Method):
     """MoCo with the heads of LooC++: one pair of views for all heads, a queue for each."""
+
+    batch_settings = ("bn_splits", "queue_size")
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: MoCoPPConfig) -> None:
         super().__init__()

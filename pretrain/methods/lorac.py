@@ -102,6 +102,8 @@ def batch_log_prior(
 class LORAC(Method):
     """An encoder, its momentum encoder, and a queue for each key view."""
 
+    batch_settings = ("bn_splits", "queue_size", "local_prior")
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: LORACConfig) -> None:
         super().__init__()
         num_large, num_small = config.num_large_views, config.num_small_views

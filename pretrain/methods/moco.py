@@ -21,6 +21,8 @@ from pretrain.recipes.moco import MoCoConfig
 class MoCo(Method):
     """An encoder, its momentum encoder, and a queue of keys."""
 
+    batch_settings = ("bn_splits", "queue_size")
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: MoCoConfig) -> None:
         super().__init__()
         if config.key_only and config.symmetric:

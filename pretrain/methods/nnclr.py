@@ -38,6 +38,8 @@ def neighbor_loss(neighbor: Tensor, prediction: Tensor, *, temperature: float) -
 class NNCLR(Method):
     """An encoder, a predictor, and a queue of past projections in which neighbors are found."""
 
+    batch_settings = ("queue_size", "sync_bn")
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: NNCLRConfig) -> None:
         super().__init__()
         self.config = config

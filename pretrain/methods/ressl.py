@@ -35,6 +35,8 @@ def relation_loss(
 class ReSSL(Method):
     """An encoder of the strong view, a momentum encoder of the weak one, a queue of its keys."""
 
+    batch_settings = ("bn_splits", "queue_size")
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: ReSSLConfig) -> None:
         super().__init__()
         self.config = config

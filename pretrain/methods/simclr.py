@@ -42,6 +42,8 @@ def nt_xent_loss(z1: Tensor, z2: Tensor, *, temperature: float) -> dict[str, Ten
 class SimCLR(Method):
     """An encoder for both views; the negatives are the other images of the batch."""
 
+    batch_settings = ("sync_bn",)
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SimCLRConfig) -> None:
         super().__init__()
         self.config = config

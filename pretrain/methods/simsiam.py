@@ -23,6 +23,8 @@ def simsiam_loss(p1: Tensor, p2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
 class SimSiam(Method):
     """An encoder for both views and a predictor, whose rate is constant (section 4.2)."""
 
+    batch_settings = ("sync_bn",)
+
     fixed_rate = ("predictor",)
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SimSiamConfig) -> None:

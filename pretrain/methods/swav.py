@@ -71,6 +71,8 @@ def swav_loss(scores: Tensor, codes: Tensor, *, temperature: float) -> Tensor:
 class SwAV(Method):
     """An encoder, prototypes, and a queue of embeddings for each view with codes."""
 
+    batch_settings = ("queue_size", "sync_bn")
+
     prototypes: nn.Parameter
     num_queued: Tensor
 

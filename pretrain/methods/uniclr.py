@@ -75,6 +75,8 @@ def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) ->
 class UniCLR(Method):
     """An encoder and, as options, a momentum encoder, a predictor and small views."""
 
+    batch_settings = ("sync_bn", "local_prior")
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: UniCLRConfig) -> None:
         super().__init__()
         self.config = config

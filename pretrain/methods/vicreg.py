@@ -63,6 +63,8 @@ def redundancy(rows: Tensor) -> Tensor:
 class VICReg(Method):
     """An encoder for both views; moments are over the images of all processes."""
 
+    batch_settings = ("sync_bn",)
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: VICRegConfig) -> None:
         super().__init__()
         self.config = config

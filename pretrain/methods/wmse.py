@@ -47,6 +47,8 @@ def wmse_loss(
 class WMSE(Method):
     """An encoder for all views; sub-batches are drawn from the images of all processes."""
 
+    batch_settings = ("whitening_size", "sync_bn")
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: WMSEConfig) -> None:
         super().__init__()
         self.config = config

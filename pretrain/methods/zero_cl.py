@@ -89,6 +89,8 @@ class ZeroCL(Method):
     averaged over processes, although the images at one place are different ones.
     """
 
+    batch_settings = ("sync_bn",)
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: ZeroCLConfig) -> None:
         super().__init__()
         self.config = config

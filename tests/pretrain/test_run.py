@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pretrain.command import Command, parse
 from pretrain.data.images import DataError
 from pretrain.data.listing import find_images
 from pretrain.loop import train
+from pretrain.method import BatchNeeds, Method
 from pretrain.run import (
     Job,
     backbone_origin,
@@ -288,3 +290,10 @@ def test_a_finished_run_that_is_started_again_writes_the_encoder_file_it_lacks(
     assert (out / "encoder.pt").read_bytes() == encoder
     assert (out / "backbone.pt").read_bytes() == backbone
     assert (out / "metrics.jsonl").read_bytes() == log
+
+
+def test_a_setting_of_another_meaning_is_not_a_condition_on_a_batch() -> None:
+    class Own(Method):
+        """A method of a user, whose queue is not one of keys."""
+
+    assert Own.batch_needs(SimpleNamespace(queue_size=4)) == BatchNeeds()
