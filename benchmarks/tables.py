@@ -2,8 +2,8 @@
 
 There is one page for every published table of settings or of a task that is built here, one for the
 numbers of the papers' running texts, one for methods that were trained alike, and an overview. All
-numbers are also in results.csv, those of snapshots in a CSV per curve in figures. Then the papers'
-figures are drawn. The same results give the same bytes.
+numbers are also in results.csv, those of snapshots in a CSV per curve in figures. The same results
+give the same bytes.
 """
 
 import re

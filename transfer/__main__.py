@@ -85,7 +85,7 @@ class DescribeData:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect:
-    """Print in a dozen lines what a checkpoint file is."""
+    """Print what a checkpoint file is: its network, input, tensors and training."""
 
     file: Annotated[Path, tyro.conf.Positional]
     """Checkpoint file."""
@@ -99,7 +99,7 @@ class Inspect:
     def __call__(self) -> int:
         """Print the report; return the exit status."""
         require_file(self.file)
-        from transfer.encoders.report import render as render_inspection  # imports torch
+        from transfer.encoders.report import render as render_inspection
 
         inspection = inspect_file(self.file, self.branch, self.network)
         print(render_inspection(inspection, everything=self.all))

@@ -1,8 +1,9 @@
 """Checkpoints and networks: opens the file of any project; one class for all networks.
 
-A file becomes an `Encoder` in five steps: files.py reads its tensors and values, matching.py finds
-the network among the names, stated.py applies what the file says about it, proof.py sets every
-tensor once, and trial.py tries the result.
+A file becomes an `Encoder` in four steps: files.py reads its tensors and values, matching.py finds
+the network among the names, proof.py sets every tensor once, and the features of fixed images are
+checked. In between, stated.py applies what the file of a ResNet says about it, and trial.py tries
+any other network more closely.
 
 opening.py        opens a file: our own, a ResNet under the names of any project, another network
 encoder.py        `Encoder`: network, input, hash, random twin, heads; loads no torch

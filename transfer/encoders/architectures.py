@@ -1,4 +1,4 @@
-"""The architectures that can be transferred, by name: torchvision's ResNets with several stems.
+"""The ResNets by name: torchvision's, with several stems. Other networks are built in sources.py.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
 files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).

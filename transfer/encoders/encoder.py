@@ -110,7 +110,7 @@ class Encoder:
     """A network to transfer, with everything that its records store."""
 
     name: str
-    """Row in tables, folder under results/."""
+    """Row in tables, folder under results/records/."""
     arch: str
     """Torchvision's name, followed by "-heads4" if a ResNet has four copies of layer4; for another
     network its source in the user's words."""

@@ -306,9 +306,9 @@ def account(
             unexpected.append(f"{name} (an object of {path})")
     if unexpected:
         raise BackboneError(
-            f"{match} is complete, but {len(unexpected)} tensors below its prefix belong neither "
-            f"to it nor to a head, first {brief(unexpected[:3])}: the network computes something "
-            f"else than {match.plan.arch}. Export it alone, or name its network by --encoder"
+            f"{match} is complete, but these tensors below its prefix belong neither to it nor to "
+            f"a head: {brief(unexpected)}. The network computes something else than "
+            f"{match.plan.arch}. Export it alone, or name its network by --encoder"
         )
     return kinds
 

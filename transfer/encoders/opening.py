@@ -48,6 +48,8 @@ OWN_FORMATS = (FORMAT, ENCODER_FORMAT)
 MAX_MESSAGE = 4000
 """Longest reason for a refusal, in characters; names and values of a file may have any length."""
 RESNET = EncoderOptions()
+SEGMENTATION = "torchvision's segmentation network"
+"""Name of the layout of torchvision's FCN and DeepLab."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,20 +299,24 @@ def _resnet(contents: Contents, branch: str) -> _Opened:
         weights["conv1.weight"] = weights["conv1.weight"].flip(1)
         encoder = replace(encoder, sha256=content_sha256(arch, stem, form, weights))
     others = [m for m in found if m.num_flaws == 0 and m.prefix != match.prefix]
+    layout = layout_name(
+        match.plan.scheme, match.prefix, contents.tensors.keys() - set(match.names.values())
+    )
+    notes = [*filter(None, [stem_note]), *_notes(match, contents, stated)]
+    if layout == SEGMENTATION:
+        notes.append("layer3 and layer4 stride here; in that network they are usually dilated")
     unknown = "strides, eps" if stem_note else "strides, eps, padding and pooling"
     images = "" if stated.entries else ", RGB, mean and std of ImageNet"
     return _Opened(
         encoder=encoder,
-        layout=layout_name(
-            match.plan.scheme, match.prefix, contents.tensors.keys() - set(match.names.values())
-        ),
+        layout=layout,
         prefix=match.prefix,
         kinds=kinds,
         num_placed=len(match.names),
         choice=choice,
         candidates=(str(match), *map(str, others)),
         assumed=f"{unknown} of torchvision's network{images}",
-        notes=(*filter(None, [stem_note]), *_notes(match, contents, stated)),
+        notes=tuple(notes),
     )
 
 

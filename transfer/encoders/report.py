@@ -42,7 +42,7 @@ class Inspection:
 
 
 def render(inspection: Inspection, *, everything: bool = False) -> str:
-    """Return the report, about a dozen lines.
+    """Return the report, a line per fact.
 
     everything: also list the settings of the training of our own file.
     """

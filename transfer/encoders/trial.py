@@ -1,4 +1,4 @@
-"""Tries an encoder on fixed images: the image alone must determine its features.
+"""Tries another network than a ResNet on fixed images: the image alone must determine its features.
 
 Dropout in a forward function, batch norm without running statistics, or a reference to the first
 image of a batch would make the result of a task depend on chance or on the size of its batches.

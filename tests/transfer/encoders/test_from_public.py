@@ -289,3 +289,11 @@ def test_mocos_own_file_for_detectron2_is_read_with_its_head(file: Path) -> None
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
     assert inspection.kinds == {"backbone": len(expected), "head": 4}
     assert "RGB" in inspection.assumed
+
+
+def test_a_segmentation_network_is_named_with_its_dilations(file: Path) -> None:
+    tensors = {**below("backbone.", weights()), "classifier.0.weight": torch.ones(8, 512, 3, 3)}
+    torch.save(tensors, file)
+    inspection = inspect_file(file)
+    assert inspection.layout == "torchvision's segmentation network"
+    assert any("dilated" in note for note in inspection.notes)
