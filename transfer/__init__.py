@@ -14,7 +14,7 @@ detection/     detectors: recipe, two engines, metrics
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
 encoders/      opens checkpoints of any project; the class of all networks to transfer
-getting/       downloads, unpacks, sorts and checks data sets, or links them
+getting/       downloads, unpacks, sorts and checks data sets
 datasets/      one data set per file: description, reader, small version; the check of data sets
 process_state.py
                torch's own settings for a public function, whatever the caller has set

@@ -82,7 +82,7 @@ def open_file(
     a head or another known part.
     """
     from transfer.encoders.files import read_file
-    from transfer.encoders.public_files import public_file_sentence, recognize_file
+    from transfer.encoders.public_files import file_digests, public_file_sentence, recognize
     from transfer.encoders.report import Inspection
 
     options.check()
@@ -105,15 +105,14 @@ def open_file(
         source += f" ({opened.choice})"
     source += f"; assumed: {opened.assumed}" if opened.assumed else ""
     source += encoder.source  # library and images of another network
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    known = None if encoder.made_by else recognize_file(path)
+    digests = file_digests(path)
+    known = None if encoder.made_by else recognize(digests)
     encoder = replace(
         encoder,
         name=name,
         source=source,
         file=str(path),
-        file_sha256=digest,
+        file_sha256=digests["sha256"],
         declared=known.recipe if known else "",
         checkpoint=Checkpoint(ckpt=path, name=name, branch=branch, network=options),
     )

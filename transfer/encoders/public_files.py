@@ -1,6 +1,7 @@
 """Checkpoint files that their authors publish (public_files.yaml), recognized by their hashes."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,12 +31,18 @@ PUBLIC_FILES = tuple(
 )
 
 
-def recognize_file(path: Path) -> PublicFile | None:
-    """Return the published file that a file is, by its content; None if it is not known."""
-    digests = {}
-    for algorithm in ("md5", "sha256"):
-        with path.open("rb") as file:
-            digests[algorithm] = hashlib.file_digest(file, algorithm).hexdigest()
+def file_digests(path: Path) -> dict[str, str]:
+    """Return the hex digests of a file by algorithm, "md5" and "sha256"; it is read once."""
+    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in ("md5", "sha256")}
+    with path.open("rb") as file:
+        while chunk := file.read(2**22):
+            for each in hashes.values():
+                each.update(chunk)
+    return {name: each.hexdigest() for name, each in hashes.items()}
+
+
+def recognize(digests: Mapping[str, str]) -> PublicFile | None:
+    """Return the published file with these digests; None if it is not known."""
     fitting = (f for f in PUBLIC_FILES if digests[f.algorithm].startswith(f.digest))
     return next(fitting, None)
 
