@@ -376,7 +376,7 @@ def _another(contents: Contents, path: Path, options: EncoderOptions, branch: st
         kinds=kinds,
         num_placed=len(match.names),
         choice=choice,
-        candidates=(match.prefix,),
+        candidates=(match.label, *(m.label for m in found if m is not match and not m.num_flaws)),
         notes=(encoder.library, *filter(None, [built.note]), *_precision_notes(match, contents)),
     )
 

@@ -318,17 +318,24 @@ def loaded_by_transformers(built: Built, file: Path) -> tuple[Built, dict[str, T
     BackboneError if the file is not the folder's.
     """
     from safetensors.torch import load_file
+    from transformers.utils import logging
 
     folder = built.folder
     if folder is None or file.resolve() != (folder / "model.safetensors").resolve():
         raise BackboneError(f"hf:{folder} has its own weights: give {folder}/model.safetensors")
     pooling = {"add_pooling_layer": False} if built.own is None else {}
-    network = type(built.network).from_pretrained(  # type: ignore[attr-defined]
-        folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, **pooling
-    )
-    with tempfile.TemporaryDirectory() as stored:
-        network.save_pretrained(stored)
-        tensors = load_file(Path(stored) / "model.safetensors")
+    had_bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        network = type(built.network).from_pretrained(  # type: ignore[attr-defined]
+            folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, **pooling
+        )
+        with tempfile.TemporaryDirectory() as stored:
+            network.save_pretrained(stored)
+            tensors = load_file(Path(stored) / "model.safetensors")
+    finally:
+        if had_bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     return replace(built, network=network), tensors
 
 
