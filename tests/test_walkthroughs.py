@@ -91,7 +91,7 @@ WALKTHROUGHS = (
     ("transfer/ADD_A_TASK.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
     ("transfer/ADD_A_TASK.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
     ("benchmarks/ADD_A_PAPER.md", "Add a paper", 1, "published", "mine_table1.md"),
-    ("pretrain/ADD_A_METHOD.md", "Add a method", 5, "align_uniform", "align_uniform/smoke"),
+    ("pretrain/ADD_A_METHOD.md", "Add a method", 4, "align_uniform", "align_uniform/smoke"),
 )
 
 
