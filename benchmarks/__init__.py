@@ -11,7 +11,7 @@ gpu_check.py    python -m benchmarks.gpu_check: how fast this machine's GPU is, 
 planning/       what a run would do, what it costs, the resources it needs on a cluster
 execution/      one cell in a process of its own, cells side by side
 cluster/        cells as job arrays of a cluster, and their states
-gpu/            what is measured of a machine's GPUs, and its page
+gpu/            what is measured of a machine's GPUs
 report_parts/   the sections of that page, its template, style and script
 drawing/        from records and logs to figures
 results/        from records to every number that is shown

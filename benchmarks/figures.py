@@ -16,6 +16,7 @@ from benchmarks.drawing.figure import figures
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.kinds import Material
 from benchmarks.drawing.logs import TrainingLog, keep, read_logs, read_run
+from benchmarks.drawing.selection import MALFORMED
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.final_screen import shortened
@@ -75,9 +76,14 @@ def draw_figures(folder: Path, results: Results) -> Outcome:
         picture, problems = figure.draw(material)
         if picture:
             path = pictures / f"{figure.file_name}.png"
-            outcome.paths.append(path)
-            outcome.new.extend([path] if write_picture(figure, picture, pictures) else [])
             kept.add(figure.file_name)
+            try:
+                is_new = write_picture(figure, picture, pictures)
+            except MALFORMED as error:
+                outcome.problems.append(f"{figure.title}: {error}")
+                continue
+            outcome.paths.append(path)
+            outcome.new.extend([path] if is_new else [])
         outcome.problems.extend(f"{figure.title}: {problem}" for problem in problems)
     remove_stale(kept, pictures)
     outcome.problems.extend(problems_of_logs)

@@ -7,13 +7,16 @@ runs both. On a CPU everything is measured at a tiny size, and the page is writt
 """
 
 import gc
+import json
 import os
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +29,7 @@ from pretrain.running.command_line import (
     parse,
     run_command,
 )
-from transfer.frozen.pass_hours import Rates, save_rates
+from transfer.frozen.pass_hours import Rates, rates_file, save_rates
 from transfer.record import commit
 
 INTRODUCTION = (
@@ -65,6 +68,8 @@ def run(request: Request) -> int:
     """
     import torch
 
+    if find_spec("cv2") is None:
+        raise OptionError("it pre-trains, which needs OpenCV: pip install opencv-python-headless")
     from benchmarks.gpu import evaluation, pretraining
     from transfer.finetuning.loop import use_expandable_segments
 
@@ -85,7 +90,7 @@ def run(request: Request) -> int:
     use_expandable_segments()  # as trainings of detectors do
     page = (request.runs if device.type == "cpu" else request.results) / "gpu_check.md"
     answers: dict[str, Facts] = {}
-    for place, name in enumerate(chosen):
+    for name in chosen:
         started_s = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -95,12 +100,13 @@ def run(request: Request) -> int:
                 reason = f"{type(error).__name__}: {error}".partition("\n")[0]
                 answers[name] = {"failed": reason}
         print(f"{name}: {time.monotonic() - started_s:.1f} s  {complaint(name, answers[name])}")
-        text = render(describe_machine(device), answers, chosen[place + 1 :])
+        not_run = [other for other in measurements if other not in answers]
+        text = render(describe_machine(device), answers, not_run)
         write_whole(page, text.encode(), "--results")
+        if device.type == "cuda":
+            add_rates(request.runs, rates_of(torch.cuda.get_device_name(device), answers))
         gc.collect()
         torch.cuda.empty_cache()
-    if device.type == "cuda" and (rates := rates_of(torch.cuda.get_device_name(device), answers)):
-        print(f"plans take their GPU hours from {save_rates(request.runs, rates)}")
     failed = sum(bool(complaint(name, facts)) for name, facts in answers.items())
     print(f"{failed} of {len(answers)} failed  ->  {page}")
     return 1 if failed else 0
@@ -200,6 +206,21 @@ def rates_of(gpu: str, answers: Mapping[str, Facts]) -> Rates | None:
         probe_crops=probe,
         trainings=trainings,
     )
+
+
+def add_rates(runs: Path, rates: Rates | None) -> None:
+    """Save rates for plans, beside those that earlier measurements of this GPU have saved."""
+    if rates is None:
+        return
+    with suppress(FileNotFoundError, ValueError, TypeError):  # none yet, or a damaged file
+        before = Rates(**json.loads(rates_file(runs, rates.gpu).read_text()))
+        rates = replace(
+            rates,
+            features={**before.features, **rates.features},
+            probe_crops=rates.probe_crops or before.probe_crops,
+            trainings={**before.trainings, **rates.trainings},
+        )
+    save_rates(runs, rates)
 
 
 @one_line_errors(OptionError)

@@ -27,7 +27,6 @@ SET_BY: Mapping[str, str] = {
     "local_prior_images": "--batch-size or the number of processes",
     "data": "the images of --data",
     "texture": "--style-bank",
-    "views_made": "--memory-gb, --colors-in or the device",
 }
 """What sets a setting that is no option itself."""
 
@@ -66,6 +65,10 @@ def load(
         raise CheckpointError(
             f"{path} is no checkpoint of a run ({error}); delete it or choose another --out"
         ) from error
+    if "views_made" in saved:
+        raise CheckpointError(
+            f"{path} is of an earlier version, which made other views; choose another --out"
+        )
     names = sorted((settings.keys() | saved.keys()) - FREE)
     if changed := [name for name in names if settings.get(name) != saved.get(name)]:
         differences = "; ".join(

@@ -159,8 +159,9 @@ def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batc
         due = reading and time.monotonic() - saved_s > 60 * job.command.execution.save_every_min
         ending = stopping or training.step == job.num_steps
         saving = due or ending
+        is_snapshot = job.is_snapshot_step(training.step)
         # weights that a bad loss has touched must not replace a good checkpoint
-        if reading or ending:
+        if reading or ending or is_snapshot:
             _require_finite(job, training)
         if reading:
             _require_whitened(job, training)
@@ -168,10 +169,10 @@ def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batc
             told[1].add(job.recipe.batch_size)
         if reading:
             _read(job, training, told)
-        if saving and is_main and (problem := find_problem(training)):
+        if (saving or is_snapshot) and is_main and (problem := find_problem(training)):
             raise _not_finite(job, f"{problem} after step {training.step}")
         # before the checkpoint, so that a resumed run repeats an interrupted snapshot
-        if is_main and job.is_snapshot_step(training.step):
+        if is_main and is_snapshot:
             write_snapshot(job, training.step)
         if saving:
             saved_s = time.monotonic()

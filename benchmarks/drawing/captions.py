@@ -46,7 +46,7 @@ def _recipe_words(runs: Sequence[Run]) -> str:
     start = commonprefix(names)  # noqa: RUF071 (names, not paths)
     lengths = sorted({float(run.epochs) for run in runs if run.epochs})
     words = [f"{len(names)} recipes {start}*" if len(names) > 1 and start else ", ".join(names)]
-    words[0] += " (declared by the user)" * any(run.declared for run in runs)
+    words[0] += " (declared)" * any(run.declared for run in runs)
     words += [runs[0].arch]
     words += [f"{range_words(lengths)} epoch{'s' * (lengths != [1.0])}"] if lengths else []
     if any(run.texture == STAND_IN_TEXTURE for run in runs):

@@ -98,7 +98,10 @@ def evaluations(rows: Sequence[PlannedCell]) -> list[Job]:
 
 def arguments_of(cell: Cell) -> tuple[str, ...]:
     """Return the arguments for a cell, with absolute paths."""
-    return tuple(words_of(cell.request.absolute()))
+    request = cell.request.absolute()
+    words = words_of(request)
+    # the default is $DATASETS, which may be another where the job runs
+    return tuple(words if "--data" in words else [*words, "--data", str(request.settings.data)])
 
 
 def joined(arguments: Iterable[Sequence[str]]) -> tuple[str, ...]:

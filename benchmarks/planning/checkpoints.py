@@ -135,7 +135,8 @@ def settle_declarations(
     declared = []
     for row in rows:
         backbone = settled[row.cell.backbone.name]
-        checkpoint = replace(row.cell.request.checkpoint, declared=backbone.declared or None)
+        recipe = backbone.declared or ("" if given else None)  # "" withdraws a recognized one
+        checkpoint = replace(row.cell.request.checkpoint, declared=recipe)
         cell = replace(row.cell.asking(checkpoint=checkpoint), backbone=backbone)
         declared.append(replace(row, cell=cell))
     return declared, list(filter(None, lines.values()))

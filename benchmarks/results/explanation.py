@@ -36,6 +36,7 @@ COMPUTED = (
 )
 """Fields of a record on its computation."""
 REMOVED_FLAGS = {"--trust-topology"}
+REMOVED_VALUES = {"--rates-at-once"}
 """Flags that older records hold and commands no longer know."""
 Line = tuple[str, str]
 """Label and text."""
@@ -244,7 +245,12 @@ def _checkpoint_words(record: Record) -> list[str]:
 def _option_words(record: Record) -> list[str]:
     """Return the words of a command line that state the options, as they were decided."""
     if "settings" not in record.request:
-        return [word for word in record.request["options"] if word not in REMOVED_FLAGS]
+        old = record.request["options"]
+        return [
+            word
+            for before, word in zip(["", *old], old, strict=False)
+            if word not in {*REMOVED_FLAGS, *REMOVED_VALUES} and before not in REMOVED_VALUES
+        ]
     settings = from_json(Settings, record.request["settings"])
     return words_of(replace(settings, schedule="paper"))
 

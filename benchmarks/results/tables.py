@@ -272,8 +272,8 @@ def declaration_notes(runs: Iterable[Run]) -> list[str]:
     if not any(run.declared for run in runs):
         return []
     return [
-        f"{DECLARED}: the file does not say how it was made; its recipe is what a user declared "
-        "with `--as`, and nothing here has checked it."
+        f"{DECLARED}: the file does not say how it was made; its recipe is that of the published "
+        "file with the same hash, or what a user declared with `--as` and nothing here has checked."
     ]
 
 

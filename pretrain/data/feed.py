@@ -30,6 +30,7 @@ from pretrain.data.views import (
 from pretrain.parts.view import View
 from pretrain.pixels.crops import crop
 from pretrain.pixels.decoding import Pixels
+from pretrain.running import stop
 from pretrain.running.loader import load_batches
 
 
@@ -87,6 +88,7 @@ class Feed:
         """
         decoded: list[Pixels] = []
         for index in range(len(self.images) if self.in_memory else 0):
+            stop.exit_if_requested()
             try:
                 decoded.append(self.images.read(index).numpy())
             except DecodeError as error:

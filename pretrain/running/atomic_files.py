@@ -32,6 +32,8 @@ UNSYNCED = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENO
 """Errors of syncing a folder that is written nevertheless: some network and FUSE file systems
 cannot sync folders, and a folder may be writable but not readable."""
 
+ZIP = b"PK\x03\x04"
+"""First bytes of a file of torch.save; of a digest, two bytes would be these by chance."""
 DIGEST_BYTES = 32
 TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
 """Errors of torch.load for a file that was cut short or filled with zeros."""
@@ -133,12 +135,12 @@ def load_stage(path: Path) -> dict[str, Any] | None:
         stored = memoryview(read_bytes(path))
     except FileNotFoundError:
         return None
-    content, has_digest = stored[DIGEST_BYTES:], bytes(stored[:2]) != b"PK"
+    content, has_digest = stored[DIGEST_BYTES:], bytes(stored[:4]) != ZIP
     if not has_digest:
         content = stored
     elif hashlib.sha256(content).digest() != stored[:DIGEST_BYTES]:
         return None
-    elif bytes(content[:2]) != b"PK":
+    elif bytes(content[:4]) != ZIP:
         import safetensors.torch
 
         return dict(safetensors.torch.load(bytes(content)))

@@ -20,7 +20,8 @@ import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import lru_cache, partial
-from multiprocessing.context import ForkProcess
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkContext, ForkProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,29 +78,31 @@ def _batches_of_workers(
     make: Callable[[Any], Any], places: Iterable[Any], num_workers: int
 ) -> Iterator[Any]:
     _note_missing_shared_memory()
-    # workers inherit the blocked signals
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
-    try:
-        with _sigchld_handler(signal.SIG_DFL), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "This DataLoader will create")  # more than cores
-            loader = DataLoader(
-                _PackedBatches(make),
-                sampler=places,
-                batch_size=None,
-                num_workers=num_workers,
-                prefetch_factor=BATCHES_AHEAD,
-                timeout=LOOK_AGAIN_S,
-                worker_init_fn=partial(_set_up_worker, os.getpid()),
-                multiprocessing_context="fork",
-                generator=torch.Generator(),  # the default one keeps its state
-            )
-            received: Any = iter(loader)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    workers: list[ForkProcess] = received._workers
+    context = _Context()
+    workers = context.workers
     end = partial(_end, workers)
     atexit.register(end)  # an exception's traceback may hold this generator until then
+    received: Any = None
     try:
+        # workers inherit the blocked signals
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
+        try:
+            with _sigchld_handler(signal.SIG_DFL), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "This DataLoader will create")  # more than cores
+                loader = DataLoader(
+                    _PackedBatches(make),
+                    sampler=places,
+                    batch_size=None,
+                    num_workers=num_workers,
+                    prefetch_factor=BATCHES_AHEAD,
+                    timeout=LOOK_AGAIN_S,
+                    worker_init_fn=partial(_set_up_worker, os.getpid()),
+                    multiprocessing_context=context,
+                    generator=torch.Generator(),  # the default one keeps its state
+                )
+                received = iter(loader)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         while (packed := _received(received, workers)) is not None:
             batch = pickle.loads(packed)
             if isinstance(batch, Exception):
@@ -107,8 +110,26 @@ def _batches_of_workers(
             yield batch
     finally:
         end()
+        if received is not None:
+            # a killed worker may hold the lock of the shared event, which torch sets at the end
+            received._workers_done_event = threading.Event()
         del received  # later workers must not inherit it
         atexit.unregister(end)
+
+
+class _Context(ForkContext):
+    """Forks that are known from the start, so that one that fails midway leaves none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workers: list[ForkProcess] = []
+
+    def Process(  # type: ignore[override]  # noqa: N802
+        self, *args: Any, **options: Any
+    ) -> ForkProcess:
+        worker = ForkProcess(*args, **options)
+        self.workers.append(worker)
+        return worker
 
 
 def _received(batches: Iterator[bytes], workers: list[ForkProcess]) -> bytes | None:
@@ -131,6 +152,10 @@ def _received(batches: Iterator[bytes], workers: list[ForkProcess]) -> bytes | N
                     raise _killed(0) from error
                 if "timed out" not in str(error):
                     raise
+                # where SIGCHLD is ignored, nobody learns the exit status
+                if wait([worker.sentinel for worker in workers], 0):
+                    check()
+                    raise _killed(0) from error
             if stop.requested_s() > HANGING_S:  # on a disk that hangs, after a signal
                 raise stop.Stopped(stop.EXIT_RESUMABLE)
 
@@ -145,7 +170,8 @@ def _sigchld_handler(handler: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGCHLD, before)
+        if before is not None:  # else code outside of Python has installed it
+            signal.signal(signal.SIGCHLD, before)
 
 
 def _killed(status: int) -> WorkerKilledError:
@@ -165,6 +191,7 @@ def _killed(status: int) -> WorkerKilledError:
 
 def _end(workers: list[ForkProcess]) -> None:
     """Kill the workers, and remove what one of them was about to share."""
+    workers = [worker for worker in workers if worker.pid]  # without one whose fork failed
     with _sigchld_handler(signal.SIG_DFL):
         for worker in workers:
             worker.kill()

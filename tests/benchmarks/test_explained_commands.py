@@ -120,7 +120,7 @@ def test_the_stored_command_asks_for_the_same_cell(
 def test_removed_flags_are_left_out(tmp_path: Path) -> None:
     content = json.loads(OWN.read_text())
     put(tmp_path, "new.json", content)
-    content["request"]["options"].insert(0, "--trust-topology")
+    content["request"]["options"] += ["--trust-topology", "--rates-at-once", "7"]
     put(tmp_path, "old.json", content)
     old, new = (lines_of(tmp_path / name)["command"] for name in ("old.json", "new.json"))
     assert old == new

@@ -1,12 +1,14 @@
 """The page of GPU rates, what counts as a failed measurement, and the rates that plans use."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.gpu import evaluation
 from benchmarks.gpu.timing import floor_us
-from benchmarks.gpu_check import Facts, complaint, main, rates_of, render
+from benchmarks.gpu_check import Facts, add_rates, complaint, main, rates_of, render
+from transfer.frozen.pass_hours import rates_file
 
 
 def rows(page: str) -> list[list[str]]:
@@ -94,3 +96,11 @@ def test_a_step_that_needs_less_memory_than_estimated_has_failed() -> None:
     facts: Facts = {"peak memory GB": 9.0, "estimated memory GB": 9.5}
     assert "memory 9 GB, less than the estimate of 9.5" in complaint("step of moco", facts)
     assert complaint("step of moco", {**facts, "peak memory GB": 9.6}) == ""
+
+
+def test_a_part_that_is_measured_later_leaves_the_other_rates(tmp_path: Path) -> None:
+    for answers in ({"linear probe": {"crops/s": 4.0}}, {"features of a in b": {"images/s": 2.0}}):
+        add_rates(tmp_path, rates_of("GPU", answers))
+    rates = json.loads(rates_file(tmp_path, "GPU").read_text())
+    assert rates["probe_crops"] == 4.0
+    assert rates["features"] == {"a": {"b": 2.0}}

@@ -39,7 +39,6 @@ def test_what_was_saved_is_loaded_also_with_other_words_and_as_many_groups(path:
         ({"seed": 7}, "made by another run: --seed 0 -> 7"),
         ({"batch_norm_groups": 1}, "processes times --bn-splits.* batch_norm_groups 2 -> 1"),
         ({"config.negative_weight": 2.0}, "--negative-weight 1.0 -> 2.0"),
-        ({"views_made": "memory"}, "--memory-gb, --colors-in or the device: views_made"),
         ({"recipe": "moco/smoke"}, "the recipe: recipe 'jcl/smoke' -> 'moco/smoke'"),
     ],
 )

@@ -5,6 +5,7 @@ belong to the same backbone, data, protocol, seed and arithmetic.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from transfer.cells.checked_data import fingerprint
 from transfer.cells.declaration import with_declared_recipe
 from transfer.cells.request import Request, Settings
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.expected import small_sizes
+from transfer.datasets.expected import Sizes, small_sizes
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, with_heads
 from transfer.encoders.opening import load
@@ -140,7 +141,9 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
 
 def failure_fields(cell: Cell) -> dict[str, Any]:
     """Return the fields that identify the cell in its failure file, and those that tables show."""
-    small = small_sizes(cell.settings.data)
+    small: Mapping[str, Sizes] = {}
+    with suppress(SuiteError, OSError):  # the failure may be that this disk cannot be read
+        small = small_sizes(cell.settings.data)
     return {
         "backbone": cell.backbone.name,
         "sha256": cell.backbone.sha256,

@@ -32,6 +32,7 @@ from transfer.cells.checked_data import (
     folders_with_reports,
     require_still_same,
 )
+from transfer.cells.request import Settings
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
@@ -302,8 +303,13 @@ def stored_request(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
         decided["engine"] = cell.task.engine
     if cell.task.distributed_training is not None:
         decided["gpus"] = this_process().num_processes
-    training = settings.training if cell.task.trains_backbone else TrainingOptions()
-    settings = replace(settings, training=replace(training, **decided))
+    # options of a run that this task does not heed would make the printed command a wrong one
+    heeded = cell.task.heeded_options
+    given = {name: value for name, value in settings.training.given().items() if name in heeded}
+    shared = ("features_in", "keep_crops", "image_memory_gb")
+    unheeded = {name: getattr(Settings(), name) for name in shared if name not in heeded}
+    training = replace(TrainingOptions(**given), **decided)
+    settings = replace(settings, training=training, **unheeded)
     precision = cell.computing.precision
     if not cell.task.trains_backbone and (lender is None or features_in(lender) == precision):
         settings = replace(settings, features_in=precision)

@@ -259,13 +259,15 @@ class Work(Protocol):
 def unchanged(images: ImageSplit, *works: Work) -> Iterator[None]:
     """Compare the images' files before and after the block; delete its works if they changed.
 
-    ChangedDataError then. After an error or a stop, which goes on, it is only a line.
+    ChangedDataError then. After an error or a stop, which goes on, it is only a line. Works stay
+    where the images' folder is gone: a disk may be away for a while.
     """
 
     def check() -> None:
         if [files.state() for files in images.files] != before:
-            for work in works:
-                work.discard()
+            if all(files.folder.is_dir() for files in images.files):
+                for work in works:
+                    work.discard()
             what = f"of {images.name(0)} has changed while it was being used"
             raise changed_data_error(f"{what}; image files were written meanwhile")
 
@@ -277,6 +279,8 @@ def unchanged(images: ImageSplit, *works: Work) -> Iterator[None]:
             check()
         except ChangedDataError as error:
             print_line("data", f"{error}; what was made of it is deleted")
+        except OSError:
+            pass  # the first error, or the stop, says more
         raise
     check()
 

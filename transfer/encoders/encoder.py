@@ -226,6 +226,7 @@ class Encoder:
             name="random",
             state_dict=weights,
             made_by={"method": "random initialisation", "seed": 0},
+            declared="",
             source=f"random initialisation of {self.arch}, seed 0",
             file_sha256="",
             sha256=library_sha256(self.options, self.library, self.input, weights),

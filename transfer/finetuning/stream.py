@@ -105,7 +105,7 @@ def images_per_pass(course: TrainingSchedule, process: Process) -> int:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stream:
-    """The batches that trainings of one length, batch and number of passes share."""
+    """The batches of a training, in their order."""
 
     samples: Samples[Sample]
     course: TrainingSchedule

@@ -62,7 +62,9 @@ def save_classifier(folder: Path, head: Heads) -> str:
     from pretrain.running.atomic_files import save_stage
 
     name = weights_hash(head)
-    save_stage(classifier_file(folder, name), {"weight": head.weight, "bias": head.bias})
+    # of views, torch would store all heads
+    tensors = {"weight": head.weight.clone(), "bias": head.bias.clone()}
+    save_stage(classifier_file(folder, name), tensors)
     return name
 
 

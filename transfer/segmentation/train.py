@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from pretrain.running import stop
 from pretrain.running.console import progress
 from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
@@ -40,6 +41,7 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
     counting = progress("predict", "masks", len(split)) if process.is_main else nullcontext()
     with torch.inference_mode(), counting as counter:
         for index in indices_of_process(len(split), process):
+            stop.exit_if_requested()
             image = pixels(split.source.decode(index)).to(process.device)
             classes = network.classes(image).cpu().numpy()
             write_mask(prediction_path(folder, split, index), classes, "--runs")

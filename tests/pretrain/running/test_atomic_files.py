@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import safetensors.torch
@@ -95,3 +96,12 @@ def test_stages_of_earlier_versions_are_read(tmp_path: Path) -> None:
     torch.testing.assert_close(load_stage(path), state)
     path.write_bytes(path.read_bytes()[:-300])
     assert load_stage(path) is None
+
+
+def test_a_digest_that_begins_like_a_zip_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = SimpleNamespace(digest=lambda: b"PK" + bytes(30))
+    monkeypatch.setattr("pretrain.running.atomic_files.hashlib.sha256", lambda _: digest)
+    save_stage(tmp_path / "a.stage", {"step": 3})
+    assert load_stage(tmp_path / "a.stage") == {"step": 3}

@@ -1,9 +1,11 @@
 """Whatever ends a process while data change, nobody finds what it made of them."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -13,11 +15,11 @@ from torch import Tensor, nn
 
 import transfer.frozen.extraction
 from pretrain.running.stop import Stopped
-from transfer.cells.cell import Cell
+from transfer.cells.cell import Cell, failure_fields
 from transfer.cells.execution import evaluate
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
-from transfer.datasets.images import ChangedDataError, Images, unchanged
+from transfer.datasets.images import ChangedDataError, ImageFiles, Images, unchanged
 from transfer.frozen.network import forward as forward_pass
 
 
@@ -135,3 +137,32 @@ def test_permissions_links_and_access_times_are_no_change(images: Images, tmp_pa
         (tmp_path / "link").hardlink_to(file)
         os.utime(file, ns=(0, file.stat().st_mtime_ns))
     assert work.path.exists()
+
+
+def stop_after(action: Callable[[], object]) -> None:
+    action()
+    raise Stopped(75)
+
+
+def test_data_that_are_away_for_a_while_leave_the_work(images: Images, tmp_path: Path) -> None:
+    work, folder = WorkFile(tmp_path / "heads.stage"), images.files[0].folder
+    with pytest.raises(Stopped), unchanged(images, work):
+        stop_after(partial(folder.rename, folder.with_name("away")))
+    folder.with_name("away").rename(folder)
+    assert work.path.exists()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ESTALE, "stale"), OSError(errno.EIO, "broken")])
+def test_a_stop_counts_more_than_a_disk_that_fails_after_it(
+    images: Images, error: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> str:
+        raise error
+
+    with pytest.raises(Stopped), unchanged(images):
+        stop_after(partial(monkeypatch.setattr, ImageFiles, "state", fail))
+
+
+def test_a_failure_is_noted_without_its_data(own_cell: Cell) -> None:
+    (own_cell.settings.data / "small-data.json").write_text("{torn")
+    assert failure_fields(own_cell)["small"] == ""

@@ -62,3 +62,9 @@ def test_pairs_are_counted_from_the_label_to_the_prediction() -> None:
     assert sum(accuracies.values()) / 3 == pytest.approx(mean_per_class(scores, labels), abs=0.01)
     missing = class_results(scores[:3], labels[:3], ("cat", "dog", "fox"))
     assert list(missing["accuracy_per_class"]) == ["cat"]
+
+
+def test_a_kept_classifier_is_stored_without_the_other_rates(tmp_path: Path) -> None:
+    heads = torch.zeros(50, 30, 40)
+    name = save_classifier(tmp_path, Heads(heads[7:8], torch.zeros(1, 30)))
+    assert classifier_file(tmp_path, name).stat().st_size < heads.nbytes / 10
