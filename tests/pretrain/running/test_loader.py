@@ -1,5 +1,7 @@
 """The loader: same batches with any number of workers, honest errors, and ends that are ends."""
 
+import errno
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from pretrain.running import loader, stop
 from pretrain.running.loader import WorkerKilledError, _packed, load_batches
@@ -129,6 +132,36 @@ def test_workers_do_not_hear_requests_to_stop() -> None:
             for pid in pids:
                 os.kill(pid, number)
         assert {next(batches) for _ in range(20)} == set(pids)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_start_that_fails_midway_leaves_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork, calls = os.fork, count()
+
+    def fail() -> int:
+        if next(calls):
+            raise BlockingIOError(errno.EAGAIN, "no more processes")
+        return fork()
+
+    monkeypatch.setattr(os, "fork", fail)
+    with pytest.raises(BlockingIOError):
+        next(load_batches(lambda place: place, count(), num_workers=2))
+    assert not multiprocessing.active_children()
+
+
+def test_closing_waits_for_no_lock_of_a_killed_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    iterators: list[Any] = []
+    iterate = DataLoader.__iter__
+
+    def noted(self: Any) -> Any:
+        iterators.append(iterate(self))
+        return iterators[0]
+
+    monkeypatch.setattr(DataLoader, "__iter__", noted)
+    batches = load_batches(lambda place: place, count(), num_workers=1)
+    assert next(batches) == 0
+    assert iterators.pop()._workers_done_event._cond._lock.acquire(timeout=60)
+    batches.close()
 
 
 def test_a_signal_that_comes_while_a_worker_starts_does_not_end_it() -> None:
