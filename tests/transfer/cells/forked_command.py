@@ -13,6 +13,10 @@ import torch
 from pretrain.running import stop
 from tests.campaign.processes import become, children
 
+# torch starts its threads of autograd in the first backward pass of a process, and only if it knows
+# another device than the CPU by then; torch.compile adds one, and a fork could not train any more
+torch.ones((), requires_grad=True).backward()
+
 PATIENCE_S = 300.0
 """Time limit for work that takes seconds on an idle machine."""
 
