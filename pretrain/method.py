@@ -1,7 +1,7 @@
 """The `Method` protocol: all that the loop, the settings and the export may read of a method."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -91,12 +91,6 @@ class Method(nn.Module):
     @classmethod
     def batch_needs(cls, config: Any) -> BatchNeeds:
         """Return the conditions on a batch, which are checked before any network is built."""
-        conditions = {spec.name for spec in fields(BatchNeeds)}
-        if unnamed := sorted(conditions & vars(config).keys() - set(cls.batch_settings)):
-            raise TypeError(
-                f"{cls.__name__} has the settings {', '.join(unnamed)}, which are conditions on a "
-                f"batch: name them in its batch_settings"
-            )
         return BatchNeeds(**{name: getattr(config, name) for name in cls.batch_settings})
 
     def after_step(self, progress: float) -> None:
