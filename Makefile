@@ -1,7 +1,7 @@
 # make demo: set up, then the whole main job on data it generates.
-# make test: set up, then linter, types and the tests that a commit needs; a quarter of an hour on two cores.
+# make test: set up, then linter, types and the tests that a commit needs; ten minutes on two cores.
 # make test-all: the long ones, which a landing needs too: whole cells, two processes, signals, damaged files,
-# a campaign of kills, a cluster, a browser, the commands of the READMEs; three quarters of an hour more.
+# a campaign of kills, a cluster, a browser, the commands of the READMEs; 25 minutes more.
 # Both print what they skip, with the reason.
 # make gpu-check: set up, then test that this machine's GPU computes what the CPU does, and measure its rates.
 # make test-oldest: the wheel beside a user's packages, then tests with the oldest supported versions.
