@@ -104,3 +104,11 @@ def test_a_part_that_is_measured_later_leaves_the_other_rates(tmp_path: Path) ->
     rates = json.loads(rates_file(tmp_path, "GPU").read_text())
     assert rates["probe_crops"] == 4.0
     assert rates["features"] == {"a": {"b": 2.0}}
+
+
+def test_a_missing_opencv_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.gpu_check.find_spec", lambda name: None)
+    assert main(["--device", "cpu"]) == 2
+    assert "pip install opencv-python-headless" in capsys.readouterr().err
