@@ -5,10 +5,21 @@ stop the others. Exit status: 0 all requested results are written, 1 a task fail
 wrong, 75 stopped by a signal; the same command continues.
 """
 
+import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
-if find_spec("tyro") is None or find_spec("benchmarks") is None:
+if __name__ == "__main__" and __spec__ is None:
+    # started as a file: use the packages of this checkout, not of another one that is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    # child processes inherit it; with a safe path, they import nothing from the present folder
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [sys.path[0], os.environ.get("PYTHONPATH")])
+    )
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+if find_spec("tyro") is None:
     print(
         f"error: {sys.executable} lacks the suite's packages; run `make setup` once, then "
         ".venv/bin/python benchmarks/run_all.py ...",
@@ -17,7 +28,6 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
     sys.exit(2)
 
 
-import os
 import subprocess
 import time
 from contextlib import AbstractContextManager, nullcontext

@@ -2,13 +2,17 @@
 
 import os
 import runpy
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from benchmarks import scripts
 from benchmarks.scripts import SUBCOMMANDS
 from pretrain.__main__ import main as pretrain
+
+RUN_ALL = str(Path(__file__).parents[2] / "benchmarks" / "run_all.py")
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,20 @@ def test_pretraining_without_opencv_names_the_package(
     monkeypatch.setattr("pretrain.__main__.find_spec", lambda name: None)
     assert pretrain(["moco/smoke", "--data", "any", "--out", "run"]) == 2
     assert "pip install opencv-python-headless" in capsys.readouterr().err
+
+
+def test_run_all_uses_the_packages_of_its_own_checkout(tmp_path: Path) -> None:
+    other = tmp_path / "installed"
+    for package in ("benchmarks", "pretrain", "slurm", "transfer"):
+        (other / package).mkdir(parents=True)
+        (other / package / "__init__.py").write_text("raise SystemExit('of another checkout')\n")
+    program = (
+        "import runpy, subprocess, sys\n"
+        f"try: runpy.run_path({RUN_ALL!r}, run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "child = [sys.executable, '-m', 'transfer', '--list']\n"
+        "subprocess.run(child, check=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(other)}
+    command = [sys.executable, "-c", program, "--help"]
+    subprocess.run(command, check=True, cwd=other, env=environment, stdout=subprocess.DEVNULL)
