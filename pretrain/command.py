@@ -77,7 +77,7 @@ class Command(Generic[Config]):
     safetensors: bool = False
     """Write backbone.safetensors as well."""
     wandb: str = ""
-    """Project of Weights & Biases to log to as well; needs the package wandb."""
+    """Project of Weights & Biases that copies TensorBoard's events; needs the package wandb."""
     snapshot_epochs: Count = 0
     """Export snapshots/epoch0010.pt, one every so many epochs and one before the first; 0: none."""
     dry_run: bool = False

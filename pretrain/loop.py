@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
 from pretrain.method import Method
-from pretrain.metrics import Log, Window, start_wandb, write_view_sheet
+from pretrain.metrics import Log, Window, write_view_sheet
 from pretrain.optim import build_optimizer, scheduled_rate
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.run import Job, remove_earlier_snapshots, write_snapshot
@@ -109,9 +109,8 @@ def train(job: Job) -> int:
     with closing(batches), ExitStack() as stack:
         told = None
         if is_main:
-            out, project = job.command.out, job.command.wandb
-            remote = start_wandb(project, out, job.settings) if project else None
-            log = stack.enter_context(closing(Log(out, training.step, remote)))
+            log = Log(job.command.out, training.step, job.command.wandb, job.settings)
+            stack.enter_context(closing(log))
             size = job.recipe.batch_size
             shown = progress("train", job.name, job.num_steps * size, done=training.step * size)
             told = log, stack.enter_context(shown)

@@ -1,16 +1,16 @@
 """The log of a run: metrics.jsonl, TensorBoard, on request Weights & Biases, and its first views.
 
-Each line holds one mean per window of steps. `WANDB_MODE=offline` keeps the log of
-Weights & Biases on the disk.
+Each line holds one mean per window of steps. Weights & Biases copies TensorBoard's events;
+`WANDB_MODE=offline` keeps its log on the disk.
 """
 
 import io
 import json
 import math
 import secrets
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,39 +24,6 @@ from pretrain.running.console import print_line
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
-
-ID_FILE = "wandb-id"
-"""File in the folder of a run that names its run on Weights & Biases."""
-
-
-def start_wandb(project: str, folder: Path, settings: dict[str, object]) -> "Logger":
-    """Start or resume the run of a project on Weights & Biases that belongs to a folder.
-
-    settings: settings of the pre-training, shown beside the curves.
-    """
-    return Logger("Weights & Biases", lambda: _start_wandb(project, folder, settings))
-
-
-def _start_wandb(project: str, folder: Path, settings: dict[str, object]) -> Any:
-    import wandb
-
-    if not hasattr(wandb, "init"):  # a folder of this name, such as W&B itself makes
-        raise ImportError("the package is not installed: pip install wandb")
-
-    place = str(folder.absolute())
-    identity = folder / ID_FILE
-    if not identity.exists():
-        # in the folder: a path may mean another run on another machine, or after a new start
-        write_whole(identity, secrets.token_hex(8).encode())
-    return wandb.init(
-        project=project,
-        name=folder.name,
-        id=identity.read_text(),
-        dir=place,
-        resume="allow",
-        config={"folder": place, **settings},
-    )
-
 
 LOG_FILE = "metrics.jsonl"
 RATES = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
@@ -144,16 +111,26 @@ class Logger:
 class Log:
     """Writer of metrics.jsonl and TensorBoard events; drops what exists after `first_step`.
 
-    remote: a run of Weights & Biases, which gets each line as well.
+    project: project of Weights & Biases, which copies the events; "": none. settings: shown there
+    beside the curves.
     """
 
-    def __init__(self, folder: Path, first_step: int, remote: Logger | None = None) -> None:
-        self.remote = remote
+    def __init__(
+        self,
+        folder: Path,
+        first_step: int,
+        project: str = "",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self.path = folder / LOG_FILE
         kept = [line for step, line in _lines(self.path) if step <= first_step]
         # whole or not at all: a kill between emptying and writing it would lose all earlier lines
         write_whole(self.path, "".join(f"{line}\n" for line in kept).encode())
-        board = folder / "tensorboard"
+        self.wandb: Logger | None = None
+        if project:  # before the writer of events, which it watches
+            start = partial(_start_wandb, project, folder, settings or {})
+            self.wandb = Logger("Weights & Biases", start)
+        board = folder.absolute() / BOARD_FOLDER
         self.board = Logger(f"TensorBoard in {board}", lambda: _start_board(board, first_step))
 
     def write(self, step: int, values: dict[str, float]) -> None:
@@ -162,17 +139,38 @@ class Log:
         with explain_write_errors(self.path), self.path.open("a") as file:
             file.write(json.dumps({"step": step, **line}) + "\n")
         self.board.use(lambda board: _add_scalars(board, step, values))
-        if self.remote is not None:
-            self.remote.use(lambda run: run.log(values, step=step))
 
     def close(self) -> None:
         self.board.use(lambda board: board.close())
-        if self.remote is not None:
-            self.remote.use(lambda run: run.finish())
-            if self.remote.writer is None:
-                # its hook at the end of the process prints a traceback where its helper is gone
-                with suppress(Exception):
-                    sys.modules["wandb"].teardown()
+        if self.wandb is not None:
+            self.wandb.use(lambda wandb: wandb.teardown())
+
+
+BOARD_FOLDER = "tensorboard"
+ID_FILE = "wandb-id"
+"""File in the folder of a run that names its run on Weights & Biases."""
+
+
+def _start_wandb(project: str, folder: Path, settings: Mapping[str, object]) -> Any:
+    """Start or resume the run of a project that belongs to a folder; return the package."""
+    import wandb
+
+    identity = folder / ID_FILE
+    if not identity.exists():
+        # in the folder: a path may mean another run on another machine, or after a new start
+        write_whole(identity, secrets.token_hex(8).encode())
+    path = str(folder.absolute())
+    # as sync_tensorboard=True, which only knows folders below the current one
+    wandb.tensorboard.patch(root_logdir=f"{path}/{BOARD_FOLDER}", save=False)
+    wandb.init(
+        project=project,
+        name=folder.name,
+        id=identity.read_text(),
+        dir=path,
+        resume="allow",
+        config={"folder": path, **settings},
+    )
+    return wandb
 
 
 def _start_board(folder: Path, first_step: int) -> "SummaryWriter":

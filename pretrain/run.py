@@ -96,7 +96,8 @@ def planned_memory(command: Command[Any]) -> int:
 def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:
     """Check settings and data, build the networks from the seed, and return the job."""
     recipe, execution, device = command.recipe, command.execution, process.device
-    if command.wandb and find_spec("wandb") is None:
+    # a folder of this name, such as W&B itself makes, has no origin
+    if command.wandb and ((package := find_spec("wandb")) is None or package.origin is None):
         raise SettingsError("--wandb needs a package that is not installed: pip install wandb")
     plan = BatchPlan(
         num_images=len(images),

@@ -1,5 +1,6 @@
 """Commands, jobs and files: what a run refuses, records, exports and resumes; its snapshots."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from pretrain.run import (
     write_backbone,
 )
 from pretrain.running.processes import Process
+from pretrain.settings import SettingsError
 
 CPU = Process(device=torch.device("cpu"))
 
@@ -51,6 +53,15 @@ def test_labels_and_indices_come_where_a_method_uses_them(image_folder: Path) ->
     assert (plain.uses_labels, plain.uses_indices) == (False, False)
     with pytest.raises(DataError, match="they have no label"):
         job("supervised", flat, "--num-classes", "1")
+
+
+def test_folder_named_wandb_is_not_the_package(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    (tmp_path / "packages" / "wandb").mkdir(parents=True)
+    with pytest.raises(SettingsError, match="pip install wandb"):
+        job("random", image_folder, "--wandb", "ssl")
 
 
 def test_the_record_names_data_that_are_the_working_folder(
