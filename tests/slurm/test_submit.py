@@ -13,7 +13,7 @@ import pytest
 from slurm.__main__ import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
-from slurm.resources import Queue, Resources
+from slurm.resources import Queue, RequestError, Resources
 from slurm.submit import Array, hide_variables, script, submit
 from tests.slurm.fake_programs import fake_programs
 
@@ -158,6 +158,28 @@ def test_the_documented_setup_with_conda_works_in_the_bash_of_a_job(
     text = script(array(1), Queue(setup=tuple(shlex.split(words))), tmp_path / "jobs")
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr, done.returncode) == ("in ssl", "", 0)
+
+
+@pytest.mark.parametrize("content", ["export A=1", "set -euo pipefail\nexport A=1", "false\nA=1"])
+def test_failing_line_of_a_setup_file_ends_the_job_and_no_later_one(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("setup file.sh").write_text(content)
+    queue = Queue(setup_file="setup file.sh", setup=('A="$A, then $UNSET"',))
+    path = str(tmp_path / "setup file.sh")
+    assert queue.setup_file == path
+    # a command that fails, and the script goes on to queue the job again
+    fake_programs(tmp_path, monkeypatch, srun="echo srun $A; exit 75")
+    text = script(array(1), queue, tmp_path / "jobs").replace("-m slurm.requeue", "-c 'exit()'")
+    done = subprocess.run(["bash", "-c", f"export A\n{text}"], capture_output=True, text=True)
+    if "false" in content:
+        assert (done.stdout, done.stderr, done.returncode) == ("", f"failed: {path}\n", 1)
+    else:
+        assert (done.stdout, done.stderr, done.returncode) == ("srun 1, then\n", "", 75)
+    Path("setup file.sh").unlink()
+    with pytest.raises(RequestError, match=r"setup file\.sh: no such file"):
+        script(array(1), queue, tmp_path / "jobs")
 
 
 def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
