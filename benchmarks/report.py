@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
-from benchmarks.results.contents import Contents, read_contents
+from benchmarks.results.contents import Contents, read_contents, results_folders
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.records import REPORT
 from pretrain.running.atomic_files import write_text
@@ -23,8 +23,10 @@ FILE = "index.html"
 class Request:
     """Write the report of all results."""
 
-    results: Path = Path("results")
-    """Folder of the records; the page is written to its subfolder report."""
+    results: tuple[Path, ...] = (Path("results"),)
+    """Folders of records; the page is written to the subfolder report of the first one."""
+    with_reference: bool = False
+    """Also show the suite's own results, results/reference of a checkout."""
     runs: tuple[Path, ...] = ()
     """Folders of pre-training runs, whose metrics.jsonl is drawn, now and on later pages."""
 
@@ -75,8 +77,9 @@ def update_report(
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    check_writable(request.results, "--results")
-    print(write_report(read_contents(request.results), request.runs))
+    folders = results_folders(request.results, with_reference=request.with_reference)
+    check_writable(folders[0], "--results")
+    print(write_report(read_contents(*folders), request.runs))
     return 0
 
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.results.contents import CSV_FILE, Contents, read_contents, results_csv
+from benchmarks.results.contents import (
+    CSV_FILE,
+    Contents,
+    read_contents,
+    results_csv,
+    results_folders,
+)
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.overview import curve_files, method_page, overview_page
 from benchmarks.results.paper_page import paper_page, settings_page
@@ -29,29 +35,30 @@ from transfer.datasets.folders import FolderError, check_writable
 class Request:
     """Write the tables of all results."""
 
-    results: Path = Path("results")
-    """Folder of the records; the tables are written to its subfolder tables."""
+    results: tuple[Path, ...] = (Path("results"),)
+    """Folders of records; the tables are written to the subfolder tables of the first one."""
+    with_reference: bool = False
+    """Also show the suite's own results, results/reference of a checkout."""
     format: Literal["markdown", "latex"] = "markdown"
     """latex: also a file of tabulars (booktabs) beside each page, kept up to date from then on."""
 
 
 def pages_of(contents: Contents) -> dict[str, Page]:
     """Return all pages by file name, the overview last."""
-    folder, results, numbers, _, pairs = contents
-    command = f"python -m benchmarks.tables --results {folder.as_posix()}"
+    numbers, command = contents.numbers, contents.command("benchmarks.tables")
     pages: dict[str, tuple[str, Page]] = {}
     for paper, table in all_tables():
         title = f"{paper.name}, {table.number}"
         if table.kind == "settings":
             pages[table.file_name] = title, settings_page(table, paper, command)
         elif table.tasks:
-            own = [pair for pair in pairs if pair.printed.table is table]
+            own = [pair for pair in contents.pairs if pair.printed.table is table]
             pages[table.file_name] = title, paper_page(table, paper, numbers, own, command)
     pages["stated.md"] = "Numbers of the running texts", stated_page(numbers, command)
     if methods := method_page(numbers, command):
         pages["methods.md"] = "Methods beside each other", methods
     titles = [(title, name) for name, (title, _) in pages.items()]
-    overview = overview_page(numbers, results.unused, titles, command)
+    overview = overview_page(numbers, contents.results.unused, titles, command)
     return {name: page for name, (_, page) in pages.items()} | {"overview.md": overview}
 
 
@@ -111,9 +118,10 @@ def update_tables(results: Path) -> Contents | None:
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    check_writable(request.results, "--results")
+    folders = results_folders(request.results, with_reference=request.with_reference)
+    check_writable(folders[0], "--results")
     is_latex = request.format == "latex"
-    paths = write_tables(read_contents(request.results), with_latex=is_latex)
+    paths = write_tables(read_contents(*folders), with_latex=is_latex)
     if is_latex:
         paths = [path for page in paths if (path := page.with_suffix(".tex")).exists()]
     for path in paths:

@@ -61,7 +61,8 @@ class Explanations:
         self.sections: dict[object, int] = {}
         self.addresses: dict[str, str] = {}
         taken: set[str] = set()
-        folders = {str(own): "RESULTS" for own in (contents.folder.absolute(), contents.folder)}
+        given = (contents.folder, *contents.others)
+        folders = {str(own): "RESULTS" for one in given for own in (one.absolute(), one)}
         for run in contents.results.done:
             short = f"{run.backbone}/{run.key}"
             names = [short, f"{short}.{run.schedule}.seed{run.seed}", run.file]

@@ -1,11 +1,18 @@
 """Everything that is shown of a results folder, read once; its numbers as rows of results.csv."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.results.numbers import Number, numbers_of
-from benchmarks.results.records import SMALL_DATA, Results, read_results, require_folder
+from benchmarks.results.records import (
+    REFERENCE,
+    SMALL_DATA,
+    Results,
+    read_results,
+    require_folder,
+)
 from benchmarks.results.tables import csv_text
 from benchmarks.results.verdicts import Pair, pairs_of, verdict_words
 
@@ -31,23 +38,53 @@ CSV_COLUMNS = (
 
 
 class Contents(NamedTuple):
-    """Runs, numbers and pairs of a results folder."""
+    """Runs, numbers and pairs of one or several results folders."""
 
     folder: Path
+    """The first folder: pages are written here."""
     results: Results
     numbers: list[Number]
     snapshots: list[Number]
     """Numbers of the snapshots of pre-training runs."""
     pairs: list[Pair]
+    others: tuple[Path, ...] = ()
+    """Further folders whose records are shown."""
+
+    def command(self, module: str) -> str:
+        """Return the command that writes pages of these folders, such as benchmarks.tables."""
+        folders = [folder.as_posix() for folder in (self.folder, *self.others)]
+        return f"python -m {module} --results {shlex.join(folders)}"
 
 
-def read_contents(folder: Path) -> Contents:
-    """Read a results folder; FileNotFoundError if there is none."""
-    require_folder(folder)
-    results = read_results(folder)
+def reference_folder() -> Path:
+    """Return the folder with the suite's own results; FileNotFoundError if it is not here."""
+    folder = Path(__file__).parents[2] / "results" / REFERENCE
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"--with-reference: an installed package does not hold the suite's own results; they "
+            f"are in a checkout of its repository, below results/{REFERENCE}: give that folder "
+            f"to --results, after yours"
+        )
+    return folder
+
+
+def results_folders(results: Sequence[Path], *, with_reference: bool) -> list[Path]:
+    """Return the folders that a command reads, the suite's own last, each of them once."""
+    folders = [*results, *([reference_folder()] if with_reference else [])]
+    return [*{folder.resolve(): folder for folder in reversed(folders)}.values()][::-1]
+
+
+def read_contents(folder: Path, *others: Path) -> Contents:
+    """Read results folders; FileNotFoundError if one does not exist.
+
+    folder: pages are written here. others: their records are shown, too.
+    """
+    for one in (folder, *others):
+        require_folder(one)
+    results = read_results(folder, others)
     numbers = numbers_of(results.runs)
     snapshots = numbers_of(results.snapshots, by_pretraining=True)
-    return Contents(folder, results, numbers, snapshots, pairs_of(numbers))
+    return Contents(folder, results, numbers, snapshots, pairs_of(numbers), others)
 
 
 def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Records and failures of a results folder as rows; unusable files become warnings."""
 
 import json
+import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -33,7 +34,9 @@ REPORT = "report"
 """Folder in the results folder with the HTML report."""
 TRAINING_LOGS = "training"
 """Folder in the results folder with the logs of pre-training runs that figures show."""
-OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, "reliability", "calibration", "gpu_check")
+REFERENCE = "reference"
+"""Folder in the default results folder with the results that the suite itself publishes."""
+OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, REFERENCE, "reliability", "gpu_check")
 """Folders and files (without .json) in the results folder that hold no records."""
 HEAD_ENTROPY = "head_entropy_bits"
 """Detail of a record that is shown as if it were a metric."""
@@ -236,13 +239,50 @@ def require_folder(results: Path) -> None:
         )
 
 
-def read_results(results: Path) -> Results:
-    """Read every record and failure in a results folder.
+def read_results(results: Path, others: Sequence[Path] = ()) -> Results:
+    """Read every record and failure in one or several results folders.
 
     Only files at the paths where the suite writes them are used, and each cell once: copies, and
     files that were renamed or moved by hand, are warnings. The folder of all records, and that of a
     row, may be a link to another disk.
+
+    others: further results folders. Their files are named relative to the first folder; a cell that
+    is in several folders is read from the first of them.
     """
+    folders = [_read_folder(folder) for folder in (results, *others)]
+    if not others:
+        return folders[0]
+    unused: list[UnusedFile] = []
+
+    def joined(rows: Sequence[list[Run]]) -> list[Run]:
+        used: dict[Hashable, Run] = {}
+        for run in (run for part in rows for run in part):
+            run = run._replace(file=_relative(run.path, results))
+            first = used.setdefault(_identity(run), run)
+            if first is not run:
+                unused.append(UnusedFile(run.file, "the same cell as", first.file))
+        done = [run for run in used.values() if not run.failure]
+        ended = {run.cell for run in done}
+        return done + [run for run in used.values() if run.failure and run.cell not in ended]
+
+    runs = joined([folder.runs for folder in folders])
+    snapshots = joined([folder.snapshots for folder in folders])
+    for folder, read in zip((results, *others), folders, strict=True):
+        unused += [
+            one._replace(
+                file=_relative(folder / one.file, results),
+                other=one.other and _relative(folder / one.other, results),
+            )
+            for one in read.unused
+        ]
+    return Results(runs, snapshots, sorted(unused))
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+def _read_folder(results: Path) -> Results:
     records = results / RECORDS
     rows = [*records.glob("*"), *(records / SNAPSHOTS).glob("*")]
     links = [folder for folder in (records, *rows) if folder.is_symlink()]  # rglob does not follow

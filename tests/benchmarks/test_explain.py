@@ -12,10 +12,10 @@ from tests.benchmarks.report.complete_records import complete
 from tests.synthetic_records import record
 
 ROOT = Path(__file__).parents[2]
-RECORDS = ROOT / "results" / "records"
+RECORDS = ROOT / "results" / "reference" / "records"
 KEPT = Path(__file__).with_name("kept")
 """Records of detectors, which the results do not hold."""
-OWN = ["--results", str(ROOT / "results"), "--name", "cifar10-vicreg"]
+OWN = ["--results", str(ROOT / "results" / "reference"), "--name", "cifar10-vicreg"]
 
 
 def test_a_number_stands_beside_its_published_counterpart(
@@ -45,7 +45,7 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
 
 
 def test_a_snapshot_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--results", str(ROOT / "results"), "--name", "SimCLR@epoch0001"]
+    words = ["--results", str(ROOT / "results" / "reference"), "--name", "SimCLR@epoch0001"]
     assert main([*words, "--task", "cifar10_knn", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["Checkpoint"]["name"] == "SimCLR@epoch0001"
 
@@ -99,7 +99,7 @@ def test_a_row_without_a_number_of_the_task_is_said(
 def test_what_names_no_record_is_refused_with_advice(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*words, "--results", str(ROOT / "results")]) == 2
+    assert main([*words, "--results", str(ROOT / "results" / "reference")]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert said in error

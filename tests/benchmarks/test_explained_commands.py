@@ -24,7 +24,7 @@ from transfer.encoders.options import Checkpoint
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import reading_of, task_of
 
-RECORDS = Path(__file__).parents[2] / "results" / "records"
+RECORDS = Path(__file__).parents[2] / "results" / "reference" / "records"
 (OWN,) = RECORDS.glob("cifar10-vicreg/cifar10_knn.*.json")
 NAMES = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
 

@@ -11,7 +11,7 @@ from benchmarks.results.tables import csv_text, escape
 from benchmarks.tables import update_tables
 from tests.benchmarks.drawing.figure_records import drawn, jcl_keys, point
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[2] / "results" / "reference"
 
 
 def test_the_committed_figures_are_those_of_the_committed_records() -> None:

@@ -96,7 +96,9 @@ SUBJECTS: Mapping[str, Commands] = {
 def prepare(subject: str, places: Places) -> None:
     """Put into a trial's folder what its commands find there and write beside."""
     if subject == "tables":
-        shutil.copytree(ROOT / "results" / "records", places.out / "results" / "records")
+        shutil.copytree(
+            ROOT / "results" / "reference" / "records", places.out / "results" / "records"
+        )
 
 
 def write_inputs(inputs: Path, subjects: Iterable[str]) -> None:

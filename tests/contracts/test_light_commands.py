@@ -30,7 +30,7 @@ LIGHT_COMMANDS = (
     ("-m", "pretrain", "--list", "lorac"),
     ("-m", "pretrain", "lorac/in1k-r50", "--help"),
     ("-m", "benchmarks.tables"),
-    (*("-m", "benchmarks.explain", "--results", str(ROOT / "results")), *RECORD),
+    (*("-m", "benchmarks.explain", "--results", str(ROOT / "results" / "reference")), *RECORD),
 )
 REFUSED = (
     ("-m", "pretrain", "lorac/unknown"),

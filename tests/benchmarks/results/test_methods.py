@@ -1,4 +1,4 @@
-"""The page of methods counts differences as a plain loop does, and results/README.md quotes it."""
+"""The page of methods counts differences like a plain loop, and the reference README quotes it."""
 
 import re
 from itertools import combinations
@@ -14,7 +14,7 @@ from benchmarks.results.tables import markdown
 from tests.synthetic_records import page, record
 from transfer.outcomes import read_per_image
 
-RESULTS = Path(__file__).parents[3] / "results"
+RESULTS = Path(__file__).parents[3] / "results" / "reference"
 COLUMNS = ("cifar10_knn", "cifar10_linear")
 
 

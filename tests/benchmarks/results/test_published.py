@@ -19,7 +19,7 @@ from tests.benchmarks.drawing.figure_records import settings_of
 from tests.pretrain.recipe_facts import exported_arch, tables_of
 from tests.synthetic_records import page
 
-ROOMS = ("benchmarks", "pretrain", "transfer", "slurm", "results")
+ROOMS = ("benchmarks", "pretrain", "transfer", "slurm", "results/reference")
 TABLES = [table for paper in papers() for table in paper.tables]
 
 

@@ -25,7 +25,7 @@ from transfer.__main__ import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.data]
 ROOT = Path(__file__).parents[3]
-SOURCES = ROOT / "results" / "encoders"
+SOURCES = ROOT / "results" / "reference" / "encoders"
 
 
 def real_data(name: str) -> Path:
