@@ -1,19 +1,14 @@
 """Checkpoints, from which a run resumes; each is complete or absent."""
 
-import errno
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
-from pretrain.running.atomic_files import write_whole
-from pretrain.running.reading import read_bytes
+from pretrain.running.atomic_files import load_stage, write_whole
 
-TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
-"""Errors of loading a file that is no checkpoint, was cut short, or was filled with zeros."""
 FREE = {"paper", "table_row", "images", "norm_groups", "config.bn_splits"}
 """Settings that a resumed run may change: facts about the paper, whose correction makes no other
 run, and splits, of which only the product with the processes counts, batch_norm_groups."""
@@ -52,19 +47,14 @@ def load(
     """
     if not path.exists():
         return None
-    try:
-        content = io.BytesIO(read_bytes(path))
-        state: dict[str, Any] = torch.load(content, map_location="cpu", weights_only=True)
-        since = {name: value for name, value in published.items() if name in settings}
-        saved = since | state["settings"]
-    except TORN as error:
-        # torch seeks before the start of a torn file, which is an invalid argument; other errors
-        # of the system, such as a disk that cannot be read, are no reason to delete the file
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:
-            raise
+    # written without a digest, so that torch.load opens it
+    state = load_stage(path)
+    if state is None or "settings" not in state:
         raise CheckpointError(
-            f"{path} is no checkpoint of a run ({error}); delete it or choose another --out"
-        ) from error
+            f"{path} is not a training checkpoint, or not a complete one. Delete it, or choose "
+            "another --out"
+        )
+    saved = {n: value for n, value in published.items() if n in settings} | state["settings"]
     if "views_made" in saved:
         raise CheckpointError(
             f"{path} is of an earlier version, which made other views; choose another --out"

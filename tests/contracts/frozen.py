@@ -19,8 +19,8 @@ from transfer.cells.request import Settings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
 from transfer.encoders.encoder import Encoder, InputFormat
+from transfer.frozen import linear_heads
 from transfer.frozen.feature_cache import cache_key
-from transfer.frozen.linear_heads import _file
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.record import protocol_hash
@@ -134,7 +134,9 @@ def caches(_: Mock) -> dict[str, str]:
 def trainings() -> dict[str, str]:
     """Identities of trainings, which unfinished ones are found by."""
     found = {
-        f"heads {name} {kind}": _file(network, images(), training, 0)
+        f"heads {name} {kind}": (
+            f"heads-{linear_heads.training_hash(network, images(), training, 0)}.pt"
+        )
         for name, network in BACKBONES.items()
         for kind, training in TRAININGS.items()
     }

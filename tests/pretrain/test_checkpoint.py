@@ -55,7 +55,7 @@ def test_a_checkpoint_that_a_dying_machine_has_torn_is_refused(path: Path, zeros
     for kept in (0.0, 0.001, 0.5, 0.97):
         length = int(kept * len(content))
         path.write_bytes(content[:length] + bytes(len(content) - length if zeros else 0))
-        with pytest.raises(CheckpointError, match=r"checkpoint.pt is no checkpoint of a run"):
+        with pytest.raises(CheckpointError, match=r"checkpoint.pt is not a training checkpoint"):
             load(path, SETTINGS, NEW)
 
 
@@ -65,6 +65,6 @@ def test_a_disk_that_cannot_be_read_is_no_broken_checkpoint(
     def fail(*arguments: object, **options: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(torch, "load", fail)
+    monkeypatch.setattr("pretrain.running.reading.read_bytes", fail)
     with pytest.raises(OSError, match="Input/output error"):
         load(path, SETTINGS, NEW)

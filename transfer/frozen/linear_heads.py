@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.running import stop
-from pretrain.running.atomic_files import content_hash
+from pretrain.running.atomic_files import content_hash, load_stage, save_stage
 from pretrain.running.console import print_line, progress
 from pretrain.running.errors import NotFiniteError, SuiteError
 from pretrain.running.lock import wait_for_lock
@@ -42,114 +42,142 @@ class NotFrozenError(SuiteError, RuntimeError):
     """Error for a frozen backbone that has changed."""
 
 
+class Pass:
+    """Probes that read one stream of random crops; one file holds their states.
+
+    The stream names the file, so a training that is requested later is added to it. The stream is
+    read as far as the requested training needs; the others are trained along, and continue later.
+    """
+
+    def __init__(
+        self,
+        backbone: Encoder,
+        images: Images,
+        trainings: Sequence[ProbeTraining],
+        seed: int,
+        folder: Path,
+        tested: Features | None = None,
+    ) -> None:
+        """Set up a probe for each training; all have crops of one size and one kind of labels.
+
+        folder: that of the file. tested: features whose accuracies after each pass are reported.
+        """
+        self.backbone, self.images, self.seed = backbone, images, seed
+        first, where = trainings[0], device()
+        view = [first.crop_px, first.labels, asdict(backbone.input)]
+        parts = [backbone.sha256, backbone.precision, images.fingerprint, view, seed, CROPS]
+        self.file = folder / f"pass-{content_hash(parts, 16)}.stage"
+        self.states: dict[str, Any] = {}
+        """State of each training that has read the stream, by its hash."""
+        self.probes: dict[str, RunningProbe] = {}
+        num_classes = QUARTER_TURNS if first.labels == "rotations" else len(images.class_names)
+        for training in trainings:
+            rates, std = training.learning_rates, training.weight_std
+            heads = new_heads(rates, num_classes, backbone.feature_dim, std, seed)
+            probe = RunningProbe(training, len(images), heads, where, tested)
+            self.probes[training_hash(backbone, images, training, seed)] = probe
+
+    def run(self, training: ProbeTraining) -> RunningProbe:
+        """Return the finished probe of one of the trainings.
+
+        An interrupted call, repeated with the same arguments, ends with the same weights. A head
+        whose rate is too large may diverge, with scores that are not finite; NotFiniteError if all
+        do. If all heads of another training diverge, that one alone ends. NotFrozenError if a bit
+        of the backbone has changed since the first batch.
+        """
+        own = self.probes[training_hash(self.backbone, self.images, training, self.seed)]
+        note = f"waits for the pass of another process: {self.file}"
+        lock = self.file.with_suffix(".lock")
+        with wait_for_lock(lock, "--runs", lambda: print_line("train", note)):
+            self._load()
+            if not own.finished:
+                with unchanged(self.images, self):
+                    self._read_stream(own)
+        return own
+
+    def _load(self) -> None:
+        """Restore the saved states, if any."""
+        states = load_stage(self.file)
+        if states is None and self.file.exists():
+            print_line("train", f"{self.file} is damaged: its trainings start again")
+        old = self.file.parent.parent / "heads" / self.file.stem.replace("pass-", "stream-")
+        if states is None and old.exists():
+            print_line("train", f"{old} is of an earlier version and not read; delete it")
+        self.states = states or {}
+        for key in self.probes.keys() & self.states.keys():
+            self.probes[key].load(self.states[key])
+
+    def _read_stream(self, own: RunningProbe) -> None:
+        """Give the features of the crops to all probes until this one is finished."""
+        network = frozen_network(self.backbone)
+        before = weights_of(network)
+        # a probe that is more than a batch behind would delay this one
+        training = [
+            probe
+            for probe in self.probes.values()
+            if not probe.finished and probe.place > own.place - probe.training.batch_size
+        ]
+        sizes = [probe.training.batch_size for probe in training]
+        chunk = min(size if size % FORWARD_IMAGES else FORWARD_IMAGES for size in sizes)
+        # the chunks of an interrupted run are those of an undisturbed one
+        first = min(probe.place for probe in training) // chunk
+        chunks = range(first, math.ceil(own.end / chunk))
+        form = self.backbone.input
+        batches = crop_batches(self.images, own.training, self.seed, form, chunk, chunks)
+
+        def save() -> None:
+            # a finished training is only loaded, never checked again
+            require_frozen(network, before)
+            for key, probe in self.probes.items():
+                if probe in training:
+                    self.states[key] = probe.state()
+            save_stage(self.file, self.states)
+
+        check_at, saved_s = own.step + own.ends[0], time.monotonic()
+        label = _label(own.training, len(training) - 1)
+        with progress("train", label, own.ends[-1], "steps", done=own.step) as counter:
+            for number, (pixels, labels) in enumerate(batches, first):
+                features, step = forward(network, pixels), own.step
+                for probe in list(training):
+                    try:
+                        probe.receive(number * chunk, features, labels)
+                    except NotFiniteError as error:
+                        training.remove(probe)
+                        if probe is own:
+                            save()  # the others need not start again
+                            raise
+                        diverged = f"the probe of {_described(probe.training)} on the same crops"
+                        print_line("train", f"{diverged} is left out: {error}")
+                counter.add(own.step - step)
+                if step < check_at <= own.step:
+                    require_frozen(network, before)
+                if stop.is_requested() or time.monotonic() - saved_s > SAVE_EVERY_S:
+                    save()
+                    saved_s = time.monotonic()
+                    stop.exit_if_requested()
+        save()
+
+    def discard(self) -> None:
+        """Delete the states."""
+        self.file.unlink(missing_ok=True)
+
+
+def training_hash(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
+    """Return a hash of all that determines the weights."""
+    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed, CROPS]
+    return content_hash(parts, 16)
+
+
 def train_heads(
-    backbone: Encoder,
-    images: Images,
-    training: ProbeTraining,
-    seed: int,
-    folder: Path,
-    peers: Sequence[ProbeTraining] = (),
+    backbone: Encoder, images: Images, training: ProbeTraining, seed: int, folder: Path
 ) -> Heads:
-    """Train a head per learning rate on random crops of the images; the state is in the folder.
-
-    An interrupted call, repeated with the same arguments, ends with the same weights. A head whose
-    rate is too large may diverge, with scores that are not finite; NotFiniteError if all diverge.
-    NotFrozenError if a bit of the backbone has changed since the first pass.
-    peers: trainings that go along on the same crops, as far as this one needs them. Their state is
-    in the folder too, where a later call for one of them continues it. Their divergence ends
-    nothing.
-    """
-    return _train(backbone, images, training, seed, folder, peers).optimizer.heads()
+    """Train a head per learning rate on random crops of the images; see `Pass.run`."""
+    return Pass(backbone, images, (training,), seed, folder).run(training).optimizer.heads()
 
 
-def _train(
-    backbone: Encoder,
-    images: Images,
-    training: ProbeTraining,
-    seed: int,
-    folder: Path,
-    peers: Sequence[ProbeTraining],
-    tested: Features | None = None,
-) -> RunningProbe:
-    """Return the trained probe, with its accuracies on the tested features after each pass."""
-    network = frozen_network(backbone)
-    where = device()
-
-    def start(one: ProbeTraining) -> RunningProbe:
-        num_classes = QUARTER_TURNS if one.labels == "rotations" else len(images.class_names)
-        width, std = backbone.feature_dim, one.weight_std
-        heads = new_heads(one.learning_rates, num_classes, width, std, seed)
-        file = folder / _file(backbone, images, one, seed)
-        return RunningProbe(file, one, len(images), heads, where, tested)
-
-    own = start(training)
-    others = [] if own.finished else [one for one in map(start, peers) if one.can_join(own)]
-    if not own.finished:
-        with unchanged(images, *others, own):
-            _read_stream(backbone, images, seed, network, own, others)
-    return own
-
-
-def _read_stream(
-    backbone: Encoder,
-    images: Images,
-    seed: int,
-    network: nn.Module,
-    own: RunningProbe,
-    others: Sequence[RunningProbe],
-) -> None:
-    """Give the features of a stream of crops to probes until the own one is done; save all."""
-    before = weights_of(network)
-    probes = [own, *others]
-    sizes = [probe.training.batch_size for probe in probes]
-    chunk = min(size if size % FORWARD_IMAGES else FORWARD_IMAGES for size in sizes)
-    # the chunks of an interrupted run are those of an undisturbed one
-    first = min(probe.place for probe in probes) // chunk
-    chunks = range(first, math.ceil(own.end / chunk))
-    batches = crop_batches(images, own.training, seed, backbone.input, chunk, chunks)
-    check_at, going, last_save = own.step + own.ends[0], list(probes), time.monotonic()
-    with progress("train", _label(probes), own.ends[-1], "steps", done=own.step) as counter:
-        for number, (pixels, labels) in enumerate(batches, first):
-            features, step = forward(network, pixels), own.step
-            for probe in list(going):
-                try:
-                    probe.receive(number * chunk, features, labels)
-                except NotFiniteError as error:
-                    going.remove(probe)
-                    if probe is own:
-                        _save_all(going)  # the others, which need not begin anew
-                        raise
-                    told = f"the probe of {_described(probe.training)} on the same crops"
-                    print_line("train", f"{told} is left out: {error}")
-                else:
-                    if probe.finished:
-                        # before the save: a finished state is only loaded, never checked again
-                        require_frozen(network, before)
-                        probe.save()
-                        going.remove(probe)
-            counter.add(own.step - step)
-            if step < check_at <= own.step:
-                require_frozen(network, before)
-            if stop.is_requested() or time.monotonic() - last_save > SAVE_EVERY_S:
-                _save_all(going)
-                last_save = time.monotonic()
-                stop.exit_if_requested()
-    _save_all(going)
-
-
-def _save_all(probes: Sequence[RunningProbe]) -> None:
-    """Save every probe, the own one, which is the first, last.
-
-    It reads the stream again from its place, and a probe that is ahead waits for it; one that is
-    behind could not go along. A kill between two saves must leave none behind.
-    """
-    for probe in reversed(probes):
-        probe.save()
-
-
-def _label(probes: Sequence[RunningProbe]) -> str:
-    rates = len(probes[0].training.learning_rates)
-    others = f" (and {len(probes) - 1} probes on the same crops)" if len(probes) > 1 else ""
+def _label(training: ProbeTraining, num_others: int) -> str:
+    rates = len(training.learning_rates)
+    others = f" (and {num_others} probes on the same crops)" if num_others else ""
     return f"{rates} rate{'s' * (rates > 1)}{others}"
 
 
@@ -166,7 +194,7 @@ def train_and_score(
     seed: int,
     folder: Path,
     head: int = 0,
-    shared: Path | None = None,
+    passes: Path | None = None,
     peers: Sequence[ProbeTraining] = (),
 ) -> Predictions:
     """Train heads, and score test with the final weights of one of them.
@@ -174,16 +202,11 @@ def train_and_score(
     These weights are stored in the folder, for tasks that use the classifier; the details name
     them. The details also hold top-1 after each pass and the best of these, which is not the
     result, unless test was replaced during the training, and the shares of a network's heads.
-    shared: a folder where cells that read the same crops share their state; peers: the trainings of
-    these cells, which go along.
+    passes: a folder where cells that read the same crops share their pass; peers: the trainings of
+    these cells, which are trained along.
     """
-    if shared is None:
-        probe = _train(backbone, images, training, seed, folder, (), test)
-    else:  # another process's pass takes hours, and most often leaves the heads of this one, too
-        stream = shared / _stream_name(backbone, images, training, seed)
-        told = f"waits for the pass of another process: {stream}"
-        with wait_for_lock(stream / "lock", "--runs", lambda: print_line("train", told)):
-            probe = _train(backbone, images, training, seed, stream, peers, test)
+    shared = Pass(backbone, images, (training, *peers), seed, passes or folder, test)
+    probe = shared.run(training)
     own = slice(head, head + 1)
     trained = probe.optimizer.heads()
     heads = Heads(trained.weight[own], trained.bias[own])
@@ -193,18 +216,18 @@ def train_and_score(
             f"the probe of rate {training.learning_rates[head]} diverged; no result is written"
         )
     details: dict[str, Any] = {"weights": save_classifier(folder, heads), "crops": CROPS}
-    passes, number = [found[head] for found in probe.curve], len(probe.ends)
-    if len(passes) == number:
-        best = max(range(number), key=lambda index: passes[index])
+    accuracies, number = [one[head] for one in probe.curve], len(probe.ends)
+    if len(accuracies) == number:
+        best = max(range(number), key=lambda index: accuracies[index])
         details |= {
-            "top1_after_each_pass": passes,
-            "best_top1": passes[best],
+            "top1_after_each_pass": accuracies,
+            "best_top1": accuracies[best],
             "best_pass": best + 1,
         }
     else:
         print_line(
             "train",
-            f"top-1 is known for {len(passes)} of {number} passes, the others had other test "
+            f"top-1 is known for {len(accuracies)} of {number} passes, the others had other test "
             "features; the record leaves the curve out",
         )
     if backbone.num_heads:
@@ -233,15 +256,3 @@ def require_frozen(network: nn.Module, before: dict[str, Tensor]) -> None:
             f"head was trained {changed[:3]}, {len(learning)} modules are in training mode "
             f"{learning[:3]}; no result is written"
         )
-
-
-def _stream_name(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
-    """Return the name of a stream: a hash of all that its features depend on."""
-    view = [training.crop_px, training.labels, asdict(backbone.input)]
-    parts = [backbone.sha256, backbone.precision, images.fingerprint, view, seed, CROPS]
-    return f"stream-{content_hash(parts, 16)}"
-
-
-def _file(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
-    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed, CROPS]
-    return f"heads-{content_hash(parts, 16)}.pt"

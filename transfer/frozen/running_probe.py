@@ -1,13 +1,11 @@
-"""One probe that is being trained: optimizer of its heads, place in the stream, state on disk."""
+"""One probe that is being trained: optimizer of its heads, place in the stream, accuracies."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pretrain.running.atomic_files import load_stage, save_stage
-from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
@@ -99,21 +97,16 @@ class HeadOptimizer:
 
 
 class RunningProbe:
-    """A training that takes its batches from a stream of features; it continues a saved one.
-
-    The state in its file is replaced as a whole at every save.
-    """
+    """A training that takes its batches from a stream of features."""
 
     def __init__(
         self,
-        path: Path,
         training: ProbeTraining,
         num_images: int,
         heads: Heads,
         where: torch.device,
         tested: Features | None = None,
     ) -> None:
-        self.path = path
         self.training, self.tested = training, tested
         self.optimizer = HeadOptimizer(heads, training, where)
         self.ends = training.pass_ends(num_images)
@@ -121,9 +114,6 @@ class RunningProbe:
         self.curve: list[list[float]] = []
         """Top-1 of each head on the tested features after each pass, which is only reported; passes
         before these features were replaced are missing."""
-        self._restore()
-        if not self.curve and self.step in self.ends:
-            self._test()
         self._waiting: list[tuple[Tensor, Tensor]] = []
         """Features and labels of images from `place` on, fewer than a batch."""
 
@@ -182,32 +172,20 @@ class RunningProbe:
         if self.tested is not None:
             self.curve.append(self.optimizer.heads().accuracies(self.tested))
 
-    def save(self) -> None:
-        """Write the state to disk."""
-        state = {
+    def state(self) -> dict[str, Any]:
+        """Return the state that a resumed run needs."""
+        return {
             **self.optimizer.state(),
             "step": self.step,
             "curve": self.curve,
             "curve_of": self.tested.digest if self.tested else "",
         }
-        save_stage(self.path, state)
 
-    def discard(self) -> None:
-        """Delete the state."""
-        self.path.unlink(missing_ok=True)
-
-    def _restore(self) -> None:
-        """Load the saved state, if any; a damaged one counts as none."""
-        path = self.path
-        state = load_stage(path)
-        if state is None:
-            if path.exists():
-                print_line("train", f"{path} is damaged: the training starts anew")
-            return
-        if state.get("maker") == "device" and int(state["step"]) < self.ends[-1]:
-            print_line("train", f"{path} has crops of an earlier version; the training starts anew")
-            return
+    def load(self, state: dict[str, Any]) -> None:
+        """Restore a saved state; accuracies on other test features are left out."""
         self.optimizer.load(state)
-        self.step = int(state["step"])
+        self.step = state["step"]
         if self.tested is not None and state["curve_of"] == self.tested.digest:
             self.curve = state["curve"]
+        elif self.step in self.ends:
+            self._test()

@@ -109,7 +109,7 @@ class LinearProbe(CenterCrops):
             seed,
             folders.work,
             heads.index((self.learning_rate, self.decay)),
-            folders.cache / "heads",
+            folders.cache / "passes",
             tuple(peer.training() for peer in self.peers),
         )
         if len(heads) > 1:

@@ -99,36 +99,14 @@ def test_each_head_equals_torch_sgd_of_its_own_with_its_own_decay(weight_decay: 
         assert_trained_alone(together, index, sgd, rates)
 
 
-def test_a_probe_that_is_fed_in_parts_takes_its_optimizers_steps(tmp_path: Path) -> None:
+def test_a_probe_that_is_fed_in_parts_takes_its_optimizers_steps() -> None:
     training = ProbeTraining(learning_rates=RATES, steps=10, batch_size=16)
-    probe = RunningProbe(tmp_path / "heads.pt", training, 160, start(), CPU)
+    probe = RunningProbe(training, 160, start(), CPU)
     for step, (features, labels) in enumerate(batches(10)):
         for first in (0, 6, 12):
             part = slice(first, first + 6)
             probe.receive(16 * step + first, features[part], labels[part])
     assert torch.equal(probe.optimizer.heads().weight, train(training).weight)
-
-
-def test_a_saved_state_is_found_and_one_that_a_dying_machine_has_torn_counts_as_none(
-    tmp_path: Path,
-) -> None:
-    def probe() -> RunningProbe:
-        training = ProbeTraining(learning_rates=RATES, steps=10, batch_size=16)
-        return RunningProbe(tmp_path / "heads.pt", training, 160, start(), CPU)
-
-    saved = probe()
-    saved.receive(0, *batches(1)[0])
-    saved.save()
-    found = probe()
-    assert found.step == 1
-    assert torch.equal(found.optimizer.heads().weight, saved.optimizer.heads().weight)
-    content = saved.path.read_bytes()
-    for share in (0.0, 0.001, 0.5, 0.99):
-        for zeros in (False, True):
-            kept = int(share * len(content))
-            saved.path.write_bytes(content[:kept] + bytes(len(content) - kept if zeros else 0))
-            assert probe().step == 0, (share, zeros)
-            assert torch.equal(probe().optimizer.heads().weight, start().weight)
 
 
 def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:

@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -16,13 +17,13 @@ from pretrain.running import atomic_files, stop
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.host_memory import image_memory
-from pretrain.running.lock import lock_folder
+from pretrain.running.lock import wait_for_lock
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
-from transfer.frozen.linear_heads import train_and_score, train_heads
+from transfer.frozen.linear_heads import Pass, train_and_score
 from transfer.frozen.probe_training import ProbeTraining
 
 SMALL = ProbeTraining(learning_rates=(1.0, 0.1), epochs=2, batch_size=4, crop_px=32)
@@ -72,7 +73,8 @@ def train(small_backbone: Encoder, images: Images) -> Train:
     def trained(
         one: ProbeTraining, folder: Path, together: tuple[ProbeTraining, ...] = ALL
     ) -> Heads:
-        return train_heads(small_backbone, images, one, 0, folder, peers=peers(one, together))
+        shared = Pass(small_backbone, images, (one, *peers(one, together)), 0, folder)
+        return shared.run(one).optimizer.heads()
 
     return trained
 
@@ -126,7 +128,7 @@ def test_a_stream_that_is_stopped_again_and_again_ends_with_the_same_heads(
     assert stops >= 3
 
 
-@pytest.mark.parametrize("writes", range(1, 13))
+@pytest.mark.parametrize("writes", range(1, 7))
 def test_a_full_disk_at_any_save_costs_no_second_pass(
     train: Train,
     tmp_path: Path,
@@ -183,10 +185,10 @@ def test_each_probe_keeps_its_own_curve(
         place = tmp_path / str(one.epochs)
         what = (small_backbone, images, one, test, 0)
         by_itself = train_and_score(*what, place / "alone")
-        shared = train_and_score(*what, place / "own", 0, tmp_path / "heads", peers(one))
+        shared = train_and_score(*what, place / "own", 0, tmp_path / "passes", peers(one))
         assert shared.details == by_itself.details
         assert len(shared.details["top1_after_each_pass"]) == one.epochs
-    assert len(list((tmp_path / "heads").glob("*"))) == 1
+    assert len(list((tmp_path / "passes").glob("*.stage"))) == 1
 
 
 def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_trained(
@@ -197,23 +199,52 @@ def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_tra
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     test = Features(torch.randn(6, 512), torch.arange(6) % 3)
-    heads = tmp_path / "heads"
+    passes = tmp_path / "passes"
 
     def run(name: str, one: ProbeTraining, together: tuple[ProbeTraining, ...]) -> Predictions:
         return train_and_score(
-            *(small_backbone, images, one, test, 0, tmp_path / name, 0, heads, together)
+            *(small_backbone, images, one, test, 0, tmp_path / name, 0, passes, together)
         )
 
     expected = run("holder", SMALL, ())
-    (stream,) = heads.glob("stream-*")
+    (lock,) = passes.glob("*.lock")
     SIZES.clear()
     for one, trained in ((SMALL, 0), (LARGE, 60)):
         with ExitStack() as holder:
-            holder.enter_context(lock_folder(stream))
+            holder.enter_context(wait_for_lock(lock))
             monkeypatch.setattr("time.sleep", lambda _, holder=holder: holder.close())
             found = run(f"waits-{trained}", one, peers(one))
         assert capsys.readouterr().err.count("waits for the pass of another process") == 1
         if one == SMALL:
             assert torch.equal(found.scores, expected.scores)
         assert trained <= sum(SIZES) < trained + LARGE.batch_size
-    assert not list(tmp_path.glob("waits-*/heads-*.pt"))  # no state of its own
+    assert not list(tmp_path.glob("waits-*/pass-*"))  # no state of its own
+
+
+def test_a_saved_state_is_found_and_a_truncated_file_counts_as_none(
+    small_backbone: Encoder, images: Images, train: Train, tmp_path: Path, alone: list[Heads]
+) -> None:
+    train(SMALL, tmp_path, ())
+    SIZES.clear()
+    assert equal(train(SMALL, tmp_path, ()), alone[0])
+    assert not SIZES
+    (file,) = tmp_path.glob("*.stage")
+    content = file.read_bytes()
+    for share in (0.0, 0.001, 0.5, 0.99):
+        for zeros in (False, True):
+            length = int(share * len(content))
+            file.write_bytes(content[:length] + bytes(len(content) - length if zeros else 0))
+            SIZES.clear()
+            assert equal(train(SMALL, tmp_path, ()), alone[0])
+            assert sum(SIZES) == 40, (share, zeros)
+
+
+def test_the_stream_alone_names_the_file(
+    small_backbone: Encoder, images: Images, tmp_path: Path
+) -> None:
+    def file(*trainings: ProbeTraining, seed: int = 0) -> Path:
+        return Pass(small_backbone, images, trainings, seed, tmp_path).file
+
+    assert file(SMALL) == file(LONG, SMALL) == file(LARGE)
+    others = [replace(SMALL, crop_px=64), replace(SMALL, labels="rotations")]
+    assert len({file(SMALL), file(SMALL, seed=1), *map(file, others)}) == 4
