@@ -10,8 +10,8 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from benchmarks.results.chosen_table import Format, chosen_table
 from benchmarks.results.contents import (
     CSV_FILE,
     Contents,
@@ -39,8 +39,13 @@ class Request:
     """Folders of records; the tables are written to the subfolder tables of the first one."""
     with_reference: bool = False
     """Also show the suite's own results, results/reference of a checkout."""
-    format: Literal["markdown", "latex"] = "markdown"
-    """latex: also a file of tabulars (booktabs) beside each page, kept up to date from then on."""
+    format: Format = "markdown"
+    """latex: also a file of tabulars (booktabs) beside each page, kept up to date from then on.
+    csv: for a table of --name or --tasks alone."""
+    name: tuple[str, ...] = ()
+    """Print one table of these checkpoints, in this order, for a paper; nothing is written."""
+    tasks: str = ""
+    """Tasks of that table, with commas between them: in1k_linear,voc07_svm@co2,transfer_linear."""
 
 
 def pages_of(contents: Contents) -> dict[str, Page]:
@@ -114,11 +119,22 @@ def update_tables(results: Path) -> Contents | None:
     return contents
 
 
-@one_line_errors(FolderError, FileNotFoundError)
+@one_line_errors(FolderError, FileNotFoundError, ValueError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
     folders = results_folders(request.results, with_reference=request.with_reference)
+    if request.name or request.tasks:
+        tasks = tuple(filter(None, (task.strip() for task in request.tasks.split(","))))
+        chosen = chosen_table(read_contents(*folders).numbers, request.name, tasks)
+        print(chosen.text(request.format).rstrip("\n"))
+        for note in chosen.notes if request.format == "csv" else []:
+            print(note, file=sys.stderr)
+        return 0
+    if request.format == "csv":
+        raise ValueError(
+            "--format csv: for a table of --name or --tasks; all numbers are in results.csv"
+        )
     check_writable(folders[0], "--results")
     is_latex = request.format == "latex"
     paths = write_tables(read_contents(*folders), with_latex=is_latex)

@@ -329,14 +329,8 @@ def _average(own: Sequence[Number]) -> Number:
         return average._replace(text="–", failures=(reason,))
     shared = [note for note in scored[0].notes if all(note in one.notes for one in scored)]
     of_some = [n for r in first_runs for n in (*tolerated_notes(r.tolerated), *r.departures)]
-    by_seed = [{run.seed: run.metrics[one.metric] for run in one.runs} for one in scored]
-    # with the same seeds everywhere, the spread is that of the average, one per seed
-    if all(values.keys() == by_seed[0].keys() for values in by_seed):
-        score = score_of([fmean(v[seed] for v in by_seed) for seed in sorted(by_seed[0])])
-    else:
-        score = Score(mean=fmean(fmean(values.values()) for values in by_seed))
     return average._replace(
-        score=replace(score, members=tuple(one.score for one in scored if one.score)),
+        score=mean_over_tasks(scored),
         notes=tuple(dict.fromkeys([*shared, *of_some])),
         runs=tuple(run for one in scored for run in one.runs),
     )
@@ -359,3 +353,16 @@ def run_notes(done: Sequence[Run]) -> list[str]:
         seeds = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""
         notes.append(f"chosen learning rate at the edge of the grid{seeds}")
     return notes
+
+
+def mean_over_tasks(numbers: Sequence[Number]) -> Score:
+    """Return the unweighted mean over tasks; its spread is over seeds, if all tasks have the same.
+
+    numbers: those of one row, each with a score.
+    """
+    by_seed = [{run.seed: run.metrics[one.metric] for run in one.runs} for one in numbers]
+    if all(values.keys() == by_seed[0].keys() for values in by_seed):
+        score = score_of([fmean(v[seed] for v in by_seed) for seed in sorted(by_seed[0])])
+    else:
+        score = Score(mean=fmean(fmean(values.values()) for values in by_seed))
+    return replace(score, members=tuple(one.score for one in numbers if one.score))

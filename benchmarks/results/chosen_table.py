@@ -1,0 +1,197 @@
+"""A table of chosen checkpoints and tasks, to paste into a paper: checkpoints by tasks, and a mean.
+
+The cells hold numbers alone: what they depend on is in the lines that follow the table.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Literal, NamedTuple
+
+from benchmarks.results.differences import LEVEL, difference, holm, with_errors
+from benchmarks.results.numbers import Block, Number, blocks, mean_over_tasks
+from benchmarks.results.published import AVERAGE
+from benchmarks.results.tables import Cell, Grid, Line, csv_text, latex_text, plain, row_label
+from transfer.record import SIGNED_METRICS
+
+MISSING = "–"
+Format = Literal["markdown", "latex", "csv"]
+
+
+class ChosenTable(NamedTuple):
+    """A table, and sentences on what its numbers depend on and what is missing."""
+
+    table: Grid
+    notes: list[str]
+
+    def text(self, form: Format) -> str:
+        """Return it in a format; LaTeX has the notes as comments, CSV has none."""
+        if form == "csv":
+            rows = [[cell.text for cell in row] for row in self.table.cells()]
+            return csv_text(rows[0], rows[1:])
+        if form == "latex":
+            return "".join(f"% {latex_text(note)}\n" for note in self.notes) + self.table.latex()
+        return "\n".join(
+            [self.table.markdown(), "", *(f"- {plain(note)}" for note in self.notes), ""]
+        )
+
+
+Backbone = tuple[str, str]
+"""Name of a checkpoint, and hash of its weights."""
+
+
+class _Column(NamedTuple):
+    """A task under one reading, in the block that has it for most of the checkpoints."""
+
+    key: str
+    block: Block
+    first: Number
+
+    def number(self, backbone: Backbone) -> Number | None:
+        """Return a checkpoint's number under its most frequent conditions; None if it has none."""
+        rows = [row for row in self.block.rows if row.run.identity == backbone]
+        metric = self.first.primary_metric
+        numbers = [self.block.number(row, self.first.column, metric) for row in rows]
+        return next((number for number in numbers if number.score), None)
+
+
+def chosen_table(
+    numbers: Iterable[Number], names: Sequence[str] = (), tasks: Sequence[str] = ()
+) -> ChosenTable:
+    """Return the table of these checkpoints (rows) and tasks (columns), in their order.
+
+    names: checkpoints; all of them if none is given. tasks: ids such as in1k_linear, which stands
+    for all readings of it that were run; readings such as in1k_linear@co2; families such as
+    transfer_linear. If none is given, all tasks that two of the checkpoints have.
+
+    A column has one protocol, one schedule and one state of the data. The best number of a column
+    is bold if it is significantly ahead of every other one, after Holm's correction. The last
+    column is the unweighted mean over the tasks, of rows that have all of them.
+
+    ValueError for a name or a task without results.
+    """
+    scored = [one for one in numbers if one.runs and one.task != AVERAGE]
+    rows = _rows(scored, names)
+    columns = _columns([one for one in scored if one.run.identity in rows], [*rows], tasks)
+    cells = [[column.number(backbone) for column in columns] for backbone in rows]
+    keys = [column.key for column in columns]
+    labels, lines = _labels(keys), []
+    for label, own in zip(rows.values(), cells, strict=True):
+        shown = [*own, *([_mean(own)] if len(columns) > 1 else [])]
+        lines.append(Line(words=[plain(label)], numbers=[_cell(number) for number in shown]))
+    for index, column in enumerate(columns):
+        if column.first.primary_metric not in SIGNED_METRICS:
+            _mark_best(lines, index, column.first.task)
+    if len(columns) > 1:
+        _mark_best(lines, len(columns), "")
+    notes = [
+        f"Percent. Bold: significantly better than every other row of the column (p < {LEVEL}, "
+        f"Holm's correction). {MISSING}: no result under the column's conditions."
+    ]
+    for column, label, own in zip(columns, labels, zip(*cells, strict=True), strict=True):
+        notes += _column_notes(column, label, [*zip(rows.values(), own, strict=True)])
+    heads = [*labels, *(["mean"] if len(columns) > 1 else [])]
+    return ChosenTable(Grid(words=["checkpoint"], numbers=heads, lines=lines), notes)
+
+
+def _cell(number: Number | None) -> Cell:
+    if number is None or number.score is None:
+        return Cell(text=MISSING)
+    return Cell(text=number.score.text(1), score=number.score, files=number.files)
+
+
+def _rows(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str]:
+    """Return the checkpoints of these names with their labels."""
+    firsts = {one.run.identity: one for one in sorted(numbers, key=lambda one: one.row)}
+    known = list(dict.fromkeys(name for name, _ in firsts))
+    for name in names:
+        if name not in known:
+            close = get_close_matches(name, known, n=1) or known[:1]
+            hint = f"did you mean {close[0]}?" if close else "the folder has no results"
+            raise ValueError(f"--name: no results of {name!r}; {hint}")
+    chosen = dict.fromkeys(names) or known
+    rows = [number._replace(conditions="") for number in firsts.values()]
+    return {
+        row.run.identity: row_label(row, rows)
+        for name in chosen
+        for row in rows
+        if row.run.backbone == name
+    }
+
+
+def _columns(
+    numbers: Sequence[Number], backbones: Sequence[Backbone], tasks: Sequence[str]
+) -> list[_Column]:
+    """Return the columns of these tasks in their order, each from the block with most results."""
+    found: dict[str, _Column] = {}
+    counts: dict[str, int] = {}
+    for block in blocks(numbers):
+        for place in block.columns:
+            first = next(one for one in block.numbers if one.column == place)
+            column = _Column(first.runs[0].key, block, first)
+            count = sum(column.number(backbone) is not None for backbone in backbones)
+            if count > counts.get(column.key, 0):  # blocks come in order: paper schedule first
+                found[column.key], counts[column.key] = column, count
+    if not tasks:
+        wanted = min(2, len(backbones))
+        return [column for key, column in found.items() if counts[key] >= wanted]
+    chosen: dict[str, _Column] = {}
+    for task in tasks:
+        own = [c for k, c in found.items() if task in (k, c.first.task, c.first.task.split("/")[0])]
+        if not own:
+            known = ", ".join(found) or "none"
+            raise ValueError(f"--tasks: no results of {task!r}; these checkpoints have {known}")
+        chosen |= {column.key: column for column in own}
+    return [*chosen.values()]
+
+
+def _labels(keys: Sequence[str]) -> list[str]:
+    """Return the keys without what they share by nature, as far as they stay different."""
+    short = [re.sub("^transfer_linear/|_linear$|_knn$", "", key) for key in keys]
+    return [s if short.count(s) == 1 else key for s, key in zip(short, keys, strict=True)]
+
+
+def _mean(row: Sequence[Number | None]) -> Number | None:
+    """Return the mean over all columns; None if the row does not have all of them."""
+    numbers = [number for number in row if number]
+    if len(numbers) < len(row):
+        return None
+    runs = tuple(run for number in numbers for run in number.runs)
+    return numbers[0]._replace(score=mean_over_tasks(numbers), runs=runs)
+
+
+def _mark_best(lines: Sequence[Line], index: int, task: str) -> None:
+    """Mark the best number of a column if it is significantly ahead of all others after Holm."""
+    cells = [cell for line in lines if (cell := line.numbers[index]).score and cell.score.finite]
+    scores = with_errors([cell.score for cell in cells if cell.score])
+    if len(scores) < 2:
+        return
+    best = max(range(len(scores)), key=lambda place: scores[place].mean)
+    others = [score for place, score in enumerate(scores) if place != best]
+    differences = [difference(scores[best], other, task) for other in others]
+    cells[best].best = all(holm(one.p for one in differences))
+
+
+def _column_notes(
+    column: _Column, label: str, numbers: Sequence[tuple[str, Number | None]]
+) -> list[str]:
+    """Return a sentence on the column, and one for each row whose numbers depend on more."""
+    said = ", ".join(column.block.reasons.words) or "paper schedule, full data"
+    own = {name: _number_notes(number, said) for name, number in numbers if number}
+    shared = [note for note in next(iter(own.values())) if all(note in n for n in own.values())]
+    words = [] if label == column.key else [column.key]
+    words += [column.first.primary_metric, said, *shared]
+    words.insert(-1 - len(shared), f"protocol {column.block.protocols([column.first.column])}")
+    notes = [f"{label}: {'; '.join(words)}."]
+    for name, of_row in own.items():
+        if rest := [note for note in of_row if note not in shared]:
+            notes.append(f"{label}, {name}: {'; '.join(rest)}.")
+    return notes
+
+
+def _number_notes(number: Number, said: str) -> list[str]:
+    """Return what a number depends on, without what is said of its column."""
+    words = [number.conditions, *number.notes, *number.failures]
+    if len(number.runs) > 1:
+        words.append("mean ± standard deviation")
+    return [word for word in words if word and word not in said]
