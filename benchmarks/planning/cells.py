@@ -8,41 +8,39 @@ from pretrain.running.command_line import Range, nearest, require_in_range
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import data_folder
-from transfer.tasks import TASKS, default_tasks, reading_of, task_of
+from transfer.tasks import TASKS, default_tasks, get, matching_keys, reading_of
 
 
 def task_keys(tasks: str, suite: str, skip: str = "") -> list[str]:
     """Return the keys of TASKS that the request names and does not skip.
 
-    ValueError for an unknown task or paper, and if nothing is left.
+    tasks, skip: keys, ids, groups, patterns and suites, separated by commas. ValueError for an
+    unknown task or paper, and if nothing is left.
     """
-    keys = _named_keys(tasks, suite)
-    left_out = set(_named_keys(skip, "")) if skip else set()
-    if unused := sorted(left_out - set(keys)):
-        raise ValueError(f"--skip {unused[0]}: it is not among the tasks that are asked for")
-    if not (left := [key for key in keys if key not in left_out]):
-        raise ValueError(f"--skip {skip}: no task is left")
-    return left
-
-
-def _named_keys(tasks: str, suite: str) -> list[str]:
-    wanted = [word.strip() for word in tasks.split(",") if word.strip()]
+    wanted = _names(tasks)
     if suite:
         known = suites()
         if suite not in known:
             raise ValueError(f"no suite {suite!r}; did you mean {nearest(suite, known)}?")
-        wanted += known[suite]
-    if not wanted:
-        return default_tasks()
-    for word in wanted:
-        if not _keys_of(word):
-            task_of(word)
-    return list(dict.fromkeys(key for word in wanted for key in _keys_of(word) or [word]))
+        wanted.append(suite)
+    named = [key for name in wanted for key in _keys_of(name)]
+    keys = list(dict.fromkeys(named)) if wanted else default_tasks()
+    skipped = {name: _keys_of(name) for name in _names(skip)}
+    for name, of_name in skipped.items():
+        if not set(of_name) & set(keys):
+            raise ValueError(f"--skip {name}: it is not among the tasks that are asked for")
+    if not (left := [key for key in keys if all(key not in out for out in skipped.values())]):
+        raise ValueError(f"--skip {skip}: no task is left")
+    return left
 
 
-def _keys_of(task: str) -> list[str]:
-    """Return the keys of all readings of a task id, or the key itself; empty if unknown."""
-    return [key for key in default_tasks() if key == task or reading_of(key)[0] == task]
+def _names(words: str) -> list[str]:
+    return [word.strip() for word in words.split(",") if word.strip()]
+
+
+def _keys_of(name: str) -> list[str]:
+    """Return the keys that one name of a request stands for; TaskError for an unknown one."""
+    return matching_keys(name) or list(suites().get(name, ())) or [get(name).key]
 
 
 def split_numbers(words: str, option: str, example: str, allowed: Range) -> list[int]:

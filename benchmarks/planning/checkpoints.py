@@ -88,7 +88,10 @@ def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str
             print(f"{checkpoint.name}  failed: {error}", file=sys.stderr, flush=True)
             continue
         if backbone.name in (other.name for other in found.values()):
-            raise ValueError(f"two checkpoints are called {backbone.name!r}; give each a --name")
+            raise ValueError(
+                f"two rows are called {backbone.name!r}: names must differ; give each checkpoint "
+                "a --name of its own"
+            )
         found[checkpoint] = backbone if here else replace(backbone, state_dict={})
     return found, unreadable
 
@@ -105,7 +108,10 @@ def _snapshots(request: RunAll) -> list[Checkpoint]:
     for curve, default, folder in zip(given, defaults, request.snapshots, strict=True):
         check_row_name(curve, default)
         if curve in curves:
-            raise ValueError(f"curve {curve}: a name occurs twice; give each a --name")
+            raise ValueError(
+                f"two curves are called {curve!r}: names must differ; give each folder a --name of "
+                "its own"
+            )
         curves.add(curve)
         paths = sorted(folder.glob("*.pt"))
         if not paths:

@@ -105,9 +105,10 @@ class RunAll:
     heads: tuple[str, ...] = ()
     """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
     tasks: str = ""
-    """Task ids, separated by commas; all that run by default if not given."""
+    """Tasks, separated by commas: ids, groups such as transfer_linear, patterns such as '*_knn', or
+    the tasks of a paper, such as lorac; all that run by default if not given."""
     skip: str = ""
-    """Task ids, separated by commas, that do not run."""
+    """Tasks that do not run, in the same form."""
     suite: str = ""
     """Tasks of one paper: jcl, co2, lorac, uniclr, looc or another; --tasks adds to them."""
     seeds: str = "0"

@@ -11,6 +11,7 @@ from benchmarks.results.records import grouped
 from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
+from transfer.datasets.expected import DataError
 from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
 from transfer.tasks import task_of
 from transfer.tasks.task import PlannedTask
@@ -29,8 +30,8 @@ class PlannedCell:
     gpu_hours: float
     """Estimated GPU hours if it is to run, or once its data are there; else 0."""
     why: str = ""
-    """Reason why the backbone is unfit for the task or why the data are too few, or a note on a
-    shared classifier or head."""
+    """Reason why the backbone is unfit for the task or why the data are too few or damaged, or a
+    note on a shared classifier or head."""
     rates: Rates = ASSUMED
     """Measured rates that the hours follow from, as far as there are any."""
 
@@ -44,8 +45,11 @@ def plan_cell(cell: Cell) -> PlannedCell:
     if why:
         state: State = "no data" if missing else "unfit"
         return PlannedCell(cell, state, missing, 0.0, "" if missing else why)
-    if not missing and finished(cell) is not None:
-        return PlannedCell(cell, "cached", (), 0.0)
+    try:
+        if not missing and finished(cell) is not None:
+            return PlannedCell(cell, "cached", (), 0.0)
+    except DataError as error:  # of a damaged data set, which must not stop the other cells
+        return PlannedCell(cell, "no data", (), 0.0, str(error))
     too_few = "" if missing else cell.task.too_few_images(cell.settings.data)
     if too_few:
         return PlannedCell(cell, "no data", (), 0.0, too_few)

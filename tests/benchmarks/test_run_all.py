@@ -24,6 +24,7 @@ from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Settings
 from transfer.datasets.folders import FolderError
+from transfer.datasets.synthetic.generate import generate
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import failure_path, read_record, write_json_record
@@ -57,6 +58,21 @@ def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run
     monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
+
+
+def test_a_missing_file_of_one_data_set_leaves_the_other_cells(
+    request_for: Request, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = settings.results.parent / "data"
+    generate(data, keys=("cifar10", "cifar100"))
+    request = request_for(settings=replace(settings, data=data), tasks="cifar10_knn,cifar100_knn")
+    assert run(replace(request, tasks="cifar10_knn")) == 0
+    missing = data / "cifar-10-batches-py" / "batches.meta"
+    missing.unlink()
+    assert [row.state for row in plan(request)] == ["no data", "run"]
+    assert run(request) == 0
+    assert f"cifar10_knn: CIFAR-10, split trainval: {missing} is missing" in capsys.readouterr().err
+    assert {row.state for row in plan(replace(request, tasks="cifar100_knn"))} == {"cached"}
 
 
 def two_runs(backbone: Encoder, folder: Path) -> list[Path]:
@@ -284,7 +300,8 @@ REFUSED = {
     "--name ../outside": "--name '../outside' cannot be that of a row",
     "--name tables": "--name 'tables' cannot be that of a row",
     "--heads 0,4": "heads 0 to 3",
-    "--ckpt CKPT CKPT": "two checkpoints are called 'loocpp'",
+    "--ckpt CKPT CKPT": "two rows are called 'loocpp': names must differ",
+    "--ckpt CKPT CKPT --name a a": "two rows are called 'a': names must differ",
     "--demo": "--demo goes with --runs",
     "--exclude-nodes a": "--slurm",
     "--batch-size 8": "--batch-size",

@@ -138,4 +138,6 @@ def _named_damages(what: str, how_to_get: str) -> Iterator[None]:
         yield
     except DAMAGES as error:
         why = f"{error}" if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, FileNotFoundError) and error.filename:
+            why = f"{error.filename} is missing"
         raise DataError(f"{what}: {why}. {how_to_get}") from error

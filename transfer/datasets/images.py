@@ -387,10 +387,11 @@ def _orientation(image: Image.Image) -> int:
 def read_mat(file: Path, *variables: str, squeeze_me: bool = False) -> tuple[NDArray[Any], ...]:
     """Return variables of a file, with squeeze_me without axes of length 1.
 
-    DataError names a file that cannot be read.
+    DataError names a file that cannot be read, FileNotFoundError one that is missing.
     """
     import scipy.io
 
+    file.stat()  # FileNotFoundError, which scipy does not raise
     try:
         content = scipy.io.loadmat(file, variable_names=variables, squeeze_me=squeeze_me)
         missing = [name for name in variables if name not in content]

@@ -20,8 +20,11 @@ A key is the task's id in the papers' tables. Where papers differ in the protoco
 "@reading" follows.
 """
 
+from fnmatch import fnmatchcase
+
 from pretrain.running.command_line import nearest
 from pretrain.running.plugins import with_plugins
+from transfer.datasets.info import facts
 from transfer.tasks import (
     detection,
     few_shot,
@@ -68,12 +71,32 @@ def get(key: str) -> NamedTask:
 
 def task_of(key: str) -> Task:
     """Return the task of a key, at the paper's length; TaskError if the key is unknown."""
-    if key not in TASKS:
+    if key in TASKS:
+        return TASKS[key]
+    all_of_them = f"To evaluate all of them: benchmarks/run_all.py --tasks {key!r}"
+    if keys := matching_keys(key):
         raise TaskError(
-            f"no task {key!r}; did you mean {nearest(key, TASKS)}? "
-            f"python -m transfer --list prints all {len(TASKS)}"
+            f"{key!r} names {len(keys)} tasks; give one: {', '.join(keys)}. {all_of_them}"
         )
-    return TASKS[key]
+    if key in facts()["suites"]:
+        raise TaskError(f"{key!r} names all tasks of a paper; give one. {all_of_them}")
+    raise TaskError(
+        f"no task {key!r}; did you mean {nearest(key, TASKS)}? "
+        f"python -m transfer --list prints all {len(TASKS)}"
+    )
+
+
+def matching_keys(name: str) -> list[str]:
+    """Return the keys of TASKS that a name or pattern stands for; empty if there are none.
+
+    A name is a key, the id of a task with several readings, or a group such as transfer_linear; of
+    the last two, only tasks that run by default count. Patterns such as "*_knn" are those of file
+    names, and match all keys.
+    """
+    if set("*?[") & set(name):
+        return [key for key in TASKS if fnmatchcase(key, name)]
+    by_default = [key for key in default_tasks() if name in (reading_of(key)[0], key.split("/")[0])]
+    return [name] if name in TASKS else by_default
 
 
 def reading_of(key: str) -> tuple[str, str]:

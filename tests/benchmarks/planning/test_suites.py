@@ -1,10 +1,12 @@
 """The suites are the tasks of the published tables, by the protocols that their numbers name."""
 
+import pytest
+
 from benchmarks.planning.cells import suites, task_keys
 from benchmarks.results.published import AVERAGE, ELSEWHERE, papers
 from transfer.datasets.catalog import DATASETS
 from transfer.getting.command import SUITES
-from transfer.tasks import TASKS, reading_of, task_of
+from transfer.tasks import TASKS, TaskError, reading_of, task_of
 
 SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7, "dino": 2, "nnclr": 6, "ressl": 1}
 """Tasks of each paper, counted in its sheet."""
@@ -24,6 +26,25 @@ def test_a_task_id_means_all_its_readings() -> None:
     assert keys == [key for key in TASKS if key.startswith("in100_linear@")]
     assert task_keys("", "") == [key for key, task in TASKS.items() if task.by_default]
     assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]
+
+
+def test_groups_patterns_and_papers_name_tasks() -> None:
+    twelve = [key for key in TASKS if key.startswith("transfer_linear/")]
+    assert task_keys("transfer_linear", "") == task_keys("transfer_linear/*", "") == twelve
+    assert len(twelve) == 12
+    assert task_keys("*_knn", "") == [key for key in TASKS if key.endswith("_knn")]
+    assert task_keys("jcl,cifar10_knn", "") == [*suites()["jcl"], "cifar10_knn"]
+    assert task_keys("", "lorac") == task_keys("lorac", "") == list(suites()["lorac"])
+    assert task_keys("transfer_linear", "", "transfer_linear/[a-o]*") == twelve[-3:]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("transfer_linear", "transfer_linear/pets"), ("in1k_linear", "6"), ("lorac", "paper")],
+)
+def test_one_task_is_not_a_group(name: str, told: str) -> None:
+    with pytest.raises(TaskError, match=f"{told}.*run_all.py --tasks '{name}'"):
+        task_of(name)
 
 
 def test_get_data_gets_what_a_suite_needs() -> None:
