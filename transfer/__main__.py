@@ -16,14 +16,13 @@ import tyro
 from pretrain.running import stop
 from pretrain.running.command_line import (
     check_ranges,
-    nearest,
     one_line_errors,
     parse,
     run_command,
 )
 from pretrain.running.processes import process_group
 from transfer.cells.command import Evaluate
-from transfer.datasets.catalog import DATASETS
+from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.check import announce, check, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.folders import data_folder
@@ -39,21 +38,18 @@ from transfer.tasks import TASKS
 class CheckData:
     """Compare every data set with its published counts and look for broken images."""
 
+    sets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Keys of the data sets to check; if not given, all, and absent ones are only named."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
-    sets: tuple[str, ...] = ()
-    """Keys of the data sets to check; if not given, all, and absent ones are only named."""
     decode: bool = True
     """Decode every image; otherwise only headers and end markers are read."""
 
     def __call__(self) -> int:
         """Print the reports; return 1 if a data set is present but incomplete, else 0."""
-        unknown = [key for key in self.sets if key not in DATASETS]
-        if unknown:
-            raise ValueError(
-                f"no data set {unknown[0]!r}; did you mean {nearest(unknown[0], DATASETS)}?"
-            )
         keys = self.sets or tuple(DATASETS)
+        for key in keys:
+            dataset_info(key)  # an unknown one, before hours of checks
         reports = [check(key, self.data, decode=self.decode) for key in keys]
         print(render(reports) if self.sets else render_found(reports))
         return int(any(report.found and not report.ok for report in reports))

@@ -56,6 +56,18 @@ def test_excerpts_are_announced_by_name(capsys: Capture) -> None:
     assert "no data set" in capsys.readouterr().err
 
 
+def test_data_sets_are_checked_and_announced_by_their_keys(
+    small_data: Path, capsys: Capture
+) -> None:
+    where = ["--data", str(small_data)]
+    assert main(["check-data", "cifar10", "dtd", *where]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line] == ["data", "cifar10", "dtd"]
+    for command in ("check-data", "describe-data"):
+        assert main([command, "cifar1", *where]) == 2
+        assert "no data set 'cifar1'; did you mean cifar10" in capsys.readouterr().err
+
+
 def test_a_dry_run_writes_nothing(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:

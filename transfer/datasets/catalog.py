@@ -56,7 +56,7 @@ def dataset_info(key: str) -> DatasetInfo:
     """Return the description of a data set; DataError lists the known ones."""
     if key not in DATASETS:
         raise DataError(
-            f"{key!r} is no data set of the catalog; did you mean {nearest(key, DATASETS)}? "
+            f"no data set {key!r}; did you mean {nearest(key, DATASETS)}? "
             f"The table in transfer/README.md names all {len(DATASETS)}"
         )
     return DATASETS[key]

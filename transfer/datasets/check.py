@@ -272,7 +272,7 @@ def render_found(reports: Sequence[Report]) -> str:
         gettable = [key for key in keys if dataset_info(key).sources]
         lines.append(f"not there: {', '.join(keys)}")
         lines += [f"to get them: python -m transfer get-data {' '.join(gettable)}"] * bool(gettable)
-        lines.append(f"how to get one by hand: python -m transfer check-data --sets {keys[0]}")
+        lines.append(f"how to get one by hand: python -m transfer check-data {keys[0]}")
     return "\n".join(lines).rstrip()
 
 

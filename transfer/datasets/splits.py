@@ -155,6 +155,6 @@ def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split
     if not len(usable):
         raise DataError(
             f"{key}, {split}: {len(opened):,} images, of which none can be used; expected at least "
-            f"one. See python -m transfer check-data --sets {key}"
+            f"one. See python -m transfer check-data {key}"
         )
     return usable

@@ -138,7 +138,7 @@ def test_imagenet_is_unpacked_from_kaggles_copy(
 @pytest.mark.slow
 def test_a_check_heeds_a_signal(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "small-data.json")  # reading it lasts until somebody writes
-    words = [sys.executable, "-m", "transfer", "check-data", "--sets", "dtd"]
+    words = [sys.executable, "-m", "transfer", "check-data", "dtd"]
     process = subprocess.Popen([*words, "--data", str(tmp_path)], cwd=ROOT)
     with (tmp_path / "small-data.json").open("w"):
         process.terminate()
