@@ -3,26 +3,30 @@
 A plan needs network, size and hash, but no weights.
 """
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.results.records import CURVE_SEPARATOR
+from benchmarks.results.records import CURVE_SEPARATOR, RANDOM
 from pretrain.running import stop
 from transfer.cells.cell import open_checkpoint
 from transfer.cells.declaration import check_declared_recipe, settle_declaration
 from transfer.datasets.folders import check_row_name
 from transfer.encoders.encoder import BackboneError, Encoder, default_name, require_file
-from transfer.encoders.options import Checkpoint
+from transfer.encoders.options import Checkpoint, EncoderOptions
 from transfer.finetuning.options import RANGES
 
 
 def checkpoints(request: RunAll) -> list[Checkpoint]:
-    """Return the checkpoint of each row of the tables; ValueError if the options do not fit."""
-    request.network.check()
+    """Return the checkpoint of each row of the tables but for random initializations.
+
+    ValueError if the options do not fit.
+    """
     if request.snapshots:
         return _snapshots(request)
     if not request.ckpt:
@@ -39,21 +43,80 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
             name=name,
             branch=branch,
             declared=recipe if request.declared else None,
-            network=request.network,
+            network=network,
         )
-        for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
+        for path, name, branch, recipe, network in zip(
+            request.ckpt, names, branches, declared, networks(request), strict=True
+        )
     ]
     for name, path in zip(names, request.ckpt, strict=True):
         check_row_name(name, default_name(path))
-    if request.heads and request.network.encoder:
-        raise ValueError(f"--heads are of LooC++'s ResNets, not of {request.network.encoder}")
+    if request.heads and (encoders := [*filter(None, request.encoder)]):
+        raise ValueError(f"--heads are of LooC++'s ResNets, not of {encoders[0]}")
     subsets = [
         tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
     ]
     parts = [replace(one, heads=heads) for heads in subsets for one in whole]
     for path in request.ckpt:
         require_file(path)
-    return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
+    return [*whole, *parts]
+
+
+def networks(request: RunAll) -> list[EncoderOptions]:
+    """Return the encoder options of each checkpoint; a ResNet has none.
+
+    A single value of an option holds for all checkpoints with an encoder. ValueError if the options
+    do not fit.
+    """
+    count = len(request.ckpt)
+    encoders = _one_for_all_or_each("encoder", request.encoder, [True] * count)
+    has_encoder = [bool(encoder) for encoder in encoders]
+    pools = _one_for_all_or_each("pool", request.pool, has_encoder)
+    sides = _one_for_all_or_each("input-px", request.input_px, has_encoder)
+    norm = {"input_mean": request.input_mean, "input_std": request.input_std}
+    if any(norm.values()) and len(names := {*filter(None, encoders)}) > 1:
+        raise ValueError(
+            f"--input-mean and --input-std are those of one encoder, and {len(names)} are given; "
+            "run them one after another, or let a FILE.py:FUNCTION state them"
+        )
+    found = []
+    for encoder, pool, side, has_own in zip(encoders, pools, sides, has_encoder, strict=True):
+        if side and not side.isdecimal():
+            raise ValueError(f"--input-px {side}: expected a whole number of px, or ''")
+        own = norm if has_own or not any(has_encoder) else {}
+        options = EncoderOptions(encoder=encoder, pool=pool, input_px=int(side or 0), **own)
+        options.check()
+        found.append(options)
+    return found
+
+
+def _one_for_all_or_each(option: str, words: Sequence[Any], takes: Sequence[bool]) -> Sequence[Any]:
+    """Return a word for each checkpoint; a single one holds for those that take it, or for all."""
+    if len(words) == 1 and len(takes) != 1:
+        return [words[0] if one or not any(takes) else "" for one in takes]
+    return one_each(option, words, [""] * len(takes))
+
+
+def random_twins(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpoint]:
+    """Return a random initialization for each network of the checkpoints, in their order.
+
+    The first is called random, further ones random-NETWORK.
+    """
+    twins: dict[tuple[str, str, EncoderOptions], Checkpoint] = {}
+    names: list[str] = []
+    for checkpoint, encoder in opened.items():
+        network = encoder.arch, encoder.stem, checkpoint.network
+        if network in twins or checkpoint.heads:
+            continue
+        words = re.sub(r"^(timm|torchvision|hf):|\.py(?=:)", "", encoder.arch)
+        name = own = re.sub(r"[^\w.-]+", "-", f"{RANDOM}-{words}") if twins else RANDOM
+        count = 1
+        while name in names:  # another stem, input size or pooling of one network
+            count += 1
+            name = f"{own}-{count}"
+        names.append(name)
+        twins[network] = replace(checkpoint, random=True, name=name)
+    return [*twins.values()]
 
 
 def one_each(option: str, words: Sequence[str], defaults: Sequence[str]) -> Sequence[str]:
@@ -77,22 +140,28 @@ def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str
     unreadable: dict[str, str] = {}
     elsewhere = request.cluster.slurm or request.workers > 1
     here = not (request.plan or elsewhere or request.snapshots)
-    for checkpoint in checkpoints(request):
-        stop.exit_if_requested()
-        try:
-            backbone = open_checkpoint(checkpoint)
-        except (BackboneError, OSError) as error:
-            if not checkpoint.snapshot:
-                raise
-            unreadable[str(checkpoint.name)] = str(error)
-            print(f"{checkpoint.name}  failed: {error}", file=sys.stderr, flush=True)
-            continue
-        if backbone.name in (other.name for other in found.values()):
-            raise ValueError(
-                f"two rows are called {backbone.name!r}: names must differ; give each checkpoint "
-                "a --name of its own"
-            )
-        found[checkpoint] = backbone if here else replace(backbone, state_dict={})
+
+    def open_each(asked: Iterable[Checkpoint]) -> None:
+        for checkpoint in asked:
+            stop.exit_if_requested()
+            try:
+                backbone = open_checkpoint(checkpoint)
+            except (BackboneError, OSError) as error:
+                if not checkpoint.snapshot:
+                    raise
+                unreadable[str(checkpoint.name)] = str(error)
+                print(f"{checkpoint.name}  failed: {error}", file=sys.stderr, flush=True)
+                continue
+            if backbone.name in (other.name for other in found.values()):
+                raise ValueError(
+                    f"two rows are called {backbone.name!r}: names must differ; give each "
+                    "checkpoint a --name of its own"
+                )
+            found[checkpoint] = backbone if here else replace(backbone, state_dict={})
+
+    open_each(checkpoints(request))
+    if request.random:
+        open_each(random_twins(found))
     return found, unreadable
 
 

@@ -10,7 +10,7 @@ import tyro
 from pretrain.running.command_line import Range
 from slurm.resources import Queue
 from transfer.cells.request import Settings
-from transfer.encoders.options import AnyEncoder, EncoderOptions
+from transfer.encoders.options import Pool
 from transfer.finetuning.options import COUNT, RANGES
 
 OPTION_RANGES: Mapping[str, Range] = {
@@ -95,10 +95,24 @@ class RunAll:
     withdraws that of an earlier run."""
     branch: tuple[str, ...] = ()
     """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
-    network: AnyEncoder = field(default_factory=EncoderOptions)
-    """Options for checkpoints of another network."""
+    encoder: tuple[str, ...] = ()
+    """timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION, for checkpoints that are not
+    ResNets of torchvision's form: one for all, or one per checkpoint, with '' for a ResNet."""
+    pool: tuple[Pool, ...] = ()
+    """How an encoder's tokens or maps become one feature: cls, mean, patch-mean, cls+mean,
+    cls-of-last-4 or cls-of-last-4+mean; the network's own way if not given. One for all encoders,
+    or one per checkpoint."""
+    input_px: tuple[str, ...] = ()
+    """Side of the encoder's images in px, where its source does not say, or for another size. One
+    for all encoders, or one per checkpoint."""
+    input_mean: tuple[float, ...] = ()
+    """Mean of red, green and blue from 0 to 1 that images are normalized by, where the source of
+    the encoder does not say."""
+    input_std: tuple[float, ...] = ()
+    """Standard deviation of red, green and blue, beside --input-mean."""
     random: bool = False
-    """Also evaluate a random initialization of the first checkpoint's network."""
+    """Also evaluate a random initialization of each network: random, for further networks
+    random-NETWORK."""
     snapshots: tuple[Path, ...] = ()
     """Folders of snapshots, in place of --ckpt: each run becomes a curve; --tasks is cifar10_knn
     unless given."""

@@ -136,7 +136,10 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
         backbone = with_heads(backbone, checkpoint.heads)
     if checkpoint.declared is not None:
         backbone = with_declared_recipe(backbone, checkpoint.declared)
-    return backbone.random_twin() if checkpoint.random else backbone
+    if not checkpoint.random:
+        return backbone
+    twin, own = backbone.random_twin(), checkpoint.name or ""
+    return replace(twin, name=own) if own.startswith(f"{twin.name}-") else twin
 
 
 def failure_fields(cell: Cell) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""Checkpoints of several networks share one command."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.planning.checkpoints import backbones, networks
+from benchmarks.planning.options import RunAll
+from benchmarks.run_all import main
+from transfer.encoders.architectures import Stem
+from transfer.encoders.encoder import random_backbone
+from transfer.encoders.options import EncoderOptions
+
+FILES = (Path("a.pth"), Path("b.pth"), Path("c.pth"))
+VIT = "timm:vit_tiny_patch16_224"
+NETWORK = """
+from torch import nn
+
+INPUT = {"size_px": 16, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
+
+def tiny():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+"""
+
+
+def test_each_checkpoint_has_options_of_its_own_and_a_resnet_none() -> None:
+    request = RunAll(
+        ckpt=FILES, encoder=(VIT, "", "mine.py:net"), pool=("cls", "", "mean"), input_px=("224",)
+    )
+    assert networks(request) == [
+        EncoderOptions(encoder=VIT, pool="cls", input_px=224),
+        EncoderOptions(),
+        EncoderOptions(encoder="mine.py:net", pool="mean", input_px=224),
+    ]
+
+
+def test_one_value_holds_for_all_encoders() -> None:
+    options = EncoderOptions(encoder=VIT, pool="cls", input_mean=(0.5,) * 3, input_std=(0.5,) * 3)
+    norm: dict[str, Any] = {"input_mean": (0.5,) * 3, "input_std": (0.5,) * 3}
+    assert networks(RunAll(ckpt=FILES, encoder=(VIT,), pool=("cls",), **norm)) == [options] * 3
+    some = RunAll(ckpt=FILES, encoder=(VIT, "", VIT), pool=("cls",), **norm)
+    assert networks(some) == [options, EncoderOptions(), options]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder": (VIT, "")}, "2 given for 3 checkpoints"),
+        ({"pool": ("cls",)}, "--pool goes with --encoder"),
+        ({"encoder": (VIT, "", ""), "pool": ("", "cls", "")}, "--pool goes with --encoder"),
+        ({"encoder": (VIT,), "input_px": ("big",)}, "--input-px big: expected a whole number"),
+        (
+            {"encoder": (VIT, "", "a.py:f"), "input_mean": (0.5,) * 3, "input_std": (0.5,) * 3},
+            "are those of one encoder, and 2 are given",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        networks(RunAll(ckpt=FILES, **options))
+
+
+def files(folder: Path) -> list[Path]:
+    """Files of a ResNet-18 twice, of one with CIFAR stem, and of a network of a user's file."""
+    paths = [folder / f"{name}.pth" for name in ("first", "second", "cifar", "tiny")]
+    stems: list[Stem] = ["imagenet", "imagenet", "cifar"]
+    for seed, (stem, path) in enumerate(zip(stems, paths[:3], strict=True), 1):
+        torch.save(random_backbone(arch="resnet18", stem=stem, seed=seed).state_dict, path)
+    (folder / "net.py").write_text(NETWORK)
+    space: dict[str, Any] = {}
+    exec(NETWORK, space)
+    torch.save(space["tiny"]().state_dict(), paths[3])
+    return paths
+
+
+def test_each_network_has_one_random_twin(tmp_path: Path) -> None:
+    encoder = ("", "", "", f"{tmp_path / 'net.py'}:tiny")
+    request = RunAll(ckpt=tuple(files(tmp_path)), encoder=encoder, random=True, plan=True)
+    found, _ = backbones(request)
+    names = ["random", "random-resnet18", "random-net-tiny"]
+    assert [one.name for one in found.values()] == ["first", "second", "cifar", "tiny", *names]
+    twins = [one for one in found.values() if one.name in names]
+    assert [(one.arch, one.stem) for one in twins[:2]] == [
+        ("resnet18", "imagenet"), ("resnet18", "cifar"),
+    ]  # fmt: skip
+    assert len({one.sha256 for one in found.values()}) == 7
+
+
+def test_a_resnet_and_another_network_are_evaluated_by_one_command(
+    tmp_path: Path, small_data: Path
+) -> None:
+    first, _, _, tiny = files(tmp_path)
+    folders = ["--data", small_data, "--results", tmp_path / "out", "--runs", tmp_path / "runs"]
+    words = ["--ckpt", tiny, first, "--encoder", f"{tmp_path / 'net.py'}:tiny", "", "--random"]
+    words += [*folders, "--tasks", "cifar10_knn", "--schedule", "smoke", "--quiet"]
+    assert main([str(word) for word in words]) == 0
+    rows = {path.name for path in (tmp_path / "out" / "records").iterdir()}
+    assert rows == {"first", "tiny", "random", "random-resnet18"}
