@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from benchmarks.results.final_screen import aligned, first_lines
-from benchmarks.results.records import grouped
+from benchmarks.results.records import TRANSFER, grouped
 from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
@@ -229,7 +229,7 @@ def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
     lines = [f"missing data, whose hours stand in brackets: {', '.join(missing)}"] * bool(missing)
     lines += first_lines(whys, MOST_LINES, "more")
     if any(row.state == "no data" and not row.missing for row in rows):
-        lines.append("python -m transfer describe-data KEY announces an excerpt of a data set")
+        lines.append(f"{shlex.join(TRANSFER)} describe-data KEY announces an excerpt of a data set")
     return [*lines, "--plan full prints a line per cell, and how to get each data set"]
 
 
@@ -250,7 +250,5 @@ def get_data_command(rows: Sequence[PlannedCell]) -> str:
         if source.access != "download" and not source.is_there(data)
     ]
     note = f"; {', '.join(by_hand)} from your own archives, --from FOLDER" if by_hand else ""
-    words = ["get-data", *missing, "--data", str(data)]
-    return (
-        f"missing data: {summary(sources, getting)}{note}:\npython -m transfer {shlex.join(words)}"
-    )
+    words = [*TRANSFER, "get-data", *missing, "--data", str(data)]
+    return f"missing data: {summary(sources, getting)}{note}:\n{shlex.join(words)}"

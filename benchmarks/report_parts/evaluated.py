@@ -6,7 +6,7 @@ from benchmarks.report_parts.document import Fold, Part, Terms, sheet
 from benchmarks.report_parts.requested import Remaining
 from benchmarks.results.explanation import checkpoint_lines
 from benchmarks.results.numbers import Number
-from benchmarks.results.records import Results, Run, plural
+from benchmarks.results.records import RUN_ALL, Results, Run, plural
 from benchmarks.results.tables import description, row_label
 
 
@@ -32,7 +32,7 @@ def evaluated_parts(
     """Return checkpoints, hours, failures, unused files, and requested cells without a result."""
     parts: list[Part] = [*checkpoints(numbers, results.runs)]
     if not parts:
-        command = "`python benchmarks/run_all.py --ckpt FILE --data DATA`"
+        command = f"`{' '.join(RUN_ALL)} --ckpt FILE --data DATA`"
         parts.append(f"No records here yet. {command} writes them.")
     if results.done:
         hours = sum(run.record.wall_s for run in results.done) / 3600

@@ -10,7 +10,15 @@ from typing import Any
 
 from benchmarks.results.numbers import numbers_of
 from benchmarks.results.published import UNTRAINED, all_tables
-from benchmarks.results.records import CURVE_SEPARATOR, SMALL_DATA, Run, grouped, value_words
+from benchmarks.results.records import (
+    CURVE_SEPARATOR,
+    RUN_ALL,
+    SMALL_DATA,
+    TRANSFER,
+    Run,
+    grouped,
+    value_words,
+)
 from benchmarks.results.verdicts import pairs_of, why_apart
 from transfer.cells.request import Settings, from_json, words_of
 from transfer.encoders.architectures import network_words
@@ -197,10 +205,10 @@ def again_lines(record: Record, path: Path) -> Iterator[Line]:
     results, of_snapshot = _place(path, record.task)
     curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
     if of_snapshot:
-        words = ["python", "benchmarks/run_all.py", "--snapshots", "DIR", "--name", curve]
+        words = [*RUN_ALL, "--snapshots", "DIR", "--name", curve]
         words += ["--tasks", key]
     else:
-        words = ["python", "-m", "transfer", key, *_checkpoint_words(record)]
+        words = [*TRANSFER, key, *_checkpoint_words(record)]
         words += ["--seed", str(record.seed)]
     words += ["--data", "DATA", "--schedule", record.schedule]
     words += ["--results", str(results)] if results not in (None, DEFAULT_RESULTS) else []

@@ -19,6 +19,11 @@ from transfer.record import (
     record_path,
 )
 
+IN_CHECKOUT = (Path(__file__).parents[2] / "pyproject.toml").is_file()
+RUN_ALL = ("python", "benchmarks/run_all.py") if IN_CHECKOUT else ("ssl-benchmark",)
+TRANSFER = ("python", "-m", "transfer") if IN_CHECKOUT else ("ssl-transfer",)
+"""Commands as they are printed to be copied; an installed wheel has no file to run."""
+
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -235,7 +240,8 @@ def require_folder(results: Path) -> None:
     """Raise FileNotFoundError without a results folder."""
     if not results.is_dir():
         raise FileNotFoundError(
-            f"{results}: no such folder; expected the records of python benchmarks/run_all.py"
+            f"{results}: no such folder; expected the records of {' '.join(RUN_ALL)}. This suite's "
+            "own records are in results/ of its repository"
         )
 
 
