@@ -51,14 +51,15 @@ class Request:
 def pages_of(contents: Contents) -> dict[str, Page]:
     """Return all pages by file name, the overview last."""
     numbers, command = contents.numbers, contents.command("benchmarks.tables")
+    with_ours = {tables.table.id: tables for tables in contents.papers_tables}
     pages: dict[str, tuple[str, Page]] = {}
     for paper, table in all_tables():
         title = f"{paper.name}, {table.number}"
         if table.kind == "settings":
             pages[table.file_name] = title, settings_page(table, paper, command)
-        elif table.tasks:
+        elif table.id in with_ours:
             own = [pair for pair in contents.pairs if pair.printed.table is table]
-            pages[table.file_name] = title, paper_page(table, paper, numbers, own, command)
+            pages[table.file_name] = title, paper_page(with_ours[table.id], own, command)
     pages["stated.md"] = "Numbers of the running texts", stated_page(numbers, command)
     if methods := method_page(numbers, command):
         pages["methods.md"] = "Methods beside each other", methods

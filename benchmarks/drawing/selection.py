@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from benchmarks.results.records import STAND_IN_TEXTURE, Run, grouped
+from benchmarks.results.records import STAND_IN_TEXTURE, Conditions, Run, grouped
 from benchmarks.results.verdicts import TRAIN_IMAGES, norm_difference, trained_on
 
 DESCRIPTIONS = ("paper", "table_row", "images")
@@ -52,8 +52,8 @@ class PictureKey(NamedTuple):
     schedule: str
     data: str
     """Fingerprint of small or incomplete data; empty for full data, whose layouts may differ."""
-    evaluation: tuple[str, ...]
-    """Precision, engine, processes, state of the data."""
+    evaluation: Conditions
+    """Conditions of the evaluation, without crops and departures, which differ between lines."""
     pretraining: tuple[str, ...]
     """Data, network and, unless it is on the x axis, length."""
     space: str
@@ -72,7 +72,7 @@ def picture_key(run: Run, *, length: str | None = None) -> PictureKey:
         task=run.task,
         schedule=run.schedule,
         data=run.fingerprint if run.small or run.tolerated else "",
-        evaluation=tuple(run.conditions[:5]),
+        evaluation=run.conditions._replace(crops="", departures=""),
         pretraining=(run.data, network, run.epochs if length is None else length),
         space=str(run.details.get("space", "")),
         views=run.protocol_hash if run.task in VIEW_TASKS else "",

@@ -128,7 +128,9 @@ def comparisons(numbers: Iterable[Number], address: Address) -> list[Group]:
     """Return the groups with at least two checkpoints, those with the most results first."""
     all_blocks = blocks(number for number in numbers if number.runs and number.task != AVERAGE)
     firsts = {row.row: row for block in reversed(all_blocks) for row in block.rows}
-    rows = sorted(firsts.values(), key=lambda row: (row.run.is_random, row.row[1:]))
+    rows = sorted(
+        firsts.values(), key=lambda row: (row.run.is_random, row.run.identity, row.conditions)
+    )
     groups = (_group(all_blocks, own, address) for own in _comparable(rows))
     return sorted(filter(None, groups), key=lambda group: -group.num_results)
 

@@ -25,11 +25,9 @@ from benchmarks.report_parts.tasks import task_folds
 from benchmarks.results.contents import Contents, csv_rows
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
-from benchmarks.results.numbers import Number
-from benchmarks.results.paper_page import paper_tables
-from benchmarks.results.published import all_tables
+from benchmarks.results.paper_page import PaperTables
 from benchmarks.results.records import FIGURES, Run, plural
-from benchmarks.results.tables import Cell, Grid, Line, Notes, plain
+from benchmarks.results.tables import Cell, Grid, Line, plain
 from benchmarks.results.verdicts import Pair
 
 PACKAGE = "benchmarks.report_parts"
@@ -119,7 +117,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     remaining = not_run(folder, results.runs)
     sections = [
         Section("beside", "Against the papers", _against(contents.pairs)),
-        Section("tables", "The papers’ tables with our rows", _paper_folds(contents.numbers)),
+        Section("tables", "The papers’ tables with our rows", _paper_folds(contents.papers_tables)),
         Section("numbers", "All numbers", _all_numbers(contents)),
         Section("tasks", "Task by task", _thinned(tasks, MAX_TASKS)),
         Section("pretraining", "Pre-training", _thinned(pretraining, MAX_VIEWS)),
@@ -199,26 +197,22 @@ def _interval(pair: Pair) -> str:
     return pair.difference.interval_text().replace("-", "−") if pair.difference.known else "–"
 
 
-def _paper_folds(numbers: Sequence[Number]) -> list[Part]:
+def _paper_folds(papers_tables: Iterable[PaperTables]) -> list[Part]:
     """Return the papers' tables with our rows, those with a row of ours open."""
     folds: list[Part] = []
-    for paper, table in all_tables():
-        if table.kind == "settings" or not table.tasks:
-            continue
-        notes = Notes()
-        shown = paper_tables(table, numbers, notes)
+    for tables in papers_tables:
+        paper, table, shown, notes = tables
         parts: list[Part] = [f"{paper.title}, {paper.venue}, arXiv:{paper.arxiv}"]
         for one in shown:
             if one.grid.lines:
-                title = f"{paper.name}, {table.number}" + (f": {one.title}" if one.title else "")
+                title = tables.name + (f": {one.title}" if one.title else "")
                 legend = "\n".join(f"- {line}" for line in one.legend)
                 parts += [Sheet(title, one.grid, kind="numbers"), one.notes, legend]
         parts.append(notes.list())
         parts = [p.replace("→ rows", "our rows") if isinstance(p, str) else p for p in parts]
         ours = sum(one.num_ours for one in shown)
         count = f"{plural(ours, 'row')} of ours" if ours else "no row of ours"
-        name = f"{paper.name}, {table.number}"
-        folds.append(Fold(name, table.title, count, parts, is_open=bool(ours)))
+        folds.append(Fold(tables.name, table.title, count, parts, is_open=bool(ours)))
     return folds
 
 

@@ -2,10 +2,13 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.results.numbers import Number, numbers_of
+from benchmarks.results.paper_page import PaperTables, papers_tables
 from benchmarks.results.records import (
     REFERENCE,
     SMALL_DATA,
@@ -37,16 +40,17 @@ CSV_COLUMNS = (
 )
 
 
-class Contents(NamedTuple):
+@dataclass(frozen=True)
+class Contents:
     """Runs, numbers and pairs of one or several results folders."""
 
     folder: Path
     """The first folder: pages are written here."""
     results: Results
-    numbers: list[Number]
-    snapshots: list[Number]
+    numbers: Sequence[Number]
+    snapshots: Sequence[Number]
     """Numbers of the snapshots of pre-training runs."""
-    pairs: list[Pair]
+    pairs: Sequence[Pair]
     others: tuple[Path, ...] = ()
     """Further folders whose records are shown."""
 
@@ -54,6 +58,11 @@ class Contents(NamedTuple):
         """Return the command that writes pages of these folders, such as benchmarks.tables."""
         folders = [folder.as_posix() for folder in (self.folder, *self.others)]
         return f"python -m {module} --results {shlex.join(folders)}"
+
+    @cached_property
+    def papers_tables(self) -> list[PaperTables]:
+        """The papers' tables with our rows, for their pages and for the report."""
+        return papers_tables(self.numbers)
 
 
 def reference_folder() -> Path:

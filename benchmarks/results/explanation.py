@@ -121,6 +121,15 @@ def _numbers(record: Record) -> Iterator[Line]:
 
 def _published(run: Run) -> Iterator[Line]:
     """Yield the published number next to each of ours, with the verdict, or why there is none."""
+    if run.small:
+        yield "none", SMALL_DATA[run.small]
+        return
+    if run.protocol_hash != run.paper_hash:
+        yield "none", "the protocol is not the paper's, see its departures"
+        return
+    if run.reasons.words:
+        yield "none", ", ".join(run.reasons.words)
+        return
     pairs = [pair for pair in pairs_of(numbers_of([run])) if pair.printed.task == run.task]
     for pair in pairs:
         printed, apart = pair.printed, pair.difference
@@ -131,15 +140,7 @@ def _published(run: Run) -> Iterator[Line]:
         else:
             text += f"{pair.word}, 95 % interval {apart.interval_text()}"
         yield f"{printed.where}: {printed.row.label}, {printed.column.label}", text
-    if pairs:
-        return
-    if run.small:
-        yield "none", SMALL_DATA[run.small]
-    elif run.protocol_hash != run.paper_hash:
-        yield "none", "the protocol is not the paper's, see its departures"
-    elif run.reasons.words:
-        yield "none", ", ".join(run.reasons.words)
-    else:
+    if not pairs:
         reasons = {
             f"{paper.name}, {table.number}": why_apart(table, run)
             for paper, table in all_tables()

@@ -64,11 +64,12 @@ def _rows(
     columns = list(dict.fromkeys((cell.task, cell.protocol) for cell in cells))
     backbones = list(dict.fromkeys(cell.backbone for cell in cells))
     worst = {name: _worst([run for run in done if run.backbone == name]) for name in backbones}
+    results = grouped(((run.backbone, run.task, run.protocol), run) for run in done)
+    lost = {(run.backbone, run.task, run.protocol) for run in failed}
     rows: list[Sequence[str]] = []
     for (task, protocol), name in product(columns, backbones):
-        of_cell = name, task, protocol
-        own = [run for run in done if run.cell[:3] == of_cell]
-        if not own and not any(run.cell[:3] == of_cell for run in failed):
+        own = results.get((name, task, protocol), [])
+        if not own and (name, task, protocol) not in lost:
             continue
         metric, reading = own[0].primary_metric if own else "-", protocol.partition("/")[0]
         printed = best_published(task, reading, metric)

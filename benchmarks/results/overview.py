@@ -112,7 +112,11 @@ def method_page(numbers: Sequence[Number], command: str) -> Page:
 
     def place(row: Number) -> tuple[str, bool, tuple[str, ...]]:
         """Return the sort key: recipe size, then random initializations first."""
-        return row.run.recipe.partition("/")[2], row.run.method != "random", row.row[1:]
+        return (
+            row.run.recipe.partition("/")[2],
+            row.run.method != "random",
+            (*row.run.identity, row.conditions),
+        )
 
     parts: Page = []
     for size, own in groupby(sorted(rows.values(), key=place), key=lambda row: place(row)[0]):
@@ -261,8 +265,8 @@ def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
     for (reasons, version, column, run, conditions), own in curves.items():
         block, first = own[0]
         # the conditions under which a block's numbers may not be compared with others
-        words = [column[0], block.protocols([column]), first.runs[0].schedule, *reasons[1:]]
-        words += [f"other {version}" if version else "", conditions]
+        words = [first.task, block.protocols([column]), first.runs[0].schedule, reasons.altered]
+        words += [reasons.data, f"other {version}" if version else "", conditions]
         parts = [re.sub(r"[ /]+", "-", word) for word in words if word]
         values = {(_epoch(n), n.metric): n.score.mean for _, n in own if n.score}
         # heads have no entropy where no image is right

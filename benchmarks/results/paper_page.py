@@ -13,6 +13,7 @@ from benchmarks.results.published import (
     Paper,
     Row,
     Table,
+    all_tables,
     published_score,
     transfer_tasks,
 )
@@ -65,12 +66,36 @@ class PaperTable(NamedTuple):
         return sum(line.ours for line in self.grid.lines)
 
 
-def paper_page(
-    table: Table, paper: Paper, numbers: Iterable[Number], pairs: Sequence[Pair], command: str
-) -> Page:
+class PaperTables(NamedTuple):
+    """A published table of results with our rows, as one or more tables of a page."""
+
+    paper: Paper
+    table: Table
+    shown: Sequence[PaperTable]
+    """The table with the paper's rows, then those with our rows that have other conditions."""
+    notes: Notes
+    """Notes on single numbers and rows."""
+
+    @property
+    def name(self) -> str:
+        """Name of paper and table, such as "CO2, Table 3"."""
+        return f"{self.paper.name}, {self.table.number}"
+
+
+def papers_tables(numbers: Sequence[Number]) -> list[PaperTables]:
+    """Return every published table of results of tasks that are built here, with our rows."""
+    tables = []
+    for paper, table in all_tables():
+        if table.kind != "settings" and table.tasks:
+            notes = Notes()
+            shown = _tables_with_ours(table, numbers, notes)
+            tables.append(PaperTables(paper, table, shown, notes))
+    return tables
+
+
+def paper_page(tables: PaperTables, pairs: Sequence[Pair], command: str) -> Page:
     """Return the page of a table; pairs: those of the table."""
-    notes = Notes()
-    shown = paper_tables(table, numbers, notes)
+    paper, table, shown, notes = tables
     page = _title(table, paper)
     page.append(
         f"Percent. Rows with → are measured here, all others are the paper's. Made by `{command}`."
@@ -87,7 +112,7 @@ def paper_page(
     page += ["## Notes", notes.list()] if notes else []
     ours = [number for one in shown for number in one.block.numbers]
     # on this page, the protocol of a row counts like that of its column
-    comparable = [n for n in ours if n.runs and not any(n.reasons[:3]) and not n.version]
+    comparable = [n for n in ours if n.runs and not n.reasons.of_runs.words and not n.version]
     rows = Block(Reasons(), 0, comparable).rows
     page += ["## Against the paper", *comparison_parts(table, pairs, rows)]
     if needed := missing_row_lines(table, rows):
@@ -109,7 +134,7 @@ def _title(table: Table, paper: Paper) -> Page:
     return [f"# {paper.name}, {table.number}", f"{table.title}.\n{source}"]
 
 
-def paper_tables(table: Table, numbers: Iterable[Number], notes: Notes) -> list[PaperTable]:
+def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> list[PaperTable]:
     """Return the table with the paper's rows and ours, then those with our other rows.
 
     Our rows are next to the paper's if they have the protocol of their column. If the paper used
@@ -164,7 +189,7 @@ def _rows_with_protocol(table: Table, block: Block) -> tuple[Row, ...]:
     There are none if the block has any other reason not to be comparable.
     """
     protocol = block.reasons.protocol
-    if block.version or block.reasons != Reasons(protocol=protocol):
+    if block.version or block.reasons.of_runs.words:
         return ()
     return tuple(
         row for row in table.rows if protocol in {f"protocol {name}" for name in row.own_protocols}
@@ -189,19 +214,17 @@ def _paper_table(
     table: Table, block: Block, notes: Notes, *, printed: bool, title: str = ""
 ) -> PaperTable:
     """Return a table with our rows of a block, and on request with the paper's."""
-    ours = []
-    for _, task, rows in _sections(table):
-        for row in block.rows if task or not rows else ():
-            facts = {"arch": row.run.arch, "epochs": row.run.epochs}
-            numbers = [_checked_number(table, block, row, column, task) for column in table.columns]
-            words = [facts.get(key, "") for key in table.attributes]
-            ours.append(OurRow("→ " + row_label(row, block.rows), numbers, words, task))
     decimals = [_decimals(table, column) for column in table.columns]
-    made, of_all = our_lines(ours, notes, decimals)
-    lines: list[Line] = []
+    sections: list[tuple[str, list[Line], list[OurRow]]] = []
     for group, task, rows in _sections(table):
-        own = [_printed_line(table, row, task, decimals) for row in rows] if printed else []
-        own += [made.pop(0) for _ in block.rows] if task or not rows else []
+        theirs = [_printed_line(table, row, task, decimals) for row in rows] if printed else []
+        is_for_ours = task or not rows
+        ours = [_our_row(table, block, row, task) for row in block.rows] if is_for_ours else []
+        sections.append((group, theirs, ours))
+    made, of_all = our_lines([row for *_, ours in sections for row in ours], notes, decimals)
+    lines: list[Line] = []
+    for group, theirs, ours in sections:
+        own = [*theirs, *(made.pop(0) for _ in ours)]
         lines += [Line(words=[group])] if group and own else []
         lines += own
     mark_best(lines, table.columns)
@@ -217,6 +240,18 @@ def _paper_table(
         notes=f"All → rows: {notes_of_all}." if lines and measured else "",
         legend=[*_legend(table, block, printed=not title)],
         block=block,
+    )
+
+
+def _our_row(table: Table, block: Block, row: Number, section_task: str) -> OurRow:
+    facts = {"arch": row.run.arch, "epochs": row.run.epochs}
+    return OurRow(
+        label="→ " + row_label(row, block.rows),
+        numbers=[
+            _checked_number(table, block, row, column, section_task) for column in table.columns
+        ],
+        words=[facts.get(key, "") for key in table.attributes],
+        scope=section_task,
     )
 
 

@@ -97,6 +97,11 @@ class Reasons(NamedTuple):
         """Return the reasons."""
         return tuple(filter(None, self))
 
+    @property
+    def of_runs(self) -> "Reasons":
+        """Return the reasons that lie in the runs, whatever protocol a page expects."""
+        return self._replace(protocol="")
+
 
 class Run(NamedTuple):
     """One record, or one failure, which has no metrics and says why it failed."""
