@@ -76,3 +76,28 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_others(
     assert "UniCLR, Figure 2(a): cannot be drawn: TypeError: no number" in capsys.readouterr().err
     assert (tmp_path / "figures" / "jcl_figure2a.svg").exists()
     assert not (tmp_path / "figures" / "uniclr_figure2a.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ValueError("bad panel"), "JCL, Figure 2(a): bad panel"),  # the other figures are drawn
+        (ImportError("no matplotlib"), "the figures are not up to date"),
+    ],
+)
+def test_run_continues_without_a_figure_that_cannot_be_rendered(
+    error: Exception,
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("benchmarks.drawing.panels.render", fail)
+    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
+    assert update_tables(tmp_path)
+    assert sentence in capsys.readouterr().err
+    assert (tmp_path / "tables" / "overview.md").exists()
+    assert not (tmp_path / "figures" / "jcl_figure2a.csv").exists()

@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from benchmarks.execution.jobs import Job, evaluations, extractions
+from pretrain.running.command_line import parse
 from tests.benchmarks.conftest import Rows
+from transfer.cells.request import Request
 
 PASS = ("in100_linear@jcl", "in100_linear@looc")
 
@@ -32,3 +36,13 @@ def test_an_extraction_counts_the_longest_cell_of_each_backbone(rows: Rows) -> N
     ]
     last = evaluations(found)[-1]
     assert [last.waits_for(job) for job in jobs] == [False, True, False]
+
+
+@pytest.mark.parametrize("recipe", [None, "", "moco/in1k-r50-v2"])
+def test_declared_recipe_reaches_the_process_of_a_cell(rows: Rows, recipe: str | None) -> None:
+    # an empty one withdraws the recipe of an earlier run
+    row = rows("cifar10_knn")[0]
+    checkpoint = replace(row.cell.request.checkpoint, declared=recipe)
+    job = Job((replace(row, cell=row.cell.asking(checkpoint=checkpoint)),))
+    request = parse(Request, list(job.arguments()), description="")
+    assert request.checkpoint.declared == recipe
