@@ -1,9 +1,8 @@
 """Batch norm over the images of all processes, and batches mixed over them (ShuffleBN).
 
 The norm takes the place of nn.SyncBatchNorm, which allows other numbers of rows on each process:
-that reads the gathered counts and so waits for the device three times in each layer. A CPU has no
-such kernels, and torch's compiler cannot look into them; for both there is a formula, which the
-compiler fuses.
+that reads the gathered counts and so waits for the device in each layer. A CPU has no such kernels,
+and torch's compiler cannot look into them; for both there is a formula, which the compiler fuses.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.nn.modules._functions import SyncBatchNorm
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.parts.gather import gather, gather_with_gradient, num_processes, own_share
@@ -90,11 +89,14 @@ def has_kernels(rows: Tensor) -> bool:
     return rows.is_cuda and not torch.compiler.is_compiling()
 
 
-class _Normalize(torch.autograd.Function):
-    """The kernels of nn.SyncBatchNorm, with counts that are known in place of gathered ones."""
+class _Normalize(SyncBatchNorm):
+    """nn.SyncBatchNorm's function, with counts that are known in place of gathered ones.
+
+    The backward pass is torch's: it reads no count.
+    """
 
     @staticmethod
-    def forward(
+    def forward(  # type: ignore[override]
         ctx: Any,
         rows: Tensor,
         weight: Tensor | None,
@@ -103,52 +105,22 @@ class _Normalize(torch.autograd.Function):
         eps: float,
         momentum: float,
     ) -> Tensor:
-        rows = _dense(rows, rows)
+        if not rows.is_contiguous(memory_format=torch.channels_last):
+            rows = rows.contiguous()
         own = torch.cat(torch.batch_norm_stats(rows, eps))
         stacked = gather(own[None])
         means, invstds = stacked.chunk(2, dim=1)
         # the kernel reads the counts in the type of the running statistics
+        per_channel = rows.numel() // rows.shape[1]
         counts = torch.full(
-            (len(stacked),), _per_channel(rows), dtype=running[0].dtype, device=rows.device
+            (len(stacked),), per_channel, dtype=running[0].dtype, device=rows.device
         )
         mean, invstd = torch.batch_norm_gather_stats_with_counts(
             rows, means, invstds, *running, momentum, eps, counts
         )
-        ctx.save_for_backward(rows, weight, mean, invstd)
+        ctx.process_group = dist.group.WORLD
+        ctx.save_for_backward(rows, weight, mean, invstd, counts.to(torch.int32))
         return torch.batch_norm_elemt(rows, weight, bias, mean, invstd, eps)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        rows, weight, mean, invstd = ctx.saved_tensors
-        gradient = _dense(gradient, rows)
-        needs = ctx.needs_input_grad[:3]
-        total, moment, weight_gradient, bias_gradient = torch.batch_norm_backward_reduce(
-            gradient, rows, mean, invstd, weight, *needs
-        )
-        rows_gradient = None
-        if needs[0]:
-            sums = torch.cat([total, moment])
-            dist.all_reduce(sums)
-            total, moment = sums.chunk(2)
-            shape = (num_processes(),)
-            counts = torch.full(shape, _per_channel(rows), dtype=torch.int32, device=rows.device)
-            rows_gradient = torch.batch_norm_backward_elemt(
-                gradient, rows, mean, invstd, weight, total, moment, counts
-            )
-        return rows_gradient, weight_gradient, bias_gradient, None, None, None
-
-
-def _per_channel(rows: Tensor) -> int:
-    """Return how many numbers of rows (n, C, ...) a channel has."""
-    return rows.numel() // rows.shape[1]
-
-
-def _dense(values: Tensor, rows: Tensor) -> Tensor:
-    """Return values in the memory layout of the rows, channels last or contiguous."""
-    if rows.ndim == 4 and rows.is_contiguous(memory_format=torch.channels_last):
-        return values.contiguous(memory_format=torch.channels_last)
-    return values.contiguous()
 
 
 def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:

@@ -60,10 +60,10 @@ def of_halves(norm: FusedBatchNorm, rows: Tensor, goals: Tensor) -> dict[str, Te
     sums: list[Tensor] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sync_bn, "gather", lambda _: stacked)
-        patch.setattr(dist, "all_reduce", lambda own: sums.append(own.clone()))
+        patch.setattr(dist, "all_reduce", lambda own, *_, **__: sums.append(own.clone()))
         for half, goal in pairs:  # each process notes what it gives to the other
             step(norm, half, goal)
-        patch.setattr(dist, "all_reduce", lambda own: own.copy_(sums[0] + sums[1]))
+        patch.setattr(dist, "all_reduce", lambda own, *_, **__: own.copy_(sums[0] + sums[1]))
         first, second = (step(norm, half, goal) for half, goal in pairs)
     joined = {name: torch.cat([first[name], second[name]]) for name in list(first)[:2]}
     added = {name: first[name] + second[name] for name in list(first)[2:4]}
