@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.checkpoint import CheckpointError
+from pretrain.data.feed import Feed, Parts
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.loop import _require_same_step, train
@@ -101,6 +103,29 @@ def test_checkpoints_follow_the_clock_and_not_the_epochs(
     train(job(image_folder, tmp_path / "often"))
     train(job(image_folder, tmp_path / "seldom", save_every_min=10.0))
     assert steps == [4, 8, 12, 15, 15]
+
+
+def test_waits_for_batches_are_those_of_their_own_window(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s = 0.0
+    make = Feed.make
+
+    def slow_make(feed: Feed, step: int) -> Parts:
+        nonlocal clock_s
+        clock_s += 3.0 if step < 4 else 0.0
+        return make(feed, step)
+
+    class Slow(Recorder):
+        def after_step(self, progress: float) -> None:
+            nonlocal clock_s
+            clock_s += 1.0
+
+    monkeypatch.setattr(Feed, "make", slow_make)
+    monkeypatch.setattr("pretrain.loop.time", SimpleNamespace(monotonic=lambda: clock_s))
+    train(job(image_folder, tmp_path, method=Slow()))
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert [line["data_share"] for line in lines] == [75.0, 0.0, 0.0, 0.0]
 
 
 class Whitening(Recorder):
