@@ -2,5 +2,5 @@
 
 pretraining.py  steps of published recipes
 evaluation.py   features, a linear probe, and steps that train whole networks
-timing.py       time of a call, its launches and waits, memory, the batch that fits; photographs
+timing.py       time and memory of a call, the batch that fits, generated photographs
 """

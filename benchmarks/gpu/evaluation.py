@@ -13,7 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu.timing import Facts, first_that_fits, seconds_per_call, with_peak_memory
+from benchmarks.gpu.timing import (
+    Facts,
+    Measurement,
+    first_that_fits,
+    seconds_per_call,
+    with_peak_memory,
+)
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import DetectorRecipe
@@ -289,7 +295,6 @@ def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
     return samples
 
 
-Measurement = Callable[[torch.device, Path], Facts]
 FEATURES: dict[str, Measurement] = {
     f"{arch} in {precision}": partial(feature_rate, arch, precision)
     for arch in ("resnet18", "resnet50")

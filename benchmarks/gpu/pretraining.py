@@ -1,38 +1,31 @@
 """Rates of steps of published recipes on a device.
 
 Batches are made once by this process, as workers make them, and used again, and the rate at which
-one core makes them is measured; one recipe is also fed by workers, as a run is. On a CPU, the smoke
-recipes are measured.
+one core makes them is measured. One recipe is also fed by workers, as a run is, with each value of
+--colors-in. On a CPU, the smoke recipes are measured.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from time import process_time
-from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from benchmarks.gpu.timing import (
-    NATIVE_PX,
     Facts,
-    attained,
+    Measurement,
     first_that_fits,
-    floor_us,
     one_thread,
     seconds_per_call,
-    trace,
     with_peak_memory,
     write_photographs,
 )
 from pretrain.command import parse
-from pretrain.data.feed import Batch, Parts, pin
+from pretrain.data.feed import pin
 from pretrain.data.listing import find_images
 from pretrain.loop import Training, training_step
-from pretrain.method import Method
-from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.run import Job, prepare, usual_workers
 from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
@@ -65,13 +58,17 @@ def step_rate(name: str, device: torch.device, folder: Path) -> Facts:
     return first_that_fits(partial(_steps_of_batch, recipe, options, device, folder), sizes)
 
 
-def fed_rate(device: torch.device, folder: Path) -> Facts:
-    """Measure steps whose photographs are decoded and cropped by workers meanwhile."""
+def fed_rate(colors_in: str, device: torch.device, folder: Path) -> Facts:
+    """Measure steps that workers feed with views of photographs, as in a run.
+
+    colors_in: "workers" or "device", the place where views get their colors.
+    """
     on_gpu = device.type == "cuda"
     recipe, workers = (RECIPES[FED], usual_workers()) if on_gpu else (f"{FED}/smoke", 1)
 
     def measure(batch_size: int) -> Facts:
-        job = step_job(recipe, device, folder, batch_size, "--workers", str(workers))
+        options = ("--workers", str(workers), "--colors-in", colors_in)
+        job = step_job(recipe, device, folder, batch_size, *options)
         training = Training(job)
         with closing(job.feed.batches(0, job.num_steps)) as batches:
             seconds = seconds_per_call(
@@ -100,35 +97,26 @@ def _steps_of_batch(
     prepared = pin(prepared) if on_gpu else prepared
     training = Training(job)
 
-    def step(batches: Generator[Batch, None, None]) -> None:
-        training_step(job, training, training.method, next(batches))
+    def step() -> None:
+        # uploaded and normalized each time, as in a run
+        training_step(job, training, training.method, job.feed.finish(prepared))
 
     warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
-    with closing(repeat(job, prepared)) as batches:
-        time = partial(seconds_per_call, partial(step, batches), device)
-        seconds, memory = with_peak_memory(partial(time, warm_up=warm_up, calls=calls), device)
+    time = partial(seconds_per_call, step, device, warm_up=warm_up, calls=calls)
+    seconds, memory = with_peak_memory(time, device)
     rate = batch_size / seconds
-    facts: Facts = {
+    return {
         "recipe": job.name,
         "images per GPU": batch_size,
         "precision": str(job.dtype),
         "images/s": rate,
         "ms": 1e3 * seconds,
         "hours of the recipe on this device alone": job.recipe.epochs * TRAIN_IMAGES / rate / 3600,
-        "decoded images/s and core": per_core,
+        "images/s that one core decodes, crops and colors": per_core,
         "workers needed": rate / per_core,
         "peak memory GB": memory,
         "estimated memory GB": needs / 1e9,
     }
-    if on_gpu:
-        with closing(repeat(job, prepared)) as batches:
-            facts |= trace(partial(step, batches), 2)
-            views = count_views(training.method)
-            step(batches)
-        trained_us, key_us = floor_us(job.recipe.arch, *attained(device))
-        floor_s = 1e-6 * (views["trained"] * trained_us + views["keys"] * key_us)
-        facts["times the fused floor"] = seconds / floor_s
-    return facts
 
 
 def step_job(
@@ -152,27 +140,9 @@ def step_job(
     return prepare(recipe, command, Process(device=device), find_images(command.data))
 
 
-def repeat(job: Job, prepared: Parts) -> Generator[Batch, None, None]:
-    """Yield the batch again and again, uploaded and normalized each time."""
-    while True:
-        yield job.feed.finish(prepared)
-
-
-def count_views(method: Method) -> dict[str, float]:
-    """Count the views of the next passes with gradient and without; 224 px are one view."""
-    views = {"trained": 0.0, "keys": 0.0}
-
-    def count(kind: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
-        if isinstance(inputs[0], Tensor) and inputs[0].ndim == 4:
-            views[kind] += len(inputs[0]) * inputs[0].shape[-1] ** 2 / NATIVE_PX**2
-
-    for module in method.modules():
-        if isinstance(module, MomentumEncoder):
-            module.register_forward_pre_hook(partial(count, "keys"))
-    if isinstance(encoder := getattr(method, "encoder", None), nn.Module):
-        encoder.register_forward_pre_hook(partial(count, "trained"))
-    return views
-
-
-STEPS = {name: partial(step_rate, name) for name in RECIPES} | {f"{FED}, fed by workers": fed_rate}
+STEPS: Mapping[str, Measurement] = {
+    **{name: partial(step_rate, name) for name in RECIPES},
+    f"{FED}, fed by workers": partial(fed_rate, "workers"),
+    f"{FED}, fed by workers, colored by the device": partial(fed_rate, "device"),
+}
 """Measurements by name."""

@@ -3,7 +3,5 @@
 python -m benchmarks.speed.NAME [options]   (--help: its options)
 
 views.py    views of pre-training against torchvision's usual pipeline
-crops.py    crops of frozen networks against torchvision's usual pipeline
-svm.py      the batched SVM solver against scikit-learn's
 harness.py  times them
 """

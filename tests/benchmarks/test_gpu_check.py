@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu import evaluation
-from benchmarks.gpu.timing import floor_us
 from benchmarks.gpu_check import Facts, add_rates, complaint, main, rates_of, render
 from transfer.frozen.pass_hours import rates_file
 
@@ -50,11 +49,6 @@ def test_a_wrong_request_is_refused(words: list[str], monkeypatch: pytest.Monkey
     assert main(words) == 2
 
 
-def test_floor_of_an_h200_is_the_one_derived_by_hand() -> None:
-    # microseconds of a view of ResNet-50 at 790 TFLOP/s and 4.3 TB/s
-    assert floor_us("resnet50", 790e12, 4.3e12) == pytest.approx((83.4, 29.5), rel=2e-3)
-
-
 def test_measured_facts_become_the_rates_of_plans() -> None:
     facts = {"seconds per iteration in float32": 1.5, "images per pass in float32": 16.0}
     answers: dict[str, Facts] = {
@@ -77,25 +71,17 @@ def test_the_page_begins_with_each_method() -> None:
     facts: Facts = {
         "images/s": 2000.0,
         "hours of the recipe on this device alone": 36.0,
-        "times the fused floor": 2.5,
+        "workers needed": 2.5,
     }
     page = render("a GPU", {"step of moco": facts}, ["linear probe"])
     assert ["moco", "2000", "2.5", "36"] in rows(page)
     assert "## Not run\n\nlinear probe" in page
 
 
-def test_a_step_that_waits_or_is_slow_has_failed() -> None:
-    right: Facts = {"waits": 0, "times the fused floor": 2.5}
-    assert complaint("step of moco", right) == ""
-    assert "2 waits" in complaint("step of moco", {**right, "waits": 2})
-    assert complaint("step of lorac", {**right, "waits": 1}) == ""
-    assert "3.2 times" in complaint("step of moco", {**right, "times the fused floor": 3.2})
-
-
 def test_a_step_that_needs_less_memory_than_estimated_has_failed() -> None:
     facts: Facts = {"peak memory GB": 9.0, "estimated memory GB": 9.5}
-    assert "memory 9 GB, less than the estimate of 9.5" in complaint("step of moco", facts)
-    assert complaint("step of moco", {**facts, "peak memory GB": 9.6}) == ""
+    assert "memory 9 GB, less than the estimate of 9.5" in complaint(facts)
+    assert complaint({**facts, "peak memory GB": 9.6}) == ""
 
 
 def test_a_part_that_is_measured_later_leaves_the_other_rates(tmp_path: Path) -> None:

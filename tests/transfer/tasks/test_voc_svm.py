@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.speed.svm import Settings, synthetic_voc
+from tests.transfer.tasks.voc_features import synthetic_voc
 from transfer import Encoder
 from transfer.datasets.expected import DataError, Sizes, mark_small
 from transfer.datasets.folders import Folders
@@ -27,7 +27,7 @@ def folders(work: Path) -> Folders:
 
 
 def small() -> SVMData:
-    return synthetic_voc(Settings(n=240, dim=32, classes=8))
+    return synthetic_voc(240, dim=32, num_classes=8)
 
 
 def solved_toy() -> SVMData:
