@@ -396,18 +396,19 @@ RUN_SUBFOLDERS = ("checkpoints", "ckpts", "snapshots", "weights")
 def default_name(path: Path) -> str:
     """Return the name of a checkpoint's row if the user gives none.
 
-    It is the file's name without its ending. Of a file such as backbone.pt or checkpoint.pth, which
-    every run writes, it is the name of the run's folder, and of one with a number, such as
-    checkpoint_0199.pth.tar, both.
+    It is the file's name without its ending, also .pth.tar. Of a file such as backbone.pt or
+    checkpoint.pth, which every run writes, it is the name of the run's folder, and of one with a
+    number, such as checkpoint_0199.pth.tar, both.
     """
-    words = re.findall(r"[^\W\d_]+", path.stem.lower())
+    stem = re.sub(r"\.(pth|pt|ckpt)$", "", path.stem)
+    words = re.findall(r"[^\W\d_]+", stem.lower())
     if not UNNAMED.issuperset(words):
-        return path.stem
+        return stem
     folder = Path(os.path.realpath(path.parent))
     names = [one.name for one in (folder, *folder.parents)]
     run = next((name for name in names if name and name not in RUN_SUBFOLDERS), "")
-    has_number = any(letter.isdigit() for letter in path.stem)
-    parts = [run, path.stem.removesuffix(".pth") if has_number or not run else ""]
+    has_number = any(letter.isdigit() for letter in stem)
+    parts = [run, stem if has_number or not run else ""]
     return "-".join(filter(None, parts))
 
 

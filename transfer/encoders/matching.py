@@ -8,8 +8,10 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -241,10 +243,16 @@ def _refusal(found: list[Match], contents: Contents, asked: str) -> str:
                 return f"it holds {row['is']} ({other})"
     hidden = brief(dict.fromkeys(contents.opaque.values()))
     unread = f". Tensors in objects of other classes are not read: {hidden}" if hidden else ""
+    vit = vit_sizes({name: tensor.shape for name, tensor in tensors.items()})
     if not found and asked:
         return (
             f"none of its {len(tensors)} tensors ({brief(tensors)}) has a name of {asked}: it is "
-            f"another network, or another library's form of it{unread}"
+            f"{vit or 'another network, or another form of it'}{unread}"
+        )
+    if not found and vit:
+        return (
+            f"its {len(tensors)} tensors ({brief(tensors)}) are those of {vit}. A network other "
+            f"than a ResNet is named by --encoder{unread}"
         )
     if not found:
         transformer = any(re.search("cls_token|pos_embed|patch_embed", name) for name in tensors)
@@ -259,11 +267,14 @@ def _refusal(found: list[Match], contents: Contents, asked: str) -> str:
     names = [flaw.split(" ")[0] for group in flaws.values() for flaw in group]
     rows = (r["is"] for r in NAMES["advice"] if all(re.search(r["flaws"], n) for n in names))
     advice = next(rows, "It is another network, or not the complete one")
+    planned = vit_sizes(dict(best.plan.tensors.values()))
     if flaws["not read"]:
         advice = (
             "Untrusted code is never executed. If you trust the source of the file, load it there "
             "and save plain tensors"
         )
+    elif vit and planned and vit[:3] != planned[:3]:
+        advice = f"Its shapes are those of {vit}"
     elif flaws["wrong shape"] and not asked:
         advice = (
             "Its shapes are those of another architecture. If a library has it, name it, such as "
@@ -279,6 +290,59 @@ def _refusal(found: list[Match], contents: Contents, asked: str) -> str:
         f"no complete {asked or 'ResNet'}{nearest} under prefix {best.prefix!r}: {listed}. "
         f"{advice}{unread}"
     )
+
+
+class ViTSizes(NamedTuple):
+    """Sizes of a Vision Transformer."""
+
+    width: int
+    num_blocks: int
+    patch_px: int
+    image_px: int
+
+    def __str__(self) -> str:
+        """Return the network's name in words, and in timm if it has one."""
+        kind = VITS.get(self[:2])
+        words = f"patches of {self.patch_px} px for images of {self.image_px} px"
+        if kind is None:
+            return f"a ViT of width {self.width} with {self.num_blocks} blocks and {words}"
+        words = f"a ViT-{kind.title()} with {words}"
+        name = f"vit_{kind}_patch{self.patch_px}_{self.image_px}"
+        with suppress(ImportError):
+            from timm import is_model
+
+            if is_model(name):
+                words += f", such as --encoder timm:{name}"
+        return words
+
+
+VITS = {
+    (192, 12): "tiny",
+    (384, 12): "small",
+    (768, 12): "base",
+    (1024, 24): "large",
+    (1280, 32): "huge",
+}
+"""Vision Transformers by width and number of blocks."""
+
+
+def vit_sizes(shapes: Mapping[str, Sequence[int]]) -> ViTSizes | None:
+    """Return the sizes of a Vision Transformer under timm's names; None if there is none.
+
+    shapes: those of a file or network by the names of tensors, below any prefix.
+    """
+    patches = next((name for name in shapes if name.endswith("patch_embed.proj.weight")), "")
+    prefix = patches.removesuffix("patch_embed.proj.weight")
+    positions = shapes.get(f"{prefix}pos_embed", ())
+    if not patches or len(shapes[patches]) != 4 or len(positions) != 3:
+        return None
+    width, _, _, patch_px = shapes[patches]
+    numbers = (
+        re.match(r"blocks\.(?:\d+\.)?(\d+)\.norm1\.", n.removeprefix(prefix)) for n in shapes
+    )
+    num_blocks = len({number[1] for number in numbers if number})
+    side = math.isqrt(positions[1])  # a class token and registers do not make it larger
+    return ViTSizes(width, num_blocks, patch_px, side * patch_px)
 
 
 def account(

@@ -377,7 +377,17 @@ def _another(contents: Contents, path: Path, options: EncoderOptions, branch: st
         num_placed=len(match.names),
         choice=choice,
         candidates=(match.label, *(m.label for m in found if m is not match and not m.num_flaws)),
+        assumed=_assumed_input(built, options),
         notes=(encoder.library, *filter(None, [built.note]), *_precision_notes(match, contents)),
+    )
+
+
+def _assumed_input(built: Built, options: EncoderOptions) -> str:
+    """Return where mean and std come from, if neither the file nor the user states them."""
+    if options.input_mean or not built.assumed:
+        return ""
+    return (
+        f"mean and std of {built.assumed}; if the file has others, give --input-mean, --input-std"
     )
 
 

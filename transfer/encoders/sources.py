@@ -47,6 +47,8 @@ class Built:
     """Input as the source states it, not checked yet; 0 and None where it does not."""
     unstated: str = ""
     """Why the source states no input."""
+    assumed: str = ""
+    """Weights of the library, other than the file's, that mean and std are taken from."""
     unpooled: Callable[[nn.Module, Tensor], Tensor] | None = None
     """Tokens (n, T, C) or maps (n, C, H, W) of images; None if the source offers features alone."""
     own: Callable[[nn.Module, Tensor], Tensor] | None = None
@@ -186,6 +188,7 @@ def _timm(name: str, size_px: int) -> Built:
         unstated=f"its weights differ in it, so name one of them: {', '.join(tags)}"
         if tags
         else "timm knows no weights of it",
+        assumed="" if tag else f"timm's weights {', '.join(tags)}",
         unpooled=lambda net, images: net.forward_features(images),  # type: ignore[operator]
         own=lambda net, images: net(images),
         last_four=_timm_last_four if hasattr(network, "cls_token") else None,
@@ -234,6 +237,7 @@ def _torchvision(name: str, size_px: int, tensors: Mapping[str, Tensor]) -> Buil
         mean=mean,
         std=std,
         unstated="its weights do not agree on their input",
+        assumed="torchvision's weights",
         own=lambda net, images: net(images),
         note=note,
     )

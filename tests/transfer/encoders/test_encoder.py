@@ -23,7 +23,7 @@ from transfer.encoders.opening import open_file
 from transfer.encoders.options import EncoderOptions
 from transfer.encoders.sources import build
 
-NORM = {"input_mean": (0.5, 0.4, 0.3), "input_std": (0.25, 0.2, 0.3)}
+NORM: dict[str, Any] = {"input_mean": (0.5, 0.4, 0.3), "input_std": (0.25, 0.2, 0.3)}
 VIT = "timm:vit_tiny_patch16_224.augreg_in21k"
 SQUARE: dict[str, Any] = {"size_px": 32, "mean": (0.5,) * 3, "std": (0.25,) * 3}
 OWN = f"""
@@ -273,6 +273,29 @@ def test_what_is_not_the_network_is_refused(tmp_path: Path, what: str) -> None:
         open_file(saved(tmp_path, tensors), EncoderOptions(encoder=VIT))
 
 
+def test_a_vit_of_another_size_is_named(tmp_path: Path) -> None:
+    tensors = timm_model("vit_tiny_patch16_224").state_dict()
+    bare = {name: tensor for name, tensor in tensors.items() if "qkv.bias" not in name}
+    for stored in (tensors, bare):
+        file = saved(tmp_path, stored)
+        for asked in ("", "timm:vit_small_patch16_224.dino", "timm:convnext_atto"):
+            with pytest.raises(BackboneError) as refused:
+                open_file(file, EncoderOptions(encoder=asked))
+            told = "a ViT-Tiny with patches of 16 px for images of 224 px"
+            assert f"{told}, such as --encoder timm:vit_tiny_patch16_224" in str(refused.value)
+            assert "qkv_bias" not in str(refused.value)
+
+
+def test_mean_and_std_of_no_tag_are_said_to_be_timms(tmp_path: Path) -> None:
+    file = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
+    named, known = "timm:vit_tiny_patch16_224", "mean and std of timm's weights vit_tiny"
+    encoder, inspection = open_file(file, EncoderOptions(encoder=named))
+    assert inspection.assumed.startswith(known)
+    assert f"; assumed: {known}" in encoder.source
+    for options in (EncoderOptions(encoder=VIT), EncoderOptions(**{"encoder": named, **NORM})):
+        assert open_file(file, options)[1].assumed == ""
+
+
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("name one of them", {"encoder": "timm:vit_small_patch16_224"}),
     ("say --input-px", {"encoder": "timm:convnext_tiny", **NORM}),
@@ -350,7 +373,7 @@ def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
 
 def test_a_random_twin_knows_network_and_input(tmp_path: Path) -> None:
     file = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
-    encoder, _ = open_file(file, EncoderOptions(encoder=VIT, pool="cls", **NORM))  # type: ignore[arg-type]
+    encoder, _ = open_file(file, EncoderOptions(encoder=VIT, pool="cls", **NORM))
     twin, again = encoder.random_twin(), encoder.random_twin()
     assert twin.sha256 == again.sha256 != encoder.sha256
     assert encoder.source.endswith("RGB, 224 px, as the source says; pooling cls")

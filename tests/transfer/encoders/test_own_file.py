@@ -173,7 +173,7 @@ def test_the_report_of_our_own_file_is_short(cifar: Encoder, tmp_path: Path) -> 
         ("run1/0099.pt", "run1-0099"),
         ("run1/jcl.pth", "jcl"),
         ("run1/model_jcl.pth", "model_jcl"),
-        ("run1/moco_v2_800ep_pretrain.pth.tar", "moco_v2_800ep_pretrain.pth"),
+        ("run1/moco_v2_800ep_pretrain.pth.tar", "moco_v2_800ep_pretrain"),
     ],
 )
 def test_default_name_says_which_run(file: str, name: str, tmp_path: Path) -> None:
