@@ -2,12 +2,11 @@
 
 Measures training steps of published recipes, features, a linear probe and fine-tuning steps, one
 after the other, and renews the page after each, so that an interrupted run keeps what it measured.
-Plans then use these rates. What a GPU must compute is tested by `pytest -m gpu`; `make gpu-check`
+Plans then use these numbers. What a GPU must compute is tested by `pytest -m gpu`; `make gpu-check`
 runs both. On a CPU everything is measured at a tiny size, and the page is written below --runs.
 """
 
 import gc
-import json
 import os
 import tempfile
 import time
@@ -15,7 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +28,7 @@ from pretrain.running.command_line import (
     parse,
     run_command,
 )
-from transfer.frozen.pass_hours import Rates, rates_file, save_rates
+from transfer.hours import Measured, measured_seconds, save_seconds
 from transfer.record import commit
 
 INTRODUCTION = (
@@ -52,13 +51,13 @@ class Request:
     only: tuple[str, ...] = ()
     """Names, or parts of names, of the measurements to make; all if not given."""
     runs: Path = Path("runs")
-    """Folder in which plans look for the rates."""
+    """Folder in which plans look for the measured seconds."""
     results: Path = Path("results")
     """Folder of the page gpu_check.md."""
 
 
 def run(request: Request) -> int:
-    """Measure, write the page and the rates; return the exit status.
+    """Measure, write the page and the seconds for plans; return the exit status.
 
     OptionError if a GPU is asked for and there is none, or for an unknown measurement.
     """
@@ -100,7 +99,7 @@ def run(request: Request) -> int:
         text = render(describe_machine(device), answers, not_run)
         write_whole(page, text.encode(), "--results")
         if device.type == "cuda":
-            add_rates(request.runs, rates_of(torch.cuda.get_device_name(device), answers))
+            add_seconds(request.runs, torch.cuda.get_device_name(device), seconds_of(answers))
         gc.collect()
         torch.cuda.empty_cache()
     failed = sum(bool(complaint(facts)) for facts in answers.values())
@@ -167,50 +166,34 @@ def _text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def rates_of(gpu: str, answers: Mapping[str, Facts]) -> Rates | None:
-    """Return the rates that plans use; None if none of them was measured."""
-    features: dict[str, dict[str, float]] = {}
-    trainings: dict[str, dict[str, dict[str, float]]] = {}
+def seconds_of(answers: Mapping[str, Facts]) -> dict[str, float]:
+    """Return the measured seconds per image by kind of work, as `transfer.hours` names it."""
+    seconds: dict[str, float] = {}
     for name, facts in answers.items():
         if name.startswith(FEATURES) and "images/s" in facts:
             arch, precision = name.removeprefix(FEATURES).split(" in ")
-            features.setdefault(arch, {})[precision] = facts["images/s"]
+            seconds[f"forward {arch} {precision}"] = 1 / facts["images/s"]
+        elif name == PROBE and "crops/s" in facts:
+            seconds["crop"] = 1 / facts["crops/s"]
         elif name.startswith(TRAINING):
-            trainings[name.removeprefix(TRAINING)] = {
-                precision: {
-                    "images": facts[f"images per pass in {precision}"],
-                    "seconds": facts[f"seconds per iteration in {precision}"],
-                }
-                for precision in ("float32", "bfloat16")
-                if f"seconds per iteration in {precision}" in facts
-            }
-    probe = answers.get(PROBE, {}).get("crops/s", 0.0)
-    trainings = {name: times for name, times in trainings.items() if times}
-    if not (features or probe or trainings):
-        return None
-    return Rates(
-        gpu=gpu,
-        measured=time.strftime("%Y-%m-%d"),
-        commit=commit(),
-        features=features,
-        probe_crops=probe,
-        trainings=trainings,
-    )
+            for precision in ("float32", "bfloat16"):
+                iteration = facts.get(f"seconds per iteration in {precision}")
+                if iteration is not None:
+                    images = facts[f"images per pass in {precision}"]
+                    seconds[f"{name.removeprefix(TRAINING)} {precision}"] = iteration / images
+    return seconds
 
 
-def add_rates(runs: Path, rates: Rates | None) -> None:
-    """Save rates for plans, beside those that earlier measurements of this GPU have saved."""
-    if rates is None:
+def add_seconds(runs: Path, gpu: str, seconds: Mapping[str, float]) -> None:
+    """Save seconds for plans, beside those that were measured before on the same kind of GPU."""
+    if not seconds:
         return
-    with suppress(FileNotFoundError, ValueError, TypeError):  # none yet, or a damaged file
-        before = Rates(**json.loads(rates_file(runs, rates.gpu).read_text()))
-        rates = replace(
-            rates,
-            features={**before.features, **rates.features},
-            probe_crops=rates.probe_crops or before.probe_crops,
-            trainings={**before.trainings, **rates.trainings},
-        )
-    save_rates(runs, rates)
+    before = Measured()
+    with suppress(ValueError):  # a damaged file
+        before = measured_seconds(runs)
+    known = before.seconds if before.gpu == gpu else {}
+    date = time.strftime("%Y-%m-%d")
+    save_seconds(runs, Measured(gpu=gpu, date=date, commit=commit(), seconds={**known, **seconds}))
 
 
 @one_line_errors(OptionError)

@@ -13,6 +13,7 @@ galleries/     pictures of a few predictions, kept beside a record
 detection/     detectors: recipe, two engines, metrics
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
+hours.py       GPU hours of tasks: seconds per image, measured or assumed; what a network costs
 encoders/      opens checkpoints of any project; the class of all networks to transfer
 getting/       downloads, unpacks, sorts and checks data sets
 datasets/      one data set per file: description, reader, small version; the check of data sets

@@ -38,7 +38,7 @@ from transfer.segmentation.network import FCN, build_network
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample as Crop
 from transfer.tasks import semi_supervised
-from transfer.tasks.detection import MEASURED_AS, TASKS
+from transfer.tasks.detection import TASKS
 
 DETECTORS = {key: task.recipe for key, task in TASKS.items()}
 """Recipes by the key of their task."""
@@ -303,6 +303,6 @@ FEATURES: dict[str, Measurement] = {
 TRAININGS: dict[str, Measurement] = {
     "classifier": classifier_rate,
     "voc12_seg_fcn": segmentation_rate,
-    **{key: partial(detector_rate, key) for key in MEASURED_AS.values()},
+    **{key: partial(detector_rate, key) for key in sorted({task.work for task in TASKS.values()})},
 }
 """Measurements by name."""

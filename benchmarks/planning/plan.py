@@ -12,9 +12,8 @@ from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.datasets.expected import DataError
-from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
+from transfer.hours import ASSUMED, gpu_hours, measured_seconds
 from transfer.tasks import task_of
-from transfer.tasks.task import PlannedTask
 
 State = Literal["run", "cached", "no data", "unfit"]
 
@@ -32,8 +31,6 @@ class PlannedCell:
     why: str = ""
     """Reason why the backbone is unfit for the task or why the data are too few or damaged, or a
     note on a shared classifier or head."""
-    rates: Rates = ASSUMED
-    """Measured rates that the hours follow from, as far as there are any."""
 
 
 def plan_cell(cell: Cell) -> PlannedCell:
@@ -53,12 +50,11 @@ def plan_cell(cell: Cell) -> PlannedCell:
     too_few = "" if missing else cell.task.too_few_images(cell.settings.data)
     if too_few:
         return PlannedCell(cell, "no data", (), 0.0, too_few)
-    rates = rates_of_this_machine(cell.settings.runs)
-    hours = cell.task.gpu_hours(cell.computing, rates)
+    hours = gpu_hours(cell.task.units(), cell.computing, measured_seconds(cell.settings.runs))
     if missing:
         return PlannedCell(cell, "no data", missing, hours)
     note = f"uses the classifier of {cell.needed.key}" if cell.needed else ""
-    return PlannedCell(cell, "run", (), hours, note, rates)
+    return PlannedCell(cell, "run", (), hours, note)
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -127,7 +123,8 @@ def render_plan(rows: list[PlannedCell]) -> str:
     )
     missing = {key for row in rows for key in row.missing}
     how = sorted(f"how to get {key}: {DATASETS[key].how_to_get}" for key in missing)
-    return "\n".join([*lines, _rate_line(rows), *_task_notes(rows), *_kept_crops(rows), *how])
+    notes = [_source_line(rows), *_task_notes(rows), *_kept_crops(rows), *how]
+    return "\n".join([*lines, *notes])
 
 
 def _counts(rows: Sequence[PlannedCell]) -> list[int]:
@@ -135,34 +132,60 @@ def _counts(rows: Sequence[PlannedCell]) -> list[int]:
     return [sum(row.state == state for row in rows) for state in get_args(State)]
 
 
-def _rate_line(rows: Sequence[PlannedCell]) -> str:
+def _source_line(rows: Sequence[PlannedCell]) -> str:
     """Return where the hours come from."""
-    rates = next((row.rates for row in rows if row.rates.gpu), ASSUMED)
-    assumed = (
-        f"; frozen networks: {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second through a "
-        "ResNet-50, assumed"
-    )
-    return f"GPU hours: {rates.source}{assumed * (not rates.features)}"
+    measured = measured_seconds(rows[0].cell.settings.runs)
+    line = f"GPU hours: {measured.source}"
+    if not any(kind.startswith("forward") for kind in measured.seconds):
+        speed = 1 / ASSUMED["forward"]
+        line += f"; frozen networks: {speed:.0f} images of 224 px a second through a ResNet-50, "
+        line += "assumed"
+    return line
 
 
-def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
-    """Return the notes of each task class on those of its cells that will run.
+def _by_class(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
+    """Return the rows that will run, by class of task and options of its trainings.
 
     On a cluster the cells of one class have options of their own: how many GPUs they train on.
     """
-    own = [(row.cell, row) for row in rows if row.state == "run"]
-    groups = grouped(
-        (
-            (type(cell.task), cell.settings.training),
-            PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours, row.rates),
-        )
-        for cell, row in own
-    )
-    return [
-        line
-        for (_, options), group in groups.items()
-        for line in group[0].task.plan_notes(group, options, num_gpus())
-    ]
+    run = [row for row in rows if row.state == "run"]
+    groups = grouped(((type(row.cell.task), row.cell.settings.training), row) for row in run)
+    return list(groups.values())
+
+
+def _training_line(rows: Sequence[PlannedCell]) -> str:
+    """Return hours, wall time and memory of trainings of whole networks; empty without any."""
+    task, settings = rows[0].cell.task, rows[0].cell.settings
+    if not task.trains_backbone:
+        return ""
+    processes = [row.cell.task.num_processes(settings.training) for row in rows]
+    pairs = list(zip(rows, processes, strict=True))
+    memory = max(row.cell.task.memory_gb(count) for row, count in pairs)
+    needed = f"a GPU needs at least {memory:.1f} GB for a ResNet-50"
+    if task.distributed_training is None:
+        return f"{task.kind}: {needed}"
+    measured = measured_seconds(settings.runs)
+    kinds = {kind for row in rows for kind in row.cell.task.units()}
+    source = f"({measured.source})" if kinds <= measured.seconds.keys() else task.assumption
+    duration = "this machine has no GPU: its processor will take hundreds of times as long"
+    if num_gpus() or settings.training.gpus:
+        wall_hours, most = sum(row.gpu_hours / count for row, count in pairs), max(processes)
+        duration = f"{wall_hours:.1f} hours on {most} GPU{'s' * (most > 1)}"
+    hours = sum(row.gpu_hours for row in rows)
+    return f"{task.kind}: about {hours:.1f} GPU hours {source}; {duration}; {needed}"
+
+
+def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
+    """Return the notes on the tasks that will run, by class of task."""
+    lines = []
+    for group in _by_class(rows):
+        task = group[0].cell.task
+        lines.append(_training_line(group))
+        if 0 < len({row.cell.seed for row in group if row.cell.key == task.mean_of_three}) < 3:
+            advice = "the paper's numbers are means of three runs: --seeds 0,1,2"
+            lines.append(f"{task.mean_of_three}: {advice}")
+        lines += dict.fromkeys(note for row in group for note in row.cell.task.notes())
+    return list(filter(None, lines))
 
 
 def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
@@ -208,8 +231,9 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
     groups = grouped((row.cell.task.heading, row) for row in rows)
     lines = [_line(name, group) for name, group in groups.items()]
     text = aligned([HEADER, *lines, _line("all", rows)], (0,))
-    memory = [line for line in _task_notes(rows) if "a GPU needs at least" in line]
-    return "\n".join([*text, _rate_line(rows), *memory, *_kept_crops(rows), *_missing_lines(rows)])
+    trainings = filter(None, map(_training_line, _by_class(rows)))
+    notes = [*trainings, *_kept_crops(rows), *_missing_lines(rows)]
+    return "\n".join([*text, _source_line(rows), *notes])
 
 
 def _line(name: str, rows: Sequence[PlannedCell]) -> tuple[str, ...]:

@@ -1,13 +1,12 @@
 """The page of GPU rates, what counts as a failed measurement, and the rates that plans use."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.gpu import evaluation
-from benchmarks.gpu_check import Facts, add_rates, complaint, main, rates_of, render
-from transfer.frozen.pass_hours import rates_file
+from benchmarks.gpu_check import Facts, add_seconds, complaint, main, render, seconds_of
+from transfer.hours import measured_seconds
 
 
 def rows(page: str) -> list[list[str]]:
@@ -49,7 +48,7 @@ def test_a_wrong_request_is_refused(words: list[str], monkeypatch: pytest.Monkey
     assert main(words) == 2
 
 
-def test_measured_facts_become_the_rates_of_plans() -> None:
+def test_measured_facts_become_the_seconds_of_plans() -> None:
     facts = {"seconds per iteration in float32": 1.5, "images per pass in float32": 16.0}
     answers: dict[str, Facts] = {
         "features of resnet50 in float32": {"images/s": 3000.0},
@@ -58,13 +57,11 @@ def test_measured_facts_become_the_rates_of_plans() -> None:
         "fine-tuning of classifier": {"failed": "out of memory"},
         "step of moco": {"images/s": 1.0},
     }
-    rates = rates_of("NVIDIA H200", answers)
-    assert rates is not None
-    assert rates.gpu == "NVIDIA H200"
-    assert rates.features == {"resnet50": {"float32": 3000.0}}
-    assert rates.probe_crops == 4500.0
-    assert rates.trainings == {"coco_det": {"float32": {"images": 16.0, "seconds": 1.5}}}
-    assert rates_of("", {"step of moco": {"images/s": 1.0}}) is None
+    assert seconds_of(answers) == {
+        "forward resnet50 float32": 1 / 3000,
+        "crop": 1 / 4500,
+        "coco_det float32": 1.5 / 16,
+    }
 
 
 def test_the_page_begins_with_each_method() -> None:
@@ -84,12 +81,13 @@ def test_a_step_that_needs_less_memory_than_estimated_has_failed() -> None:
     assert complaint({**facts, "peak memory GB": 9.6}) == ""
 
 
-def test_a_part_that_is_measured_later_leaves_the_other_rates(tmp_path: Path) -> None:
-    for answers in ({"linear probe": {"crops/s": 4.0}}, {"features of a in b": {"images/s": 2.0}}):
-        add_rates(tmp_path, rates_of("GPU", answers))
-    rates = json.loads(rates_file(tmp_path, "GPU").read_text())
-    assert rates["probe_crops"] == 4.0
-    assert rates["features"] == {"a": {"b": 2.0}}
+def test_seconds_of_one_gpu_are_collected_and_replaced_by_those_of_another(tmp_path: Path) -> None:
+    add_seconds(tmp_path, "GPU", {"crop": 0.25})
+    add_seconds(tmp_path, "GPU", {"forward a b": 0.5})
+    add_seconds(tmp_path, "GPU", {})
+    assert measured_seconds(tmp_path).seconds == {"crop": 0.25, "forward a b": 0.5}
+    add_seconds(tmp_path, "other", {"crop": 0.125})
+    assert measured_seconds(tmp_path).seconds == {"crop": 0.125}
 
 
 def test_a_missing_opencv_is_named(

@@ -34,6 +34,7 @@ LAYERS = {
         ("detection",),
         ("finetuning",),
         ("frozen",),
+        ("hours",),
         ("encoders",),
         ("getting",),
         ("datasets",),

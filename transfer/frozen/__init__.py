@@ -6,14 +6,13 @@ finite.py          the check that features are finite
 network.py         a frozen network: device, folded batch norms, forward pass
 extraction.py      extraction of what the cache lacks
 feature_file.py    one file of the cache, written row by row
-pass_hours.py      measured speed of GPUs, and estimated GPU hours of forward passes
 random_views.py    random views as in pre-training, and how much their features differ
 crops.py           random crops of training images: draws, order, batches
 kept_images.py     decoded images of a small set, in memory
 probe_training.py  settings of a training on random crops
-linear_heads.py    linear classifiers on random crops, several probes on one stream of crops
+linear_heads.py    a pass: linear classifiers on one stream of random crops, its state on disk
 running_probe.py   one of these probes while it is trained: SGD and LARS for several learning rates
-                   at once, its batches, its state on disk
+                   at once, its batches
 classifier.py      linear classifiers: file, results by class, test on another data set
 head_shares.py     shares of a network's heads in correct predictions
 few_shot_heads.py  many small classifiers on features, trained at once

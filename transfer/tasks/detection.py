@@ -6,7 +6,7 @@ Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -32,10 +32,8 @@ from transfer.detection.recipe import (
 from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import EngineChoice, TrainingOptions
-from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
-from transfer.tasks.recipe_training import Portion, RecipeTraining, StepCost, why_not_whole
-from transfer.tasks.task import PlannedTask
+from transfer.tasks.recipe_training import Portion, RecipeTraining, why_not_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,25 +56,13 @@ COCO_KINDS: dict[str, tuple[Kind, ...]] = {
 TABLE_METRICS = ("AP", "AP50", "AP75", "AP_area", "AP50_area", "AP75_area")
 """Metrics of the tables; all others are in the record's details. On VOC, AP is that of 11 points,
 AP_area that of all points."""
-SPEED_AND_MEMORY = {
-    ("c4", "boxes"): (3.6, 4.8),
-    ("fpn", "boxes"): (9.5, 3.0),
-    ("fpn", "masks"): (7.7, 3.4),
-    ("fpn", "keypoints"): (6.3, 5.0),
+WORK = {
+    ("c4", "boxes"): "voc0712_det_c4",
+    ("fpn", "boxes"): "coco_det",
+    ("fpn", "masks"): "coco_insseg",
+    ("fpn", "keypoints"): "coco_keypoint",
 }
-"""Images per GPU second, and GB for two images, of detectron2's R50 1x recipes: 16 images in 0.551,
-0.210, 0.261 and 0.315 s on eight V100 (its model zoo). Newer GPUs are faster; the torchvision
-engine computes the same. The zoo's norms are frozen, and trained ones keep more."""
-
-MEASURED_AS = {
-    ("fpn", "boxes", False): "coco_det",
-    ("fpn", "masks", False): "coco_insseg",
-    ("fpn", "keypoints", False): "coco_keypoint",
-    ("fpn", "boxes", True): "coco_det@4conv1fc",
-    ("fpn", "masks", True): "coco_insseg@4conv1fc",
-    ("c4", "boxes", False): "voc0712_det_c4",
-}
-"""Names of measured rates by neck, output and convolutions in the box head."""
+"""Kind of work in `hours`, by neck and output."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,28 +134,24 @@ class Detection(RecipeTraining[DetectorRecipe]):
         """Return whether a record of this engine counts: any, unless the user chose one."""
         return self.engine_choice == "auto" or engine == self.engine
 
-    def cost(self, rates: Rates) -> StepCost:
-        """Return what the training costs; the assumed numbers are those of detectron2's zoo."""
-        kind = (self.recipe.neck, self.recipe.finds)
-        speed, pair_gb = SPEED_AND_MEMORY[kind]
-        name = MEASURED_AS.get((*kind, self.recipe.box_head_convs > 0), "")
-        return StepCost(
-            measured=rates.trained_per_second(name, self.recipe.precision),
-            assumed=speed,
-            image_gb=pair_gb / 2,
-            relative_size=self.recipe.test_short_px / 800,
-        )
+    @property
+    def work(self) -> str:
+        """Return its kind of work in `hours`, without the precision."""
+        name = WORK[self.recipe.neck, self.recipe.finds]
+        return f"{name}@4conv1fc" if self.recipe.box_head_convs else name
 
-    def plan_notes(
-        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
-    ) -> list[str]:
-        """Return hours, wall time and engine of the detectors of a plan."""
-        lines = super().plan_notes(planned, options, num_gpus)
-        if any(row.task.engine == "torchvision" for row in planned):
-            chosen = options.engine == "torchvision"
-            why = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
-            lines.append(f"detection: the torchvision engine, {why}")
-        return lines
+    @property
+    def relative_size(self) -> float:
+        """Return the side of its images relative to those of the kind of work."""
+        return self.recipe.test_short_px / 800
+
+    def notes(self) -> list[str]:
+        """Return a note if the engine is torchvision's."""
+        if self.engine != "torchvision":
+            return []
+        chosen = self.engine_choice == "torchvision"
+        reason = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
+        return [f"detection: the torchvision engine, {reason}"]
 
     def open(self, data: Path, split: str) -> Scenes:
         """Open a split of the data set."""

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image, thumbnail
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import Features, Predictions, open_images
-from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform, rotate_quarters
 from transfer.galleries.mistakes import turned_mistakes
@@ -82,9 +82,10 @@ class LinearProbe(CenterCrops):
         peers = tuple(peer.for_backbone(backbone) for peer in self.peers)
         return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
 
-    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
+    def units(self) -> dict[str, float]:
+        """Return the crops of the training, and the images of one extraction."""
+        crops = self.epochs * DATASETS[self.dataset].counts.get("trainval", 0)
+        return {**super().units(), "crop": crops}
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test images, in center crops."""
@@ -159,9 +160,10 @@ class RotationProbe(CenterCrops):
             return replace(self, epochs=self.epochs / 50, batch_size=32)
         return replace(self, epochs=self.epochs * length_fraction(schedule))
 
-    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
+    def units(self) -> dict[str, float]:
+        """Return the crops of the training, and the images of one extraction."""
+        crops = self.epochs * DATASETS[self.dataset].counts.get("trainval", 0)
+        return {**super().units(), "crop": crops}
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test images in each rotation."""

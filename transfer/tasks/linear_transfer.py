@@ -18,7 +18,6 @@ from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import Metric, class_results
 from transfer.frozen.feature_cache import Features, Predictions, open_images
-from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
@@ -78,13 +77,12 @@ class LinearTransfer(Task):
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
+    def units(self) -> dict[str, float]:
+        """Return the crops of both trainings, and the images of one extraction."""
         # the rates are searched in one pass, the chosen one is trained in another
-        crops = 2.0 * self.steps * self.batch_size
-        return probe_hours(
-            backbone, self.dataset, crops=crops, epochs=2.0 * self.epochs, rates=rates
-        )
+        trainval = DATASETS[self.dataset].counts.get("trainval", 0)
+        crops = 2 * (self.steps * self.batch_size + self.epochs * trainval)
+        return {**super().units(), "crop": crops}
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the images of val and test, in center crops."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,8 +25,8 @@ from transfer.encoders.architectures import has_max_pool, is_large
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction, of_length
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
-from transfer.frozen.pass_hours import ASSUMED, FORWARD_COST, Rates
-from transfer.tasks.task import PlannedTask, Task
+from transfer.hours import IMAGE_GB
+from transfer.tasks.task import Task
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -57,20 +56,6 @@ class Prepared:
     """Two parts of the training images, to compare learning rates on; None without a search."""
 
 
-@dataclass(frozen=True)
-class StepCost:
-    """The cost of a training's steps on a ResNet-50."""
-
-    measured: float
-    """Measured images per second; 0 if there are none."""
-    assumed: float
-    """Images per second, where they are not measured."""
-    image_gb: float
-    """Memory in GB that a step takes in float32 for each image."""
-    relative_size: float
-    """Side of the images relative to those of these numbers."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RecipeTraining(Task, Generic[AnyRecipe]):
     """A task that trains all layers of a network and tests its last weights."""
@@ -78,12 +63,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     heading: ClassVar[str] = "Detection and segmentation"
     trains_backbone: ClassVar[bool] = True
     heeded_options: ClassVar[frozenset[str]] = frozenset(vars(TrainingOptions())) - {"engine"}
-    kind: ClassVar[str]
-    """Name of the kind of training in a plan."""
-    assumption: ClassVar[str]
-    """Words of a plan for the assumed speed."""
-    mean_of_three: ClassVar[str]
-    """Key of the task whose published number is a mean of three runs."""
 
     recipe: AnyRecipe
     learning_rates: tuple[float, ...] = ()
@@ -116,41 +95,26 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """Return the recipe, whose batch is divided among GPUs."""
         return self.recipe
 
+    @property
     @abstractmethod
-    def cost(self, rates: Rates) -> StepCost:
-        """Return what the training costs, by measured rates where there are any."""
+    def work(self) -> str:
+        """Return its kind of work in `hours`, without the precision."""
 
-    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours of training on one GPU; a test is short beside it."""
-        own = self.cost(rates)
-        arithmetic = FORWARD_COST.get(backbone.arch, 1.0) * own.relative_size**2
+    @property
+    @abstractmethod
+    def relative_size(self) -> float:
+        """Return the side of its images relative to those of the kind of work."""
+
+    def units(self) -> dict[str, float]:
+        """Return the images of all trainings; a test is short beside them."""
         images = self.recipe.iterations * self.recipe.batch_size * (1 + len(self.learning_rates))
-        return arithmetic * images / (own.measured or own.assumed) / 3600
+        return {f"{self.work} {self.recipe.precision}": images * self.relative_size**2}
 
     def memory_gb(self, num_processes: int) -> float:
-        """Return the least memory in GB of a GPU for a step on a ResNet-50."""
-        own = self.cost(ASSUMED)
+        """Return a lower bound in GB on the GPU memory of a training step on a ResNet-50."""
         images = self.recipe.batch_size / num_processes / self.recipe.accumulated
-        whole = own.image_gb * images * own.relative_size**2
+        whole = IMAGE_GB[self.work.partition("@")[0]] * images * self.relative_size**2
         return whole if self.recipe.precision == "float32" else whole / 2
-
-    def plan_notes(
-        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
-    ) -> list[str]:
-        """Return hours, wall time and memory, and the advice to repeat what is a mean of runs."""
-        measured = all(row.task.cost(row.rates).measured for row in planned)
-        source = f"({planned[0].rates.source})" if measured else self.assumption
-        hours = sum(row.gpu_hours for row in planned)
-        memory = max(row.task.memory_gb(row.task.num_processes(options)) for row in planned)
-        notes = [
-            f"{self.kind}: about {hours:.1f} GPU hours {source}; "
-            f"{wall_time(planned, options, num_gpus)}; a GPU needs at least {memory:.1f} GB for a "
-            "ResNet-50"
-        ]
-        if 0 < len({row.seed for row in planned if row.key == self.mean_of_three}) < 3:
-            told = "the paper's numbers are means of three runs: --seeds 0,1,2"
-            notes.append(f"{self.mean_of_three}: {told}")
-        return notes
 
     @abstractmethod
     def open(self, data: Path, split: str) -> Any:
@@ -327,13 +291,3 @@ def training_hash(
         this_process().num_processes,
     ]
     return content_hash(parts, 12)
-
-
-def wall_time(planned: Sequence[PlannedTask[Any]], options: TrainingOptions, num_gpus: int) -> str:
-    """Return how long tasks take one after another, each on as many GPUs as its batch allows."""
-    if not num_gpus and not options.gpus:
-        return "this machine has no GPU: its processor will take hundreds of times as long"
-    processes = [row.task.num_processes(options) for row in planned]
-    hours = sum(row.gpu_hours / n for row, n in zip(planned, processes, strict=True))
-    most = max(processes)
-    return f"{hours:.1f} hours on {most} GPU{'s' * (most > 1)}"

@@ -16,10 +16,9 @@ from transfer.datasets.folders import Folders
 from transfer.datasets.segmented import IGNORED, Segmented
 from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.pass_hours import Rates
 from transfer.segmentation.masks import Predicted
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.tasks.recipe_training import Portion, RecipeTraining, StepCost, why_not_whole
+from transfer.tasks.recipe_training import Portion, RecipeTraining, why_not_whole
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from transfer.galleries.tile import Tile
     from transfer.segmentation.network import FCN
     from transfer.segmentation.samples import Sample
-
-IMAGES_PER_GPU_SECOND = 20.0
-"""Training speed of a ResNet-50 in float32 on crops of 513 px. It is assumed, not measured: the
-arithmetic of a crop is about a fifth of that of a Faster R-CNN's image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +37,7 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
     engine: ClassVar[str] = "mmsegmentation"
     kind: ClassVar[str] = "segmentation"
     assumption: ClassVar[str] = (
-        f"if a ResNet-50 trains on {IMAGES_PER_GPU_SECOND:.0f} crops of 513 px a second "
-        "(assumed, not measured)"
+        "if a ResNet-50 trains on 20 crops of 513 px a second (assumed, not measured)"
     )
     mean_of_three: ClassVar[str] = "voc12_seg_fcn"
 
@@ -57,14 +51,15 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
             return f"mmsegmentation's ResNet is built as {', '.join(PLAIN)}, not {backbone.arch}"
         return why_not_whole(backbone, "layer4 would not have the protocol's stride of 16")
 
-    def cost(self, rates: Rates) -> StepCost:
-        """Return what the training costs on crops of 513 px."""
-        return StepCost(
-            measured=rates.trained_per_second("voc12_seg_fcn", self.recipe.precision),
-            assumed=IMAGES_PER_GPU_SECOND,
-            image_gb=0.53,
-            relative_size=self.recipe.crop_px / 513,
-        )
+    @property
+    def work(self) -> str:
+        """Return its kind of work in `hours`, without the precision."""
+        return "voc12_seg_fcn"
+
+    @property
+    def relative_size(self) -> float:
+        """Return the side of its crops relative to those of the kind of work."""
+        return self.recipe.crop_px / 513
 
     def open(self, data: Path, split: str) -> Segmented:
         """Open a split of the data set."""

@@ -6,7 +6,7 @@ arXiv:2108.02696, section 6.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -30,10 +30,10 @@ from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, open_images
-from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_cost, forward_hours
 from transfer.frozen.transforms import EvalTransform
+from transfer.hours import IMAGE_GB
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, PlannedTask, Prepared, too_few_of_a_class
+from transfer.tasks.task import CenterCrops, Prepared, too_few_of_a_class
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 """Share of ImageNet-1k's training images in SimCLR's lists."""
-IMAGE_GB = 0.086
-"""Memory in GB that a ResNet-50 keeps of an image of 224 px in float32 for its gradients."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +49,7 @@ class SemiSupervised(CenterCrops):
 
     heading: ClassVar[str] = "Few labels"
     trains_backbone: ClassVar[bool] = True
+    kind: ClassVar[str] = "few labels"
     heeded_options: ClassVar[frozenset[str]] = frozenset(
         {"image_memory_gb", "learning_rates", "precision"}
     )
@@ -113,39 +112,31 @@ class SemiSupervised(CenterCrops):
             )
         return ""
 
-    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours of the search for a rate and of the last training."""
+    def units(self) -> dict[str, float]:
+        """Return the images of the search for a rate and of the last training, and of the test."""
         counts = DATASETS[self.dataset].counts
         labelled = counts["trainval"] * (self.drawn_share or 1.0)
         searches = len(self.head_rates) if len(self.head_rates) > 1 else 0
         trained = self.epochs * labelled * (1 + searches * (1 - self.held_out_share))
-        tested = forward_hours(backbone, counts["test"], rates)
-        speed = rates.trained_per_second("classifier", self.precision)
-        if not speed:
-            return forward_hours(backbone, BACKWARD_COST * trained, rates) + tested
-        return forward_cost(backbone) * trained / speed / 3600 + tested
+        return {f"classifier {self.precision}": trained, "forward": counts["test"]}
 
-    def plan_notes(
-        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
-    ) -> list[str]:
-        """Return how many rates are tried, and that labelled images are drawn for want of lists."""
-        grids = {len(row.task.head_rates) for row in planned if len(row.task.head_rates) > 1}
-        lines = [
-            f"few labels: {count} learning rates are tried on labelled images that are held out, "
-            "then one training on all; in one process"
-            for count in sorted(grids)
-        ]
-        memory = max(row.task.memory_gb() for row in planned)
-        lines.append(f"few labels: a GPU needs at least {memory:.1f} GB for a ResNet-50")
-        if any(row.task.dataset == "in1k" for row in planned):
+    def memory_gb(self, num_processes: int) -> float:
+        """Return a lower bound in GB on the GPU memory of a step on a ResNet-50: activations."""
+        whole = IMAGE_GB["classifier"] * self.batch_size * (self.crop_px / 224) ** 2
+        return whole if self.precision == "float32" else whole / 2
+
+    def notes(self) -> list[str]:
+        """Return how many rates are tried, and that labelled images are drawn without lists."""
+        lines = []
+        if len(self.head_rates) > 1:
+            lines.append(
+                f"few labels: {len(self.head_rates)} learning rates are tried on labelled images "
+                "that are held out, then one training on all; in one process"
+            )
+        if self.dataset == "in1k":
             wanted = DATASETS[next(iter(LISTED_SHARE))].how_to_get
             lines.append(f"few labels: drawn by class, the published lists are not there. {wanted}")
         return lines
-
-    def memory_gb(self) -> float:
-        """Return the least memory in GB of a step on a ResNet-50, that of its activations."""
-        whole = IMAGE_GB * self.batch_size * (self.crop_px / 224) ** 2
-        return whole if self.precision == "float32" else whole / 2
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return nothing: the whole network is trained."""

@@ -9,18 +9,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from pretrain.running.errors import SuiteError
+from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.frozen.feature_cache import Features, TrainAndTest, features_of_backbones, open_images
-from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1, topk
@@ -28,20 +28,6 @@ from transfer.metrics import top1, topk
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
     from transfer.galleries.tile import Tile
-
-AnyTask = TypeVar("AnyTask")
-
-
-@dataclass(frozen=True)
-class PlannedTask(Generic[AnyTask]):
-    """A task that is going to run."""
-
-    key: str
-    task: AnyTask
-    seed: int
-    gpu_hours: float
-    rates: Rates = ASSUMED
-    """Measured rates that the hours follow from, as far as there are any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +41,12 @@ class Task(ABC):
     """Part of the overview that shows the task."""
     trains_backbone: ClassVar[bool] = False
     """True if the backbone's weights change."""
+    kind: ClassVar[str] = ""
+    """Name in a plan of the kind of training of the whole network."""
+    assumption: ClassVar[str] = ""
+    """Clause of a plan on the assumed speed of such a training."""
+    mean_of_three: ClassVar[str] = ""
+    """Key of the task of this class whose published number is a mean of three runs."""
     varied_image_sizes: ClassVar[bool] = False
     """True if a training sees images of many sizes."""
     heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in", "keep_crops"})
@@ -132,21 +124,21 @@ class Task(ABC):
         """Return whether a record that this engine made counts as finished."""
         return True
 
-    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images.
+    def units(self) -> dict[str, float]:
+        """Return the number of images by kind of work, of the published counts; see `hours`."""
+        counts = DATASETS[self.dataset].counts
+        return {"forward": counts.get("trainval", 0) + counts.get("test", 0)}
 
-        The backbone's precision is that of its frozen features, which are extracted once.
-        """
-        return probe_hours(backbone, self.dataset, rates=rates)
+    def memory_gb(self, num_processes: int) -> float:
+        """Return a lower bound in GB on the GPU memory of a training step on a ResNet-50."""
+        return 0.0
+
+    def notes(self) -> list[str]:
+        """Return notes for a plan on a task that will run."""
+        return []
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the splits of the data set whose frozen features it reads, and how it crops."""
-        return []
-
-    def plan_notes(
-        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
-    ) -> list[str]:
-        """Return what a plan says of its tasks of this class; num_gpus: of this machine."""
         return []
 
     def extract_together(self, backbones: Sequence[Encoder], folders: Folders) -> bool:

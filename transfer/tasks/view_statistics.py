@@ -16,7 +16,6 @@ from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import open_images
-from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours
 from transfer.frozen.transforms import ViewSettings
 from transfer.tasks.task import Task
 
@@ -83,9 +82,9 @@ class ViewStatistics(Task):
 
         return why_no_projector(backbone) if self.space == "embedding" else ""
 
-    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU."""
-        return forward_hours(backbone, self.num_images * self.views.num_views, rates)
+    def units(self) -> dict[str, float]:
+        """Return the number of views."""
+        return {"forward": self.num_images * self.views.num_views}
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the images, and the projector if embeddings are asked."""

@@ -15,6 +15,7 @@ from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
+from transfer.hours import gpu_hours
 
 WHERE = Cluster({})
 
@@ -32,7 +33,7 @@ def row(backbone: Encoder, key: str, **training: Any) -> PlannedCell:
     cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=settings)
     with assume_gpus(0):
         cell = with_cluster_gpus(cell, SlurmOptions())
-        return PlannedCell(cell, "run", (), cell.task.gpu_hours(backbone))
+        return PlannedCell(cell, "run", (), gpu_hours(cell.task.units(), backbone))
 
 
 def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Encoder) -> None:

@@ -1,6 +1,5 @@
 """Contents of a plan: states, hours, shared passes."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen import pass_hours
-from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours, save_rates
+from transfer.hours import Measured, gpu_hours, save_seconds
 
 
 def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
@@ -49,34 +47,31 @@ def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings:
 
 
 @pytest.fixture
-def measured(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rates]:
-    """Store measured rates of this machine's GPU, and let it have one."""
-    monkeypatch.setattr(pass_hours, "DRIVER", settings.runs / "no driver")
-    rates = Rates(
-        gpu="NVIDIA H200",
-        measured="2026-11-22",
-        features={"resnet50": {"bfloat16": 8000.0, "float32": 2000.0}},
-        probe_crops=4000.0,
-        trainings={
-            "coco_det": {"float32": {"images": 16.0, "seconds": 0.5}},
-            "voc12_seg_fcn": {"float32": {"images": 16.0, "seconds": 0.25}},
-            "classifier": {"float32": {"images": 256.0, "seconds": 0.2}},
-        },
-    )
-    save_rates(settings.runs, rates)
-    with assume_gpus(1):
-        yield rates
+def measured(settings: Settings) -> Measured:
+    """Store measured seconds."""
+    seconds = {
+        "forward resnet50 bfloat16": 1 / 8000,
+        "forward resnet50 float32": 1 / 2000,
+        "crop": 1 / 4000,
+        "coco_det float32": 0.5 / 16,
+        "voc12_seg_fcn float32": 0.25 / 16,
+        "classifier float32": 0.2 / 256,
+    }
+    measured = Measured(gpu="NVIDIA H200", date="2026-11-22", seconds=seconds)
+    save_seconds(settings.runs, measured)
+    return measured
 
 
-def hours(key: str, settings: Settings, rates: Rates, **changes: Any) -> float:
-    """Return the hours of a ResNet-50 at 224 px."""
+def hours(key: str, settings: Settings, measured: Measured | None, **changes: Any) -> float:
+    """Return the hours of a ResNet-50 at 224 px on a GPU."""
     backbone = replace(random_backbone(arch="resnet50", stem="imagenet", seed=0), state_dict={})
     paper = replace(settings, schedule="paper", **changes)
-    cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=paper)
-    return cell.task.gpu_hours(cell.computing, rates)
+    with assume_gpus(1):
+        cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=paper)
+        return gpu_hours(cell.task.units(), cell.computing, measured)
 
 
-def test_measured_rates_take_the_place_of_assumed_ones(settings: Settings, measured: Rates) -> None:
+def test_measured_seconds_replace_assumed_ones(settings: Settings, measured: Measured) -> None:
     assert hours("coco_det", settings, measured) == pytest.approx(90_000 * 0.5 / 3600)
     assert hours("voc12_seg_fcn", settings, measured) == pytest.approx(33_069 * 0.25 / 3600)
     # 50,000 training and 10,000 test images once
@@ -84,27 +79,29 @@ def test_measured_rates_take_the_place_of_assumed_ones(settings: Settings, measu
     exact = hours("cifar10_knn", settings, measured, features_in="float32")
     assert exact == pytest.approx(60_000 / 2000 / 3600)
     for key in ("coco_keypoint", "voc0712_det_c4"):  # not measured
-        assert hours(key, settings, measured) == hours(key, settings, ASSUMED)
+        assert hours(key, settings, measured) == hours(key, settings, None)
 
 
-def test_each_training_takes_the_rate_of_its_kind_and_each_network_its_share(
-    small_backbone: Encoder, settings: Settings, measured: Rates
+def test_each_training_takes_the_seconds_of_its_kind_and_each_network_its_share(
+    small_backbone: Encoder, settings: Settings, measured: Measured
 ) -> None:
-    faster = {"classifier": {"float32": {"images": 256.0, "seconds": 0.1}}}
-    twice = replace(measured, probe_crops=8000.0, trainings=faster)
+    changes = {"crop": 1 / 8000, "classifier float32": 0.1 / 256}
+    twice = replace(measured, seconds={**measured.seconds, **changes})
     probe, few, tested = "in100_linear@jcl", "in1k_semi_10pct@co2", 50_000 / 8000 / 3600
-    slow, fast = (hours(probe, settings, rates) for rates in (measured, twice))
+    slow, fast = (hours(probe, settings, seconds) for seconds in (measured, twice))
     assert slow == pytest.approx(fast * 2, rel=0.02)
-    trained = [hours(few, settings, rates) - tested for rates in (measured, twice)]
+    trained = [hours(few, settings, seconds) - tested for seconds in (measured, twice)]
     assert trained[1] == pytest.approx(trained[0] / 2)
-    own = replace(measured, features={"resnet18": {"bfloat16": 20_000.0}})
+    own = Measured(seconds={"forward resnet18 bfloat16": 1 / 20_000})
     backbone = replace(small_backbone, precision="bfloat16")
-    per_image = forward_hours(backbone, 1.0, measured) / forward_hours(backbone, 1.0, own)
-    assert per_image == pytest.approx(0.44 / 8000 * 20_000)
+    by_resnet50, by_itself = (
+        gpu_hours({"forward": 1.0}, backbone, seconds) for seconds in (measured, own)
+    )
+    assert by_resnet50 / by_itself == pytest.approx(0.44 / 8000 * 20_000)
 
 
 def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
-    small_backbone: Encoder, small_data: Path, settings: Settings, measured: Rates
+    small_backbone: Encoder, small_data: Path, settings: Settings, measured: Measured
 ) -> None:
     training = TrainingOptions(engine="torchvision", gpus=1, images_per_gpu=2)
     paper = replace(settings, data=small_data, schedule="paper", training=training)
@@ -112,12 +109,12 @@ def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
         plan_cell(Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=paper))
         for key in ("coco_det", "voc12_seg_fcn")
     ]
-    text = render_plan(rows)
+    with assume_gpus(1):
+        text = render_plan(rows)
     assert "GPU hours: measured on NVIDIA H200, 2026-11-22\n" in text
     assert "detection: about 5.5 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
     assert "segmentation: about 1.0 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
     assert "a GPU needs at least 3.0 GB for a ResNet-50" in text  # two images, model zoo
     assert "assumed" not in text
-    with assume_gpus(0):
-        assumed = [plan_cell(row.cell) for row in rows]
-    assert "GPU hours: assumed, see make gpu-check" in render_plan(assumed)
+    (settings.runs / "seconds.json").unlink()
+    assert "GPU hours: assumed, see make gpu-check" in render_plan(rows)

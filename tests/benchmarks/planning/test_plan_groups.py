@@ -14,6 +14,7 @@ from benchmarks.planning.plan import (
 from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
+from transfer.hours import gpu_hours
 from transfer.tasks import default_tasks
 
 
@@ -22,7 +23,9 @@ def planned(
 ) -> PlannedCell:
     cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=settings)
     if state == "no data":
-        return PlannedCell(cell, state, cell.task.datasets(), cell.task.gpu_hours(backbone))
+        return PlannedCell(
+            cell, state, cell.task.datasets(), gpu_hours(cell.task.units(), backbone)
+        )
     return PlannedCell(cell, state, (), hours * (state == "run"))
 
 
@@ -39,7 +42,7 @@ def test_cells_and_hours_are_counted_by_group_and_what_is_missing_is_named(
     header, neighbors, transfer, _, total, *lines = render_plan_groups(rows).splitlines()
     assert header.split()[-1] == "hours"
     assert neighbors.split() == ["Nearest", "neighbors", "2", "1", "1", "-", "-", "1.50"]
-    later = rows[2].cell.task.gpu_hours(small_backbone)
+    later = gpu_hours(rows[2].cell.task.units(), small_backbone)
     assert transfer.split() == ["Linear", "transfer", "1", "-", "-", "1", "-", f"({later:.2f})"]
     assert total.split() == ["all", "4", "1", "1", "1", "1", "1.50", f"({later:.2f})"]
     assert "missing data, whose hours stand in brackets: cars" in lines

@@ -24,8 +24,8 @@ from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import Predictions
-from transfer.frozen.pass_hours import ASSUMED, Rates
-from transfer.tasks.semi_supervised import IMAGE_GB, TASKS
+from transfer.hours import IMAGE_GB, Measured, gpu_hours
+from transfer.tasks.semi_supervised import TASKS
 
 
 def test_changed_options_are_listed_as_deviations(
@@ -149,16 +149,18 @@ def test_the_hours_of_a_plan_count_every_head() -> None:
         random_backbone(arch=arch, stem="imagenet", seed=0)
         for arch in ("resnet18", "resnet18-heads3")
     )
-    measured = Rates(trainings={"classifier": {"float32": {"images": 256.0, "seconds": 0.1}}})
+    measured = Measured(seconds={"classifier float32": 0.1 / 256})
     task = TASKS["in1k_semi_10pct@co2"]
-    for rates in (ASSUMED, measured):
-        share = task.gpu_hours(three, rates) / task.gpu_hours(one, rates)
+    for seconds in (None, measured):
+        hours = [gpu_hours(task.units(), network, seconds) for network in (one, three)]
+        share = hours[1] / hours[0]
         assert share == pytest.approx((0.44 + 2 * 0.10) / 0.44)
 
 
 def test_the_memory_of_a_plan_is_that_of_the_maps() -> None:
     # the counted maps are in bfloat16, but for the indices of the pool
-    assert pytest.approx(2 * maps_of(224) / 1e9, rel=0.03) == IMAGE_GB
+    assert pytest.approx(2 * maps_of(224) / 1e9, rel=0.03) == IMAGE_GB["classifier"]
     task = TASKS["in1k_semi_1pct@co2"]
-    assert task.memory_gb() == pytest.approx(256 * IMAGE_GB)
-    assert replace(task, precision="bfloat16").memory_gb() == pytest.approx(128 * IMAGE_GB)
+    assert task.memory_gb(1) == pytest.approx(256 * IMAGE_GB["classifier"])
+    half = replace(task, precision="bfloat16")
+    assert half.memory_gb(1) == pytest.approx(task.memory_gb(1) / 2)
