@@ -6,7 +6,6 @@ the finished rows. It is written after these have reached the disk.
 
 import io
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,12 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
-from pretrain.running.lock import lock_file
-
-LOOK_AGAIN_S = 0.5
-"""Time between attempts to lock a file that another process fills."""
+from pretrain.running.lock import wait_for_lock
 
 Shape = tuple[int, int]
 """Shape (n, C) of the features."""
@@ -36,7 +31,7 @@ def read_rows(path: Path, shape: Shape, dtype: Type = np.float32) -> np.ndarray 
 
 
 class UnfinishedRows:
-    """Rows (n, C) of an unfinished entry, in a file that this process has locked."""
+    """Rows (n, C) of an unfinished entry that this process has locked."""
 
     def __init__(self, path: Path, descriptor: int, shape: Shape, dtype: Type) -> None:
         self.path, self.descriptor, self.shape, self.dtype = path, descriptor, shape, dtype
@@ -62,25 +57,22 @@ class UnfinishedRows:
             _write_all(self.descriptor, np.ascontiguousarray(rows, self.dtype).tobytes(), place)
 
     def mark(self, done: int) -> None:
-        """Store the number of finished rows, from which another process continues.
-
-        WriteError if the file has been deleted meanwhile.
-        """
+        """Store the number of finished rows, from which another process continues."""
         if done > self.done:
             with explain_write_errors(self.partial, "--runs"):
                 os.fdatasync(self.descriptor)
             write_whole(self.counts, str(done).encode(), "--runs")
             self.done = done
-        if not _is_at(self.descriptor, self.partial):
-            raise WriteError(
-                f"{self.partial}: deleted while features were written to it; "
-                "start the same command again, which makes them anew"
-            )
 
     def publish(self) -> None:
-        """Name the finished entry."""
-        self.mark(self.done)  # an entry that was deleted meanwhile is an error
+        """Name the finished entry; WriteError if it has been deleted in the meantime."""
         with explain_write_errors(self.path, "--runs"):
+            # after a deletion of the cache, the file may be another process's
+            if not os.path.samestat(os.fstat(self.descriptor), self.partial.stat()):
+                raise WriteError(
+                    f"{self.partial}: deleted while features were written to it. "
+                    "Start the same command again to extract them"
+                )
             self.partial.replace(self.path)
             self.counts.unlink(missing_ok=True)
 
@@ -122,40 +114,18 @@ def unfinished_rows(
     Waits while another process fills it. The lock ends with the process that holds it.
     """
     partial = path.with_suffix(".partial")
-    with explain_write_errors(partial, "--runs"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _open_locked(partial)
-    try:
-        if read_rows(path, shape, dtype) is None:
-            yield UnfinishedRows(path, descriptor, shape, dtype)
-        else:
+    with wait_for_lock(path.with_suffix(".lock"), "--runs"):
+        if read_rows(path, shape, dtype) is not None:
             partial.unlink(missing_ok=True)
             path.with_suffix(".rows").unlink(missing_ok=True)
             yield None
-    finally:
-        os.close(descriptor)
-
-
-def _open_locked(partial: Path) -> int:
-    """Open a file, created where it is absent, and wait until no other process has it locked."""
-    while True:
-        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, 0o666)
-        locked = lock_file(descriptor)
-        if locked and _is_at(descriptor, partial):
-            return descriptor
-        os.close(descriptor)
-        if not locked:  # else the file was renamed or deleted before the lock: open the new one
-            stop.exit_if_requested()
-            time.sleep(LOOK_AGAIN_S)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether the open file is still the one at this path."""
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(os.fstat(descriptor), there)
+            return
+        with explain_write_errors(partial, "--runs"):
+            descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            yield UnfinishedRows(path, descriptor, shape, dtype)
+        finally:
+            os.close(descriptor)
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:
