@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pretrain.running.console import print_line
 from pretrain.running.processes import wait_for_all
-from transfer.datasets.catalog import DATASETS, map_annotations, open_any
+from transfer.datasets.catalog import DATASETS, load_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
@@ -27,7 +27,7 @@ def fingerprint(key: str, data: Path, cache: Path) -> str:
     It is cached, since a plan needs it many times; `evaluate` clears the cache. Annotations come
     from the arrays in the cache folder, where these are.
     """
-    map_annotations([key], data, cache, parse=False)
+    load_annotations([key], data, cache, parse=False)
     return _fingerprint(key, data)
 
 

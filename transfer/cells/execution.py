@@ -33,7 +33,7 @@ from transfer.cells.checked_data import (
     require_still_same,
 )
 from transfer.cells.request import Settings
-from transfer.datasets.catalog import DATASETS, map_annotations, open_split
+from transfer.datasets.catalog import DATASETS, load_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
@@ -94,7 +94,7 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     other weights have the backbone's name. No error leaves a record.
     """
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
-    map_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
+    load_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
     record = finished(cell)
     if record is not None:
         return record
@@ -263,7 +263,7 @@ def prepare(cells: Sequence[Cell]) -> None:
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
         first = next(iter(alike.values()))
-        map_annotations(task.datasets(), first.folders.data, first.folders.cache)
+        load_annotations(task.datasets(), first.folders.data, first.folders.cache)
         tolerated = first.settings.tolerate
         with (
             explain_memory_errors(task),

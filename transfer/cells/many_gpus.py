@@ -26,7 +26,7 @@ from pretrain.running.processes import pickled_error, process_group, this_proces
 from transfer.cells.cell import Cell, finished
 from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
-from transfer.datasets.catalog import map_annotations
+from transfer.datasets.catalog import load_annotations
 from transfer.record import Record
 
 Worker = subprocess.Popen[bytes]
@@ -61,7 +61,7 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     if asked == here:
         return evaluate(cell)
     # before `finished`, which reads them
-    map_annotations(task.datasets(), cell.folders.data, cell.folders.cache)
+    load_annotations(task.datasets(), cell.folders.data, cell.folders.cache)
     if finished(cell) is not None:
         return evaluate(cell)
     for key in task.datasets():

@@ -71,15 +71,6 @@ def expected_sizes(key: str, data: Path) -> Sizes:
     return small_sizes(data).get(key, Sizes(classes=info.num_classes, counts=counts))
 
 
-def too_small_bank(key: str, data: Path, num_neighbors: int) -> int:
-    """Return the number of training images if it is below num_neighbors, else 0.
-
-    A number that is not known is taken to suffice.
-    """
-    bank = expected_sizes(key, data).counts.get("trainval", 0)
-    return bank if num_neighbors > bank else 0
-
-
 def _open_as(kind: type[Split], key: str, data: Path, split: str) -> Split:
     images = open_any(key, data, split)
     if not isinstance(images, kind):
@@ -96,16 +87,16 @@ open_segmented = partial(_open_as, Segmented)
 """Opens one split of a segmentation set."""
 
 
-def map_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool = True) -> None:
+def load_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool = True) -> None:
     """Load large annotation files of these sets from the cache; parse and store those not in it.
 
     parse: False loads the arrays that an earlier process has stored, and writes nothing.
     Sets that are absent or broken are left to the functions that open them, which say so.
     """
     for info in map(dataset_info, keys):
-        if info.map_annotations is not None and info.is_there(data):
+        if info.load_annotations is not None and info.is_there(data):
             with suppress(DataError, *DAMAGES):
-                info.map_annotations(data, cache, parse)
+                info.load_annotations(data, cache, parse)
 
 
 def open_any(key: str, data: Path, split: str, *, sizes: Sizes | None = None) -> AnySplit:

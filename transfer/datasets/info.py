@@ -119,7 +119,7 @@ class DatasetInfo:
     """Published images per split: train, val, trainval and test, or test alone. 0: unpublished."""
     read: Callable[[Path, str, Sizes], AnySplit]
     """Reads a split from the data folder; the sizes say how many images a drawn split takes."""
-    map_annotations: Callable[[Path, Path, bool], None] | None = None
+    load_annotations: Callable[[Path, Path, bool], None] | None = None
     """Loads large annotation files of a data folder from a cache folder; parses them and stores
     their arrays if they are not in it, unless the last argument is false. None: the annotations are
     small."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from transfer.datasets.catalog import too_small_bank
+from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, TrainAndTest
@@ -41,21 +41,22 @@ class KNN(CenterCrops):
         return replace(self, num_neighbors=fewer)
 
     def too_few_images(self, data: Path) -> str:
-        """Return why the bank cannot hold as many neighbors as vote; empty if it can."""
-        bank = too_small_bank(self.dataset, data, self.num_neighbors)
-        return self.too_small(bank) if bank else ""
+        """Return why the neighbors are more than the training images; empty if not or unknown."""
+        num_images = expected_sizes(self.dataset, data).counts.get("trainval", 0)
+        return self.too_few(num_images) if num_images else ""
 
-    def too_small(self, num_images: int) -> str:
-        """Return that so many training images are too few for the neighbors."""
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return why the training images are fewer than the neighbors; empty if they are enough."""
+        return self.too_few(len(images["trainval"]))
+
+    def too_few(self, num_images: int) -> str:
+        """Return why so many training images are too few; empty if they are enough."""
+        if num_images >= self.num_neighbors:
+            return ""
         return (
             f"{self.num_neighbors} neighbors vote, but {self.dataset} has {num_images} training "
             "images; use the complete data set, or --schedule smoke for fewer neighbors"
         )
-
-    def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return that there are fewer training images than neighbors; empty if there are enough."""
-        bank = len(images["trainval"])
-        return self.too_small(bank) if bank < self.num_neighbors else ""
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""

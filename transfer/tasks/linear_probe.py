@@ -21,7 +21,7 @@ from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform, rotate_quarters
 from transfer.galleries.mistakes import turned_mistakes
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, Prepared
+from transfer.tasks.task import CROPS, CenterCrops, Prepared
 
 if TYPE_CHECKING:
     from transfer.galleries.tile import Tile
@@ -32,7 +32,7 @@ class LinearProbe(CenterCrops):
     """Linear probe of one paper on one data set."""
 
     heading: ClassVar[str] = "Linear probes"
-    heeded_options: ClassVar[frozenset[str]] = CenterCrops.heeded_options | {"image_memory_gb"}
+    heeded_options: ClassVar[frozenset[str]] = CROPS
 
     learning_rate: float = 30.0
     epochs: float = 100.0
@@ -143,7 +143,7 @@ class RotationProbe(CenterCrops):
     """
 
     heading: ClassVar[str] = "Linear probes"
-    heeded_options: ClassVar[frozenset[str]] = CenterCrops.heeded_options | {"image_memory_gb"}
+    heeded_options: ClassVar[frozenset[str]] = CROPS
     primary_metric: ClassVar[str] = "acc"
 
     dataset: str = "in100"

@@ -21,7 +21,7 @@ from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
-from transfer.tasks.task import Task, too_few_of_a_class
+from transfer.tasks.task import CROPS, Task, too_few_of_a_class
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -46,7 +46,7 @@ class LinearTransfer(Task):
     """LORAC's protocol on one data set."""
 
     heading: ClassVar[str] = "Linear transfer"
-    heeded_options: ClassVar[frozenset[str]] = Task.heeded_options | {"image_memory_gb"}
+    heeded_options: ClassVar[frozenset[str]] = CROPS
 
     crop_px: int = 224
     engine: Literal["torch"] = "torch"

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Never
 
-from transfer.datasets.catalog import too_small_bank
+from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import Images, describe_image
 from transfer.frozen.feature_cache import TrainAndTest, open_images
@@ -52,19 +52,20 @@ class NearestImages(CenterCrops):
     """Seed of the draw of the queries, the same for every run."""
 
     def too_few_images(self, data: Path) -> str:
-        """Return why there are too few training images for the neighbors; empty if enough."""
-        bank = too_small_bank(self.dataset, data, self.num_neighbors)
-        return self.too_small(bank) if bank else ""
-
-    def too_small(self, num_images: int) -> str:
-        """Return that so many training images are too few for the neighbors."""
-        shown = f"{self.num_neighbors} neighbors are shown"
-        return f"{shown}, but {self.dataset} has {num_images} training images"
+        """Return why the neighbors are more than the training images; empty if not or unknown."""
+        num_images = expected_sizes(self.dataset, data).counts.get("trainval", 0)
+        return self.too_few(num_images) if num_images else ""
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return that there are fewer training images than neighbors; empty if there are enough."""
-        bank = len(images["trainval"])
-        return self.too_small(bank) if bank < self.num_neighbors else ""
+        """Return why the training images are fewer than the neighbors; empty if they are enough."""
+        return self.too_few(len(images["trainval"]))
+
+    def too_few(self, num_images: int) -> str:
+        """Return why so many training images are too few; empty if they are enough."""
+        if num_images >= self.num_neighbors:
+            return ""
+        shown = f"{self.num_neighbors} neighbors are shown"
+        return f"{shown}, but {self.dataset} has {num_images} training images"
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since the queries are the same for all."""

@@ -34,7 +34,7 @@ from transfer.frozen.feature_cache import (
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import corrupted_mistakes, mistakes
 from transfer.metrics import top1
-from transfer.tasks.task import Task
+from transfer.tasks.task import CROPS, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,7 +69,7 @@ class TrainedClassifier(Task):
     """Test of the ImageNet-100 classifier on images of another kind."""
 
     heading: ClassVar[str] = "Robustness"
-    heeded_options: ClassVar[frozenset[str]] = Task.heeded_options | {"image_memory_gb"}
+    heeded_options: ClassVar[frozenset[str]] = CROPS
 
     crop_px: int = 224
     engine: Literal["torch"] = "torch"

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from transfer.galleries.tile import Tile
 
 
+FROZEN = frozenset({"features_in", "keep_crops"})
+"""Options that tasks on frozen features use."""
+CROPS = FROZEN | {"image_memory_gb"}
+"""Options that tasks use which also train on random crops."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
     """A task, with the answers of one that classifies images by a frozen backbone, in one process.
@@ -49,7 +55,7 @@ class Task(ABC):
     """Key of the task of this class whose published number is a mean of three runs."""
     varied_image_sizes: ClassVar[bool] = False
     """True if a training sees images of many sizes."""
-    heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in", "keep_crops"})
+    heeded_options: ClassVar[frozenset[str]] = FROZEN
     """Names of the options that change the task or how it runs."""
 
     dataset: str

@@ -15,7 +15,6 @@ from transfer.datasets.catalog import (
     expected_sizes,
     open_any,
     open_split,
-    too_small_bank,
 )
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles
@@ -146,9 +145,3 @@ def test_a_wrong_voc_mark_is_named(copy_of: CopyOf) -> None:
     marks.write_text(marks.read_text().replace(" 1\n", " 7\n"))
     with pytest.raises(DataError, match=r"cow_test\.txt.*7"):
         open_split("voc07", data, "test")
-
-
-def test_a_bank_is_too_small_if_fewer_images_are_known_than_neighbors(small_data: Path) -> None:
-    number = expected_sizes("cifar10", small_data).counts["trainval"]
-    assert too_small_bank("cifar10", small_data, number + 1) == number
-    assert too_small_bank("cifar10", small_data, number) == 0

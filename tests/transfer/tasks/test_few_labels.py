@@ -90,6 +90,17 @@ def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:
     assert "192" in FewShot(dataset="cifar10", shots=(5, 33)).too_few_images(small_data)
 
 
+@pytest.mark.parametrize("kind", [KNN, NearestImages])
+def test_more_neighbors_than_images_are_refused(
+    kind: type[KNN | NearestImages], small_data: Path
+) -> None:
+    most, more = (kind(dataset="cifar10", num_neighbors=number) for number in (192, 193))
+    train = {"trainval": labeled(100, 92)}
+    assert most.too_few_images(small_data) == most.too_few_labels(train) == ""
+    assert "has 192 training images" in more.too_few_images(small_data)
+    assert more.too_few_labels(train) == more.too_few_images(small_data)
+
+
 def test_a_class_with_fewer_images_than_shots_is_named() -> None:
     task = FewShot(dataset="cifar10", shots=(2, 5))
     pools = {"trainval": labeled(5, 9, 5), "test": labeled(1, 1, 1)}

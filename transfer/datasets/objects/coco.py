@@ -149,7 +149,7 @@ def _open(file: Path) -> Scenes:
     return copy.copy(_opened[file][1])
 
 
-def map_coco(kind: Kind, data: Path, cache: Path, parse: bool) -> None:
+def load_coco(kind: Kind, data: Path, cache: Path, parse: bool) -> None:
     """Load coco/annotations/KIND_{train,val}2017.json from the cache, or parse and store them."""
     for part in ("train2017", "val2017"):
         file = _file(kind, data, part)
@@ -377,7 +377,7 @@ def _describe(key: str, kind: Kind, small: SmallVersion) -> DatasetInfo:
     return info(
         key,
         read=partial(read_coco, kind),
-        map_annotations=partial(map_coco, kind),
+        load_annotations=partial(load_coco, kind),
         small=small,
         sources=(source("coco"),),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.transfer.datasets.conftest import CopyOf
 from transfer.cells.checked_data import fingerprint
-from transfer.datasets.catalog import map_annotations, open_scenes
+from transfer.datasets.catalog import load_annotations, open_scenes
 from transfer.datasets.objects import coco
 from transfer.datasets.objects.annotation_store import read_once
 from transfer.datasets.scenes import Scenes
@@ -72,7 +72,7 @@ def test_stored_splits_are_those_of_the_json_file(
             coco._opened.clear()
             parsed = open_scenes(key, data, split)
             coco._opened.clear()
-            map_annotations([key], data, cache)
+            load_annotations([key], data, cache)
             stored = open_scenes(key, data, split)
             assert_same(stored, parsed)
     assert len(list(cache.glob("annotations/*.npz"))) == 4  # changed files have their own
@@ -125,7 +125,7 @@ def test_a_plan_uses_what_an_evaluation_has_stored_and_writes_nothing(
     coco._opened.clear()
     expected = fingerprint("coco17", small_data, tmp_path)
     assert not list(tmp_path.iterdir())
-    map_annotations(["coco17"], small_data, tmp_path)
+    load_annotations(["coco17"], small_data, tmp_path)
     assert len(list(tmp_path.glob("annotations/*.npz"))) == 2
     fingerprint.cache_clear()
     coco._opened.clear()
