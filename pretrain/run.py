@@ -25,7 +25,7 @@ from pretrain.metrics import means_after
 from pretrain.parts.resnet import BranchedResNet, build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process, tf32_convolutions
-from pretrain.settings import SettingsError, check_cpu, check_views, count_steps
+from pretrain.settings import SettingsError, check_cpu, check_views
 from pretrain.step_memory import memory_needs
 
 MOCO_NORM_GROUPS = 8
@@ -132,7 +132,12 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         colors_on_device=command.colors_in == "device",
         bad_images=bad_images,
     )
-    num_steps = count_steps(recipe, command.steps, plan)
+    num_steps = command.steps or round(recipe.epochs * plan.steps_per_epoch)
+    if recipe.epochs and not num_steps:
+        raise SettingsError(
+            f"--epochs {recipe.epochs:g} of {plan.steps_per_epoch} steps make a run of no step; "
+            "choose more"
+        )
     settings = {
         "recipe": name,
         **flatten(asdict(recipe)),

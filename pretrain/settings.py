@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 from pretrain.command import Execution
-from pretrain.data.images import BatchPlan
 from pretrain.data.views import ViewRecipe
 from pretrain.methods import METHODS
 from pretrain.parts.view import Augmentation, View
@@ -54,17 +53,6 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
             f"a batch of {recipe.batch_size} does not fit into --queue-size {needs.queue_size}; "
             f"choose a longer queue or a smaller batch"
         )
-
-
-def count_steps(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
-    """Return the optimizer steps of a run; raise a SettingsError if it has epochs but no step."""
-    num_steps = steps or round(recipe.epochs * plan.steps_per_epoch)
-    if num_steps < 0 or (recipe.epochs and not num_steps):
-        raise SettingsError(
-            f"--epochs {recipe.epochs:g} of {plan.steps_per_epoch} steps and --steps {steps} make "
-            f"a run of {num_steps} steps; choose more"
-        )
-    return num_steps
 
 
 def check_cpu(

@@ -131,6 +131,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
         (("dino/smoke", "--precision", "bfloat16"), "16 px: layer4 gets maps of 1x1"),
         (("supervised/smoke",), "2 classes and the recipe expects 10; pass --num-classes 2"),
         (("instdisc/smoke",), "20 images and the recipe expects 50000; pass --num-images 20"),
+        (("moco/smoke", "--epochs", "0.1"), "of 1 steps make a run of no step"),
         (
             ("simaffinity/smoke", "--schedule", "step"),
             "--schedule step needs --milestones",

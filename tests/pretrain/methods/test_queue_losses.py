@@ -4,6 +4,7 @@ JCL and the average over keys: Cai et al., arXiv:2009.14776; CO2: Wei et al., ar
 ReSSL: Zheng et al., arXiv:2107.09282.
 """
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, kl_div, normalize
+from torch.nn.functional import cosine_similarity, cross_entropy, kl_div, normalize
 
 from pretrain.methods.co2 import consistency_loss
 from pretrain.methods.jcl import JCL, jcl_loss, multi_key_loss
@@ -206,3 +207,15 @@ def test_the_queued_mean_may_have_unit_length() -> None:
 def test_the_teacher_of_ressl_sees_a_weak_view() -> None:
     query, key = tiny_method("ressl").views
     assert (query.without, set(key.without)) == ((), {"color", "blur", "solarize"})
+
+
+def test_logged_cosine_of_ressl_is_that_of_its_views() -> None:
+    method = tiny_method("ressl")
+    views = tiny_batch(method).views
+    before = copy.deepcopy(method)  # its teacher moves at each step
+    torch.manual_seed(1)  # of the groups of shuffled batch norm
+    splits = before.config.bn_splits
+    query, keys = before.teacher.query_and_keys(before.encoder, views, splits)
+    expected = cosine_similarity(query, keys[:, 0]).mean()
+    torch.manual_seed(1)
+    torch.testing.assert_close(method(views, 1.0)["view_cosine"], expected.detach())

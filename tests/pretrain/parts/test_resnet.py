@@ -25,6 +25,9 @@ def test_the_cifar_stem_keeps_the_resolution() -> None:
     images = torch.randn(2, 3, 32, 32)
     assert backbone.maxpool(backbone.conv1(images)).shape[2:] == images.shape[2:]
     assert backbone(images).shape == (2, feature_dim)
+    assert (
+        backbone.state_dict().keys() == build_resnet("resnet18", "imagenet")[0].state_dict().keys()
+    )
 
 
 @pytest.mark.parametrize("name", LEARNING)
