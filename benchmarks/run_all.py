@@ -34,8 +34,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
-from benchmarks.execution.ending import finish_run, remember_request
-from benchmarks.execution.states import write_run_file
+from benchmarks.execution.ending import finish_run, write_requested
+from benchmarks.execution.states import earlier_work
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     backbones,
@@ -137,14 +137,14 @@ def run(request: RunAll) -> int:
     if where is not None:
         from benchmarks.cluster.arrays import check_submitted_weights
 
-        check_submitted_weights(rows, runs)
+        check_submitted_weights(rows, results)
     if not request.quiet or request.plan:
         print_plan(rows, request, where)
     if request.plan:
         if where is not None:
             from benchmarks.cluster.arrays import sbatch_scripts
 
-            print(sbatch_scripts(rows, request.cluster, runs, where))
+            print(sbatch_scripts(rows, request.cluster, where))
         if command := get_data_command(rows):
             print(command, file=sys.stderr)
         return 0
@@ -155,15 +155,16 @@ def run(request: RunAll) -> int:
         rows, lines = settle_declarations(rows, given=bool(request.declared))
         lines *= not request.quiet
         print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
-        remember_request(rows, results, named=bool(request.tasks or request.suite))
+    if line := earlier_work(runs):
+        print(line, file=sys.stderr)
+    write_requested(rows, named=bool(request.tasks or request.suite), here=where is None)
     if where is not None:
         from benchmarks.cluster.arrays import submit_cells
         from benchmarks.report_parts.pretraining import remember_runs, runs_of_files
 
         remember_runs(results, runs_of_files(row.cell.backbone.file for row in rows))
-        submit_cells(rows, request.cluster, runs, where)
+        submit_cells(rows, request.cluster, where)
         return 0
-    write_run_file([row.cell for row in rows if row.state == "run"], runs)
     if request.workers > 1:
         from benchmarks.execution.workers import Workers
 
@@ -261,22 +262,23 @@ def manage_submitted_cells(request: RunAll) -> int:
     from benchmarks.cluster.arrays import cancel_all, retry_failed
     from benchmarks.status import print_states, watch
 
-    runs, options = request.settings.runs, request.cluster
+    options = request.cluster
+    results, runs = request.settings.results, request.settings.runs
     heeded = SlurmOptions(slurm=options.slurm, cell_gpus=options.cell_gpus)
     if not options.retry_failed:
         heeded = replace(options, status=False, watch=False, cancel=False)
-    settings = replace(request.settings, runs=Settings().runs)
+    settings = replace(request.settings, results=Settings().results, runs=Settings().runs)
     others = replace(request, settings=settings, quiet=False, cluster=heeded)
     if ignored := given_options(others):
         raise ValueError(
             f"{ignored[0]} does not go with --status, --watch, --cancel or --retry-failed, which "
-            "concern all cells below --runs"
+            "concern all cells in --results"
         )
     if options.retry_failed:
-        retry_failed(runs, options)
+        retry_failed(results, options)
     if options.cancel:
-        print(f"{cancel_all(runs)} jobs cancelled")
-    return watch(runs) if options.watch else print_states(runs)
+        print(f"{cancel_all(results)} jobs cancelled")
+    return watch(results, runs) if options.watch else print_states(results, runs)
 
 
 def gpus_of_cells(request: RunAll) -> AbstractContextManager[None]:

@@ -10,55 +10,44 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.cluster.cell_status import failed_helper_lines, render_all, submitted_states
 from benchmarks.execution.states import (
-    CellState,
-    States,
+    all_states,
     any_failed,
     count_words,
+    earlier_work,
     is_over,
-    local_states,
+    render_states,
     write_status_page,
 )
 from pretrain.running.command_line import one_line_errors, parse, run_command
 
 
-def all_states(runs: Path, results: Path | None = None) -> tuple[States, str]:
-    """Return the states of all cells below the runs, and why Slurm does not answer, if so."""
-    submitted, no_answer = submitted_states(runs, results)
-    latest: dict[str, CellState] = {}  # a cell that both know is shown once
-    for one in [*local_states(runs, results), *submitted]:
-        other = latest.setdefault(one.cell.identity, one)
-        latest[one.cell.identity] = min(other, one, key=_rank)
-    return list(latest.values()), no_answer
-
-
-def _rank(one: CellState) -> int:
-    """Return the place of a state among those of one cell: what goes on says most."""
-    states = ("running", "queued", "done", "failed", "stopped", "cancelled")
-    return states.index(one.state)
-
-
-def print_states(runs: Path, results: Path | None = None) -> int:
+def print_states(results: Path, runs: Path) -> int:
     """Print the states of all cells once; return 1 if one failed or was cancelled, else 0."""
-    states, no_answer = all_states(runs, results)
+    states, no_answer = all_states(results)
     if not states:
-        print(f"nothing was started or submitted below {runs}" + f" for {results}" * bool(results))
-        return 0
-    print("\n".join([render_all(states, no_answer), *failed_helper_lines(runs, results)]))
+        print(f"no cell was started or submitted for {results}")
+    else:
+        print(render_states(states))
+    if no_answer:
+        print(f"the cluster does not answer: {no_answer}")
+    if any_failed([state for state in states if state.stored.is_submitted]):
+        print("run_all.py --retry-failed submits them again; each continues where it stopped")
+    if line := earlier_work(runs):
+        print(line)
     return int(any_failed(states))
 
 
-def watch(runs: Path, results: Path | None = None, interval_s: float = 5.0) -> int:
+def watch(results: Path, runs: Path, interval_s: float = 5.0) -> int:
     """Print changed counts until no cell runs or waits; return 1 if one failed or was cancelled.
 
     The page runs/status.html is written each time, too. Ctrl-C ends the view, not the run.
     """
     shown = ""
     try:
-        while not is_over((found := all_states(runs, results))[0]):
+        while not is_over((found := all_states(results))[0]):
             states, no_answer = found
-            write_status_page(runs, states)
+            write_status_page(results, runs, states)
             counts = "; ".join(filter(None, [count_words(states), no_answer]))
             if counts != shown:
                 print(f"{time.strftime('%H:%M:%S')}  {counts}", file=sys.stderr, flush=True)
@@ -67,18 +56,18 @@ def watch(runs: Path, results: Path | None = None, interval_s: float = 5.0) -> i
     except KeyboardInterrupt:
         return 0
     if found[0]:
-        write_status_page(runs, found[0])
-    return print_states(runs, results)
+        write_status_page(results, runs, found[0])
+    return print_states(results, runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """Print the state of all cells that were submitted or started."""
 
+    results: Path = Path("results")
+    """Folder of records and tables, as it was given to run_all."""
     runs: Path = Path("runs")
-    """Folder of caches and unfinished work, as it was given to run_all."""
-    results: Path | None = None
-    """Only cells whose records belong into this folder; all cells if not given."""
+    """Folder of the page status.html."""
     watch: bool = False
     """Print changed counts until all have ended, and write the page runs/status.html."""
 
@@ -87,10 +76,10 @@ class Request:
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    if request.results is not None and not request.results.is_dir():
+    if not request.results.is_dir():
         raise ValueError(f"--results {request.results}: no such folder")
     show = watch if request.watch else print_states
-    return show(request.runs, request.results)
+    return show(request.results, request.runs)
 
 
 if __name__ == "__main__":

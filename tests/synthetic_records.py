@@ -20,10 +20,10 @@ from transfer.record import (
     Record,
     cell_path,
     conditions,
-    failure_path,
     hash_of_record,
     record_files,
     record_path,
+    state_path,
 )
 from transfer.tasks import TASKS, reading_of
 
@@ -124,14 +124,17 @@ def failure(
 ) -> None:
     protocol = "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1"
     name = changes.get("backbone", "mine")
-    file = failure_path(record_path(_records(results), name, task, protocol, schedule, seed))
+    file = state_path(record_path(_records(results), name, task, protocol, schedule, seed))
     put(
         file.parent,
         file.name,
         {
-            "format": "ssl-failure/1",
+            "format": "ssl-cell/1",
+            "state": "failed",
             **_shown(task),
             "backbone": "mine",
+            "sha256": "a" * 64,
+            "small": "",
             "task": task,
             "protocol": protocol,
             "schedule": schedule,

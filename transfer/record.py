@@ -12,7 +12,6 @@ import json
 import platform
 import re
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
@@ -22,7 +21,7 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
-from pretrain.running.atomic_files import WriteError, content_hash, write_whole
+from pretrain.running.atomic_files import content_hash, write_whole
 from pretrain.running.errors import SuiteError
 
 PACKAGES = (
@@ -106,12 +105,12 @@ def record_path(
     return records / backbone / f"{stem}.json"
 
 
-def failure_path(record: Path) -> Path:
-    """Return the path of the file that holds the reason of the cell's failure."""
-    return record.with_name(record.name.removesuffix(".json") + FAILED)
+def state_path(record: Path) -> Path:
+    """Return the path of the file that says what became of the cell."""
+    return record.with_name(record.name.removesuffix(".json") + STATE)
 
 
-FAILED = ".failed.json"
+STATE, STATE_FORMAT = ".state.json", "ssl-cell/1"
 
 
 def conditions(record: Record) -> dict[str, Any]:
@@ -307,26 +306,13 @@ def record_of(content: dict[str, Any]) -> Record:
     return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
 
 
-def write_failure(record: Path, content: dict[str, Any]) -> None:
-    """Write the reason of a cell's failure beside its record.
-
-    If the write fails, a line on stderr reports that and nothing is raised: other cells can go on.
-    """
-    try:
-        write_json(failure_path(record), {"format": "ssl-failure/1", **content}, "--results")
-    except WriteError as error:
-        print(f"the reason of a failure is not noted: {error}", file=sys.stderr, flush=True)
-
-
 def store_record(path: Path, record: Record) -> Path:
     """Write the record of the cell at `path`; return the file.
 
-    It replaces no record of other conditions or weights. The cell's failure file is deleted, if
-    there is one.
+    It replaces no record of other conditions or weights.
     """
     file = file_for_record(path, record)
     write_json_record(file, record)
-    failure_path(path).unlink(missing_ok=True)
     return file
 
 

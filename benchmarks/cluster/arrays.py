@@ -1,42 +1,46 @@
-"""Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel.
+"""Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel, and their states.
 
 There is one array for each size of job. Cells wait for the arrays that extract their features and
 train their classifier, and do both themselves if these fail. A last job writes the tables once all
-others have ended.
+others have ended: python -m benchmarks.cluster.arrays RESULTS. The state file of each cell stores
+its job, its log and the options of its submission.
 """
 
 import math
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from benchmarks.cluster.cell_status import (
-    FILE,
-    Submission,
-    new_folder,
-    read_submission,
-    submissions,
-    submitted_states,
-)
 from benchmarks.execution.jobs import (
-    arguments_of,
+    Job,
     evaluations,
     extractions,
-    joined,
     process_command,
 )
-from benchmarks.execution.states import StartedCell, versions
+from benchmarks.execution.states import CellState, all_states, render_states
 from benchmarks.planning.options import SlurmOptions
-from benchmarks.planning.plan import PlannedCell
+from benchmarks.planning.plan import (
+    PlannedCell,
+    plan_cell,
+    with_classifiers,
+    with_passes_counted_once,
+)
 from benchmarks.results.records import grouped
+from pretrain.running.atomic_files import WriteError, explain_write_errors
+from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError, ask, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
-from slurm.state import job_states
-from slurm.submit import Array, cancel_submitted, script, submit
-from transfer.cells.cell import Cell, is_same_file
+from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
+from slurm.submit import Array, cancel_submitted, script, submit, unique_name
+from transfer.cells import state
+from transfer.cells.cell import Cell, is_same_file, open_checkpoint
+from transfer.cells.request import Request, from_json, to_json
+from transfer.cells.state import State, StateName, read_states
+from transfer.record import state_path
 from transfer.tasks import task_of
 
 GPUS_OF_A_NODE = 8
@@ -50,10 +54,8 @@ and continues."""
 NO_MORE_JOBS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job submit limit")
 """Words of sbatch where the cluster, an account or a user has as many jobs as it may have."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
-JobCells = tuple[StartedCell, ...]
-"""Cells of one job: those of one pass over images, or a single one."""
-Arrays = Sequence[tuple[Array, Sequence[JobCells]]]
-"""Arrays that will be submitted, with the cells of each job; none for arrays that only help."""
+Arrays = Sequence[tuple[Array, Sequence[Job]]]
+"""Arrays that will be submitted, with the job of each element; none for arrays that only help."""
 
 
 def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
@@ -108,61 +110,37 @@ def plan_arrays(
     folder: Path,
     where: Cluster,
 ) -> Arrays:
-    """Return the arrays for the rows in state "run"."""
-    helpers: list[Array] = []
-    extracted: dict[str, int] = {}
+    """Return the arrays for the rows in state "run", and last the one that writes the tables.
+
+    Jobs of an array have one size and wait for the same: the helper that extracts their features
+    and, if they use a classifier, all arrays that train any. Those come before.
+    """
+    arrays: list[tuple[Array, Sequence[Job]]] = []
+    extracted: dict[Path, int] = {}
     for joint in (False, True):  # two arrays: other cells need not wait for the long joint pass
         jobs = [job for job in extractions(rows) if (job.cell.needed is not None) == joint]
         if jobs:
-            cells = (cell for job in jobs for cell in job.cells)
-            extracted |= {str(cell.path.absolute()): len(helpers) for cell in cells}
+            extracted |= {cell.path: len(arrays) for job in jobs for cell in job.cells}
             longest = replace(jobs[0].rows[0], gpu_hours=max(job.hours for job in jobs))
-            words = [job.arguments() for job in jobs]
             size = resources(longest, options, where)
-            helpers.append(_array("extract", words, size, options))
-    evaluating = []
-    for job in evaluations(rows):
+            arrays.append((_array("extract", jobs, size, options), ()))
+    evaluating = evaluations(rows)
+    used = {task_of(cell.key).needs for job in evaluating for cell in job.cells}
+    groups: dict[tuple[Resources, int | None, bool, bool], list[Job]] = {}
+    for job in evaluating:
         size = resources(replace(job.rows[0], gpu_hours=job.hours), options, where)
-        words = [arguments_of(cell) for cell in job.cells]
-        pairs = zip(job.cells, words, strict=True)
-        evaluating.append(tuple(StartedCell.of(c, words=w, resources=size) for c, w in pairs))
-    return _with_cells(helpers, evaluating, extracted, options, folder, where)
-
-
-def _with_cells(
-    helpers: Sequence[Array],
-    jobs: Iterable[JobCells],
-    extracted: Mapping[str, int],
-    options: SlurmOptions,
-    folder: Path,
-    where: Cluster,
-) -> Arrays:
-    """Return the helpers, the arrays of these jobs, and last the one that writes the tables.
-
-    Jobs of an array have one size and wait for the same: the helper that extracts their features
-    and, if they use a classifier, all arrays that train any. Those must come before.
-    extracted: places of helpers by record.
-    """
-    jobs = list(jobs)
-    used = {task_of(cell.key).needs for cells in jobs for cell in cells}
-    groups: dict[tuple[Resources, int | None, bool, bool], list[JobCells]] = {}
-    for cells in jobs:
-        first = cells[0]
-        trains, uses = any(cell.key in used for cell in cells), bool(task_of(first.key).needs)
-        group = (first.resources, extracted.get(first.record), trains, uses)
-        groups.setdefault(group, []).append(cells)
-    arrays: list[tuple[Array, Sequence[JobCells]]] = [(helper, ()) for helper in helpers]
+        trains, uses = any(cell.key in used for cell in job.cells), bool(job.cell.task.needs)
+        groups.setdefault((size, extracted.get(job.cell.path), trains, uses), []).append(job)
     training: tuple[int, ...] = ()
     for (size, extraction, trains, uses), members in groups.items():
         after = training * uses if extraction is None else (extraction, *training * uses)
         training += (len(arrays),) * trains
-        words = [joined(cell.words for cell in cells) for cells in members]
-        arrays.append((_array("cells", words, size, options, after), members))
+        arrays.append((_array("cells", members, size, options, after), members))
+    results = rows[0].cell.settings.results.absolute()
     hours = _allowed_hours(TABLES_RESOURCES.hours, options, where, options.tables_partition)
-    collect = (sys.executable, "-m", "benchmarks.cluster.cell_status", str(folder / FILE))
     tables = Array(
         name="tables",
-        work=(Command(collect),),
+        work=(Command((sys.executable, "-m", "benchmarks.cluster.arrays", str(results))),),
         resources=replace(TABLES_RESOURCES, hours=hours),
         after=tuple(range(len(arrays))),
         partition=options.tables_partition,
@@ -172,71 +150,66 @@ def _with_cells(
 
 def _array(
     name: str,
-    words: Iterable[Sequence[str]],
+    jobs: Sequence[Job],
     size: Resources,
     options: SlurmOptions,
     after: tuple[int, ...] = (),
 ) -> Array:
-    """Return an array of processes with these arguments."""
-    work = tuple(Command(process_command(each)) for each in words)
+    work = tuple(Command(process_command(job.arguments())) for job in jobs)
     return Array(name=name, work=work, resources=size, parallel=options.parallel, after=after)
 
 
-def check_submitted_weights(rows: Sequence[PlannedCell], runs: Path) -> None:
+def check_submitted_weights(rows: Sequence[PlannedCell], results: Path) -> None:
     """Raise ValueError if jobs that have not ended evaluate other weights under a row's name.
 
     They have no records yet, by which `check_records_of_name` would know them.
     """
-    going = [one.cell for one in submitted_states(runs)[0] if one.state in ("queued", "running")]
+    under_way = [one.stored for one in _under_way(results) if one.stored.is_submitted]
     for cell in {row.cell.backbone.name: row.cell for row in rows if row.state == "run"}.values():
         backbone = cell.backbone
         folder = (cell.records / backbone.name).resolve()
-        for other in going:
-            # submissions of earlier versions do not store it
-            sha256 = other.described.get("sha256", backbone.sha256)
-            if sha256 == backbone.sha256 or is_same_file(other.described, backbone):
+        for other in under_way:
+            sha256 = other.content["sha256"]
+            if sha256 == backbone.sha256 or is_same_file(other.content, backbone):
                 continue
-            if folder in Path(other.identity).parents:
+            if folder in other.path.resolve().parents:
                 raise ValueError(
-                    f"job {other.job} is queued or running and evaluates other weights under the "
-                    f"name {backbone.name}: hash {sha256[:12]}, and this checkpoint's is "
+                    f"job {other.content['job']} is queued or running and evaluates other weights "
+                    f"under the name {backbone.name}: hash {sha256[:12]}, and this checkpoint's is "
                     f"{backbone.sha256[:12]}. Give this checkpoint another --name"
                 )
 
 
-def submit_cells(
-    rows: Sequence[PlannedCell],
-    options: SlurmOptions,
-    runs: Path,
-    where: Cluster,
-) -> Submission | None:
-    """Submit the cells in state "run" that are not queued or running; None if there are none."""
-    states = submitted_states(runs)[0]
-    under_way = {one.cell.identity for one in states if one.state in ("queued", "running")}
-    new = [row for row in rows if str(row.cell.path.resolve()) not in under_way]
+def _under_way(results: Path) -> list[CellState]:
+    """Return the states of the cells that are queued or running."""
+    return [one for one in all_states(results)[0] if one.name in ("queued", "running")]
+
+
+def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, where: Cluster) -> int:
+    """Submit the cells in state "run" that are not queued or running; return how many.
+
+    ClusterError if the cluster refuses them, or if their states cannot be written.
+    """
+    settings = rows[0].cell.settings
+    under_way = {one.stored.path.resolve() for one in _under_way(settings.results)}
+    new = [row for row in rows if state_path(row.cell.path).resolve() not in under_way]
     if len(new) < len(rows):
         count = len(rows) - len(new)
-        place = "" if runs == Path("runs") else f" --runs {shlex.quote(str(runs))}"
+        place = ["--results", str(settings.results)] if settings.results != Path("results") else []
         print(
             f"{count} {'cell is' if count == 1 else 'cells are'} queued or running already, "
-            "whatever their other options are: python -m benchmarks.status shows them, "
-            f"run_all.py --cancel{place} takes away all that have not ended",
+            "with other options perhaps: python -m benchmarks.status shows them, "
+            f"run_all.py {shlex.join(['--cancel', *place])} cancels all that have not ended",
             file=sys.stderr,
         )
     if not any(row.state == "run" for row in new):
-        return None
-    folder = new_folder(runs)
-    results = str(new[0].cell.settings.results.absolute())
+        return 0
+    folder = (settings.runs / "slurm" / unique_name()).absolute()
+    with explain_write_errors(folder, "--runs"):
+        folder.mkdir(parents=True)
     arrays = plan_arrays(new, options, folder, where)
-    return _submit_arrays(arrays, options, folder, where, results)
-
-
-def _submit_arrays(
-    arrays: Arrays, options: SlurmOptions, folder: Path, where: Cluster, results: str
-) -> Submission:
-    """Submit the arrays and write the submission file; ClusterError if it cannot be written."""
     try:
-        jobs = submit([array for array, _ in arrays], options.queue, folder, where)
+        ids = submit([array for array, _ in arrays], options.queue, folder, where)
     except ClusterError as error:
         if any(word in str(error) for word in NO_MORE_JOBS):
             raise ClusterError(
@@ -244,94 +217,161 @@ def _submit_arrays(
                 "time, or wait until other jobs have ended"
             ) from error
         raise
-    cells: list[StartedCell] = []
-    helpers: list[str] = []
-    for (_, members), ids in zip(arrays, jobs, strict=True):
-        helpers += [] if members else ids
-        for together, job in zip(members, ids, strict=False):  # helpers have no cells
-            cells += [replace(cell, job=job, folder=str(folder)) for cell in together]
-    submission = Submission(
-        folder=folder,
-        results=results,
-        parallel=options.parallel,
-        queue=options.queue,
-        tables_partition=options.tables_partition,
-        cells=tuple(cells),
-        helpers=tuple(helpers),
-    )
+    count = 0
     try:
-        path = submission.save()
-    except OSError as error:  # without the file, the next run would submit the same cells again
-        raise ClusterError(f"{error}; {cancel_submitted(folder, jobs)}") from error
+        for (_, jobs), numbers in zip(arrays, ids, strict=True):
+            for job, number in zip(jobs, numbers, strict=False):  # helpers have no cells
+                for cell in job.cells:
+                    _write_submitted(cell, number, folder, options)
+                    count += 1
+    except WriteError as error:  # without states, the next run would submit the same cells again
+        raise ClusterError(f"{error}; {cancel_submitted(folder, ids)}") from error
     print(
-        f"cells submitted: {len(submission.cells)}; jobs "
-        f"{', '.join(dict.fromkeys(ids[0].partition('_')[0] for ids in jobs))}  ->  {path}\n"
-        f"No process needs to stay open; python -m benchmarks.status shows the states"
+        f"cells submitted: {count}; jobs "
+        f"{', '.join(dict.fromkeys(numbers[0].partition('_')[0] for numbers in ids))}  ->  {folder}"
+        "\nNo process needs to stay open; python -m benchmarks.status shows the states"
     )
-    return submission
+    return count
 
 
-def sbatch_scripts(
-    rows: Sequence[PlannedCell],
-    options: SlurmOptions,
-    runs: Path,
-    where: Cluster,
-) -> str:
+def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) -> None:
+    """Write that a cell is queued, or only its submission if the job has already begun."""
+    submission: dict[str, Any] = {
+        "job": job,
+        "log": str(log_path(folder, job)),
+        "cluster": to_json(options),
+    }
+    earlier = state.read_state(state_path(cell.path))
+    if earlier is not None and earlier.content["job"] == job:
+        state.store(earlier.path, earlier.content | submission)
+    else:
+        state.write(cell, "queued", **submission)
+
+
+def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, where: Cluster) -> str:
     """Return the scripts that sbatch would get."""
-    folder = (runs / "slurm" / "WHEN").absolute()
+    folder = (rows[0].cell.settings.runs / "slurm" / "WHEN").absolute()
     return "\n\n".join(
         f"# {array.name}: {len(array.work)} jobs\n{script(array, options.queue, folder)}"
         for array, _ in plan_arrays(rows, options, folder, where)
     )
 
 
-def retry_failed(runs: Path, options: SlurmOptions) -> list[Submission]:
-    """Submit the failed and cancelled cells again; return the new submissions.
+def retry_failed(results: Path, options: SlurmOptions) -> int:
+    """Submit the failed and cancelled cells again; return how many.
 
-    They keep the resources of their first submission, except where an option is given.
+    They keep the options of their first submission, except where an option is given.
     """
-    where = cluster()
-    lost = [one.cell for one in submitted_states(runs)[0] if one.state in ("failed", "cancelled")]
-    again = grouped((cell.folder, cell) for cell in lost)
-    return [_retry(failed, options, runs, where) for failed in again.values()]
+    where, count = cluster(), 0
+    lost = [one.stored for one in all_states(results)[0] if one.name in ("failed", "cancelled")]
+    again = grouped((Path(one.content["log"]).parent, one) for one in lost if one.is_submitted)
+    for failed in again.values():
+        requests = [from_json(Request, one.content["request"]) for one in failed]
+        with assume_gpus(0):  # those of this machine must not change the protocol
+            planned = [plan_cell(_without_weights(request)) for request in requests]
+        rows = with_passes_counted_once(with_classifiers(planned))
+        earlier = from_json(SlurmOptions, failed[0].content["cluster"])
+        count += submit_cells(rows, merge_options(options, earlier), where)
+    return count
 
 
-def _retry(
-    failed: Sequence[StartedCell], options: SlurmOptions, runs: Path, where: Cluster
-) -> Submission:
-    """Submit these cells of one submission again, as a new submission."""
-    old = read_submission(Path(failed[0].folder) / FILE)
-    options = merge_options(options, old)
-    given = {name: getattr(options, name) for name in ("hours", "cpus", "memory_gb")}
-    changes = {name: value for name, value in given.items() if value}
-    jobs: dict[str, list[StartedCell]] = {}  # cells of one pass over images have one job
-    for cell in sorted(failed, key=lambda cell: bool(task_of(cell.key).needs)):
-        size = replace(cell.resources, **changes)
-        fresh = replace(cell, resources=size, before=versions(Path(cell.record)))
-        jobs.setdefault(cell.job, []).append(fresh)
-    folder = new_folder(runs)
-    arrays = _with_cells([], map(tuple, jobs.values()), {}, options, folder, where)
-    return _submit_arrays(arrays, options, folder, where, old.results)
-
-
-def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:
-    """Return the options given now, completed by those of the old submission."""
-    defaults = vars(Queue())
-    changed = {name: new for name, new in vars(options.queue).items() if new != defaults[name]}
-    return replace(
-        options,
-        queue=replace(old.queue, **changed),
-        parallel=options.parallel or old.parallel,
-        tables_partition=options.tables_partition or old.tables_partition,
+def _without_weights(request: Request) -> Cell:
+    """Return the cell of a request for a plan, which needs no weights."""
+    return Cell(
+        request=request, backbone=replace(open_checkpoint(request.checkpoint), state_dict={})
     )
 
 
-def cancel_all(runs: Path) -> int:
+def merge_options(options: SlurmOptions, earlier: SlurmOptions) -> SlurmOptions:
+    """Return the options given now, completed by those of the earlier submission."""
+    names = ("parallel", "hours", "cpus", "memory_gb", "tables_partition")
+    given = {name: getattr(options, name) for name in names if getattr(options, name)}
+    defaults = vars(Queue())
+    changed = {name: new for name, new in vars(options.queue).items() if new != defaults[name]}
+    return replace(earlier, queue=replace(earlier.queue, **changed), **given)
+
+
+def cancel_all(results: Path) -> int:
     """Cancel every job that has not ended; return how many."""
-    every = [(*one.helpers, *(cell.job for cell in one.cells)) for one in submissions(runs)]
-    jobs = list(dict.fromkeys(job for some in every for job in some))  # one job for a pass's cells
+    submitted = [one.content for one in read_states(results) if one.is_submitted]
+    folders = {str(Path(content["log"]).parent) for content in submitted}
+    jobs = list(dict.fromkeys(content["job"] for content in submitted))  # one job has many cells
     known = job_states(jobs)
     going = [job for job in jobs if job in known and known[job].stage != "ended"]
+    masters = {job.partition("_")[0] for job in jobs}
+    for line in ask("squeue", "--me", "--noheader", "--format=%F|%k").splitlines():
+        master, _, comment = line.partition("|")
+        if comment in folders and master not in masters:  # extractions, and the tables
+            going.append(master)
+            masters.add(master)
     if going:
         ask("scancel", *going)
     return len(going)
+
+
+def submitted_states(states: Sequence[State]) -> tuple[Mapping[Path, CellState], str]:
+    """Return the states of submitted cells by path, and why Slurm does not answer, if so.
+
+    Slurm says whether a job waits or runs; how it ended is in the cell's file first, so that it
+    stays known after Slurm has forgotten the job.
+    """
+    no_answer, known = "", dict[str, JobState]()
+    try:
+        known = job_states(list(dict.fromkeys(one.content["job"] for one in states)))
+    except ClusterError as error:
+        no_answer = str(error)
+    found = {}
+    for one in states:
+        name, detail = _submitted_state(one, known, unanswered=bool(no_answer))
+        found[one.path] = CellState(one, name, detail)
+    return found, no_answer
+
+
+def _submitted_state(
+    one: State, known: Mapping[str, JobState], *, unanswered: bool
+) -> tuple[StateName, str]:
+    log = Path(one.content["log"])
+    job, last_line = known.get(one.content["job"], JobState("unknown")), last_log_line(log)
+    logged = f"; last log line: {last_line}" if last_line else ""
+    if job.stage == "queued":
+        return "queued", job.reason + logged
+    if job.stage == "running":
+        return "running", one.reason if one.name == "running" else last_line
+    if one.name == "failed":
+        return "failed", one.reason
+    if job.word == "CANCELLED":
+        return "cancelled", "by a user or an administrator"
+    if error := saved_error(log.parent, one.content["job"]):
+        return "failed", "; ".join(filter(None, (error, last_line)))
+    if unanswered:
+        return "queued", "or running or killed; the cluster does not answer"
+    if job.stage == "unknown" and not log.exists():  # Slurm drops such elements of an array
+        return "cancelled", "before it began"
+    return "failed", (job.word or "killed; the cluster does not say why") + logged
+
+
+def collect(results: Path) -> int:
+    """Return 0 once tables and report are written, however incomplete; 1 if one cannot be.
+
+    The last job of a submission calls it. The failures of killed cells are written to their state
+    files before.
+    """
+    from benchmarks.report import update_report  # states need neither
+    from benchmarks.tables import update_tables
+
+    states, _ = all_states(results)
+    for one in states:
+        if one.name == "failed" and one.stored.name != "failed":
+            failed = {"state": "failed", "reason": one.detail}
+            try:
+                state.store(one.stored.path, one.stored.content | failed)
+            except WriteError as error:
+                print(f"the reason of a failure is not noted: {error}", file=sys.stderr)
+    print(render_states(states))
+    contents = update_tables(results)
+    is_reported = update_report(results, contents=contents)
+    return int(contents is None or not is_reported)
+
+
+if __name__ == "__main__":
+    sys.exit(collect(Path(sys.argv[1])))

@@ -1,28 +1,25 @@
-"""End of a run: its request, tables, the last screen."""
+"""Beginning and end of a run: the states of its cells; tables, report, the last screen."""
 
 import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.final_screen import final_screen
-from benchmarks.results.records import read_results
+from benchmarks.results.records import CellId, read_results
 from benchmarks.tables import update_tables
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration
 from pretrain.running.stop import EXIT_RESUMABLE
+from transfer.cells import state
 from transfer.cells.cell import Cell, finished
-from transfer.cells.execution import may_pass_later
-
-if TYPE_CHECKING:
-    from benchmarks.report_parts.requested import Requested
+from transfer.cells.state import StateName, may_pass_later, read_states
+from transfer.tasks import reading_of
 
 
 def finish_run(
@@ -68,32 +65,39 @@ def _last_screen(
     # the records of snapshots have a folder of their own
     runs = results.snapshots if request.snapshots else results.runs
     asked = (row for row in rows if row.state in ("run", "cached"))
-    records = {_requested(row).cell: finished(row.cell) for row in asked}
+    records = {cell_id(row.cell): finished(row.cell) for row in asked}
     own = [run for run in runs if run.failure or records.get(run.cell) == run.stored]
     width = shutil.get_terminal_size().columns
     return final_screen(own, list(records), unreadable, width)
 
 
-def remember_request(rows: Sequence[PlannedCell], results: Path, *, named: bool) -> None:
-    """Keep what a run was asked for, so that the report tells what of it has no result.
+def cell_id(cell: Cell) -> CellId:
+    """Return what identifies the results of a cell."""
+    task = reading_of(cell.key)[0]
+    return CellId(cell.backbone.name, task, cell.task.protocol, cell.settings.schedule, cell.seed)
 
-    named: the user named the tasks; else only those were asked for whose data are there.
+
+def write_requested(rows: Sequence[PlannedCell], *, named: bool, here: bool) -> None:
+    """Write the states of requested cells, so that the report shows what has no result.
+
+    States of earlier runs of these checkpoints that were left without a result are removed.
+    named: the user named the tasks; otherwise cells whose data are missing were not requested.
+    here: the cells run on this machine; a submission writes the states of those on a cluster.
     """
-    from benchmarks.report_parts.requested import remember_requested
-
+    settings, names = rows[0].cell.settings, {row.cell.backbone.name for row in rows}
+    for earlier in read_states(settings.results):
+        if earlier.name in UNFINISHED and earlier.content["backbone"] in names:
+            earlier.path.unlink(missing_ok=True)
     with suppress(WriteError):  # a full disk: the cells say so
-        remember_requested(results, [_requested(row) for row in rows if named or not row.missing])
+        for row in rows:
+            if row.state == "cached":
+                state.note_finished(row.cell)
+            elif row.state == "run" and here:
+                state.write(row.cell, "queued")
+            elif row.state != "run" and (named or not row.missing):
+                name: StateName = "unsupported" if row.state == "unfit" else "missing data"
+                state.write(row.cell, name, row.why, missing_data=list(row.missing))
 
 
-def _requested(row: PlannedCell) -> "Requested":
-    from benchmarks.report_parts.requested import Requested
-
-    return Requested(
-        backbone=row.cell.backbone.name,
-        key=row.cell.key,
-        protocol=row.cell.task.protocol,
-        schedule=row.cell.settings.schedule,
-        seed=row.cell.seed,
-        why=row.why if row.state in ("unfit", "no data") else "",
-        data=row.missing,
-    )
+UNFINISHED = ("stopped", "missing data", "unsupported")
+"""States that a new run of a checkpoint replaces."""

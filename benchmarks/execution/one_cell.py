@@ -13,16 +13,19 @@ on or could not read its disk, 128 plus the number of the signal that killed one
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 
 from benchmarks.execution.jobs import PREPARE, THEN
 from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.lock import BusyError
 from pretrain.running.reading import may_pass
+from transfer.cells import state
 from transfer.cells.cell import Cell
 from transfer.cells.command import Evaluate, summary
-from transfer.cells.execution import note_failure, prepare
+from transfer.cells.execution import prepare
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus
 from transfer.datasets.expected import DataError
 from transfer.encoders.encoder import BackboneError
@@ -37,7 +40,7 @@ def cell_from_arguments(words: Sequence[str]) -> Cell:
 
 
 def run(cell: Cell) -> int:
-    """Run the cell; return the exit status once it has a record or a failure file."""
+    """Run the cell; return the exit status once it has a record or has failed."""
     announced = False
     while True:
         stop.exit_if_requested()
@@ -50,9 +53,11 @@ def run(cell: Cell) -> int:
             time.sleep(RETRY_INTERVAL_S)
         except KilledError as error:  # not the cell's fault: no failure file, it can go on
             print(f"{cell.key}  {error}", file=sys.stderr, flush=True)
+            with suppress(WriteError):  # the first process may have called it a failure
+                state.write(cell, "stopped", str(error))
             return 128 - error.status
         except Exception as error:  # the tables must show any reason
-            note_failure(cell, error)
+            state.fail(cell, error)
             print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
             return stop.EXIT_RESUMABLE if may_pass(error) else 1
         else:

@@ -13,10 +13,12 @@ from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.console import is_quiet, live_bars
 from pretrain.running.lock import BusyError
+from transfer.cells import state
 from transfer.cells.cell import Cell, ClassifierError, open_checkpoint
 from transfer.cells.command import summary
-from transfer.cells.execution import note_failure, prepare
+from transfer.cells.execution import prepare
 from transfer.cells.many_gpus import evaluate_on_gpus
+from transfer.cells.request import Settings
 from transfer.encoders.encoder import BackboneError
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ class Overall:
     """Progress of a run, as a bar in a terminal and as the page of states."""
 
     total: int
-    runs: Path
-    """Folder of the page of states."""
+    settings: Settings
+    """Folders of the states and of their page."""
     bars: "Bars | None" = None
     ended: int = 0
     failed: int = 0
@@ -57,7 +59,7 @@ class Overall:
             count = f"{self.ended}/{self.total} cells{failed}"
             self.bars.update(self.bar, description=title, completed=self.ended, count=count)
             self.bars.refresh()
-        write_status_page(self.runs)
+        write_status_page(self.settings.results, self.settings.runs)
 
 
 def run_cells(rows: Sequence[PlannedCell]) -> list[Cell]:
@@ -70,7 +72,7 @@ def run_cells(rows: Sequence[PlannedCell]) -> list[Cell]:
     if not planned:
         return failed
     with live_bars() as bars:
-        overall = Overall(len(planned), planned[0].cell.settings.runs, bars)
+        overall = Overall(len(planned), planned[0].cell.settings, bars)
         for _, group in groupby(planned, key=_weights_in_memory):
             failed += _run_together(list(group), overall)
     return failed
@@ -127,7 +129,7 @@ def run_cell(
     except BusyError as error:  # another process will write its record: no failure file
         print(f"{cell.key}  skipped: {error}", file=sys.stderr, flush=True)
     except Exception as error:
-        note_failure(cell, error)
+        state.fail(cell, error)
         reasons[cell.path] = str(error)
         if isinstance(error, ClassifierError) and needed is not None:
             reasons[needed.path] = error.reason

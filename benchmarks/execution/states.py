@@ -1,295 +1,138 @@
-"""Cells that were started here or submitted to a cluster, and their states, as text and as a page.
+"""States of all cells in a results folder, as text and as a page.
 
-A record or a failure that is newer than the start ends a cell. Versions of one file are compared,
-since a file server's clock may differ from this machine's. The checkpoint need not be read, and
-nothing here asks the processes themselves, so the states can be read from anywhere that sees the
-folder. The cells of a run on this machine are one file below the runs.
+Each cell has a state file (transfer/cells/state.py). Slurm is asked about the cells on a cluster.
 """
 
-import os
-import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any, Literal, Self
 
 from pretrain.running.atomic_files import WriteError, write_text
-from pretrain.running.console import PROGRESS_FILE
-from slurm.resources import Resources
-from transfer.cells.cell import Cell, failure_fields
-from transfer.record import failure_path, read_json, record_files, write_json
+from transfer.cells.state import State, StateName, read_states
 
-State = Literal["running", "failed", "cancelled", "stopped", "queued", "done"]
-SIGNS: dict[State, str] = {
+SIGNS: dict[StateName, str] = {
     "running": "▶",
     "failed": "✗",
     "cancelled": "–",
     "stopped": "■",
     "queued": "·",
+    "missing data": "∅",
+    "unsupported": "∅",
     "done": "✓",
 }
 """Signs of the states; the order in which cells are shown and counted."""
 STATUS_PAGE = "status.html"
 REFRESH_S = 5
-FOLDER = "local"
-FORMAT = "ssl-run/3"
-DEAD_S = 3600.0
-"""Silence after which a run on another machine, which cannot be asked, counts as ended."""
 PAGE = Path(__file__).with_name("status.html")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StartedCell:
-    """A cell, known by the path of its record; the last four fields are of cells on a cluster."""
-
-    key: str
-    described: dict[str, Any]
-    """The words of a failure file on the cell itself, such as backbone and seed."""
-    record: str
-    """Path of the cell's record; further records of the cell may lie beside it."""
-    work: str
-    """Working folder of the cell."""
-    before: tuple[int, ...]
-    """Versions of the newest record and of the failure at the start, 0 where there was none."""
-    words: tuple[str, ...] = ()
-    """Arguments of benchmarks.execution.one_cell."""
-    resources: Resources = field(default_factory=Resources)
-    job: str = ""
-    folder: str = ""
-    """Folder of its submission."""
-
-    @classmethod
-    def of(cls, cell: Cell, **more: Any) -> Self:
-        """Return the description of a cell that starts now."""
-        path = cell.path.absolute()
-        return cls(
-            key=cell.key,
-            described=failure_fields(cell),
-            record=str(path),
-            work=str(cell.folders.work.absolute()),
-            before=versions(path),
-            **more,
-        )
-
-    @classmethod
-    def stored(cls, content: dict[str, Any]) -> Self:
-        """Return the cell that a file describes."""
-        return cls(**content | {"resources": Resources(**content["resources"])})
-
-    @property
-    def names(self) -> tuple[str, str, int]:
-        """Return backbone, task and seed."""
-        return self.described["backbone"], self.key, self.described["seed"]
-
-    @property
-    def identity(self) -> str:
-        """Return the same path whichever links led to the folder of results."""
-        return str(Path(self.record).resolve())
-
-    @property
-    def done(self) -> bool:
-        """Return whether a record was written since the start."""
-        return versions(Path(self.record))[0] not in (0, self.before[0])
-
-    @property
-    def failure(self) -> str | None:
-        """Return the reason in a failure file written since the start; None if there is none."""
-        path = failure_path(Path(self.record))
-        if version(path) in (0, self.before[1]):
-            return None
-        return str((read_json(path) or {}).get("reason", ""))
-
-    @property
-    def log(self) -> Path:
-        """Return the path of its messages."""
-        from slurm.state import log_path  # cells without Slurm need none of it
-
-        return log_path(Path(self.folder), self.job)
+EARLIER_FILES = ("local/*.json", "slurm/*/submission.json")
+"""Files in the runs folder that earlier versions wrote instead of the state files."""
 
 
 @dataclass(frozen=True)
 class CellState:
-    """State of a cell in the latest run or submission that has it."""
+    """State of a cell, as Slurm knows it if the cell was submitted."""
 
-    cell: StartedCell
-    state: State
+    stored: State
+    name: StateName
     detail: str = ""
     """Progress, or the reason."""
 
     @property
+    def identity(self) -> tuple[str, str, int]:
+        """Backbone, task and seed."""
+        return self.stored.content["backbone"], self.stored.key, self.stored.content["seed"]
+
+    @property
     def log(self) -> str:
         """File of messages of a job that failed; empty for others, and if there is none."""
-        job_failed = self.state == "failed" and bool(self.cell.job)
-        return str(self.cell.log) if job_failed and self.cell.log.exists() else ""
+        log = self.stored.content["log"]
+        return log if self.name == "failed" and log and Path(log).exists() else ""
 
 
 States = Sequence[CellState]
 
 
-def versions(record: Path) -> tuple[int, int]:
-    """Return the versions of a cell's newest record and of the failure file beside it."""
-    return max(map(version, record_files(record)), default=0), version(failure_path(record))
+def all_states(results: Path) -> tuple[States, str]:
+    """Return the states of all cells, and why Slurm does not answer, if so."""
+    stored = read_states(results)
+    submitted = [state for state in stored if state.is_submitted and state.name != "done"]
+    if not submitted:
+        return [CellState(state, state.name, state.reason) for state in stored], ""
+    from benchmarks.cluster.arrays import submitted_states  # cells without Slurm need none of it
 
-
-def version(path: Path) -> int:
-    """Return the modification time of a file in ns, its version; 0 if there is no file."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalRun:
-    """A run on one machine."""
-
-    path: Path
-    """File that describes it; names of later runs are later in the alphabet."""
-    host: str
-    pid: int
-    results: str
-    cells: tuple[StartedCell, ...]
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether its process runs; another machine's must have written lately."""
-        if self.host == socket.gethostname():
-            return _is_alive(self.pid)
-        files = [Path(cell.work) / PROGRESS_FILE for cell in self.cells]
-        files += [self.path, *(Path(cell.record) for cell in self.cells)]
-        return time.time() - max(map(version, files)) / 1e9 < DEAD_S
-
-
-def write_run_file(cells: Sequence[Cell], runs: Path) -> None:
-    """Write the cells that a run will evaluate, in place of the files of runs that ended here."""
-    host, pid = socket.gethostname(), os.getpid()
-    for run in _local_runs(runs):
-        if run.host == host and (run.pid == pid or not run.is_alive):
-            run.path.unlink(missing_ok=True)
-    if not cells:
-        return
-    content = {
-        "format": FORMAT,
-        "host": host,
-        "pid": pid,
-        "results": str(cells[0].settings.results.absolute()),
-        "cells": [asdict(StartedCell.of(cell)) for cell in cells],
-    }
-    start = time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime())
-    write_json(runs / FOLDER / f"{start}-{host}-{pid}.json", content, "--runs")
-
-
-def _local_runs(runs: Path) -> list[LocalRun]:
-    found = []
-    for path in sorted((runs / FOLDER).glob("*.json")):
-        content = read_json(path) or {}
-        if content.pop("format", "") == FORMAT:
-            cells = tuple(map(StartedCell.stored, content.pop("cells")))
-            found.append(LocalRun(path=path, cells=cells, **content))
-    return found
-
-
-def local_states(runs: Path, results: Path | None = None) -> list[CellState]:
-    """Return the state of each cell of the runs on this and other machines, latest run first.
-
-    results: if given, only cells whose records belong into this folder.
-    """
-    latest: dict[str, CellState] = {}
-    for run in reversed(_local_runs(runs)):
-        for cell in run.cells:
-            if belongs(run.results, results) and cell.identity not in latest:
-                latest[cell.identity] = CellState(cell, *_local_state(cell, run))
-    return list(latest.values())
-
-
-def belongs(stored: str, results: Path | None) -> bool:
-    """Return whether a stored folder of results is this one, whichever path leads to it."""
-    return results is None or Path(stored).resolve() == results.resolve()
-
-
-def _local_state(cell: StartedCell, run: LocalRun) -> tuple[State, str]:
-    """Return state and detail of a cell, from its record, failure and progress files."""
-    if cell.done:
-        return "done", ""
-    if (reason := cell.failure) is not None:
-        return "failed", reason
-    progress = read_json(Path(cell.work) / PROGRESS_FILE)
-    here = progress is not None and progress.get("host") == socket.gethostname()
-    if progress is not None and (_is_alive(int(progress.get("pid", 0))) if here else run.is_alive):
-        words = "  ".join(str(progress.get(key, "")) for key in ("step", "subject", "state"))
-        return "running", words.strip()
-    if run.is_alive:
-        return "queued", ""
-    return "stopped", "its run has ended; the same command continues"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # a process of another user
-        return True
-    return pid > 0  # for kill, other numbers mean groups of processes
+    known, no_answer = submitted_states(submitted)
+    return [known.get(s.path) or CellState(s, s.name, s.reason) for s in stored], no_answer
 
 
 def in_order(states: States) -> States:
     """Return the states, running cells first, then failed ones, finished ones last."""
-    return sorted(states, key=lambda one: list(SIGNS).index(one.state))
+    return sorted(states, key=lambda state: list(SIGNS).index(state.name))
 
 
 def count_words(states: States) -> str:
     """Return the number of cells in each state, such as "2 running, 3 done"."""
-    counts = Counter(one.state for one in states)
-    return ", ".join(f"{counts[state]} {state}" for state in SIGNS if counts[state]) or "no cells"
+    counts = Counter(state.name for state in states)
+    return ", ".join(f"{counts[name]} {name}" for name in SIGNS if counts[name]) or "no cells"
 
 
 def render_states(states: States) -> str:
     """Return a line per cell, the logs of failed cells, and the counts."""
-    lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
-    for one in states:
-        backbone, key, seed = one.cell.names
-        line = f"{backbone:<16}{key:<30}{seed:<6}{one.state:<11}{one.detail}"
+    lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<14}detail"]
+    for state in states:
+        backbone, key, seed = state.identity
+        line = f"{backbone:<16}{key:<30}{seed:<6}{state.name:<14}{state.detail}"
         lines.append(line.rstrip())
-        lines += [f"{'':<16}log: {one.log}"] * bool(one.log)
+        if state.log:
+            lines.append(f"{'':<16}log: {state.log}")
     return "\n".join([*lines, count_words(states)])
 
 
 def is_over(states: States) -> bool:
     """Return whether no cell runs or waits."""
-    return not any(one.state in ("running", "queued") for one in states)
+    return not any(state.name in ("running", "queued") for state in states)
 
 
 def any_failed(states: States) -> bool:
     """Return whether a cell failed or was cancelled."""
-    return any(one.state in ("failed", "cancelled") for one in states)
+    return any(state.name in ("failed", "cancelled") for state in states)
 
 
 def status_page(states: States) -> str:
-    """Return the page; all names and reasons are shown as text, whatever they hold."""
+    """Return the page; all names and reasons are shown as text, whatever they contain."""
     lines = []
-    for one in in_order(states):
-        detail = one.detail + f"; log: {one.log}" * bool(one.log)
-        words = (*one.cell.names, f"{SIGNS[one.state]} {one.state}", detail)
-        columns = "".join(f"<td>{escape(str(word))}</td>" for word in words)
-        lines.append(f'<tr class="{one.state}">{columns}</tr>')
+    for state in in_order(states):
+        detail = f"{state.detail}; log: {state.log}" if state.log else state.detail
+        cells = (*state.identity, f"{SIGNS[state.name]} {state.name}", detail)
+        columns = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
+        lines.append(f'<tr class="{state.name}">{columns}</tr>')
     return Template(PAGE.read_text(encoding="utf-8")).substitute(
         refresh=REFRESH_S,
         total=max(1, len(states)),
-        ended=sum(is_over([one]) for one in states),
+        ended=sum(is_over([state]) for state in states),
         counts=count_words(states),
         written=time.strftime("%Y-%m-%d %H:%M:%S"),
         rows="\n".join(lines),
     )
 
 
-def write_status_page(runs: Path, states: States | None = None) -> None:
-    """Write the page of these states, or of all cells on machines; a full disk is no error here."""
+def write_status_page(results: Path, runs: Path, states: States | None = None) -> None:
+    """Write the page of these states, or of all cells; a full disk is no error here."""
     with suppress(WriteError):
-        page = status_page(local_states(runs) if states is None else states)
+        page = status_page(all_states(results)[0] if states is None else states)
         write_text(runs / STATUS_PAGE, page, "--runs")
+
+
+def earlier_work(runs: Path) -> str:
+    """Return a line about unfinished work of an earlier version; empty if there is none."""
+    files = [file for pattern in EARLIER_FILES for file in sorted(runs.glob(pattern))]
+    if not files:
+        return ""
+    return (
+        f"note: {files[0]} is of an earlier version, whose unfinished cells are not shown: run "
+        f"them again, and delete {', '.join(dict.fromkeys(str(f.parent) for f in files))}"
+    )

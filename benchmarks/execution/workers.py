@@ -12,17 +12,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from benchmarks.execution.jobs import Job, evaluations, extractions, process_command
-from benchmarks.execution.states import REFRESH_S, StartedCell, write_status_page
+from benchmarks.execution.states import REFRESH_S, write_status_page
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.console import is_quiet
 from pretrain.running.host_memory import SHARERS
 from slurm.requeue import killing_signal
+from transfer.cells import state
 from transfer.cells.cell import Cell, ClassifierError, finished
-from transfer.cells.execution import note_failure
 
 STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
 """Exit statuses of a cell that was stopped: it has saved, or did not yet handle the signal."""
@@ -39,12 +38,10 @@ class Workers:
         several = [job for job in extractions(rows) if len(job.backbones) > 1]
         self.waiting = [*several, *evaluations(rows)]
         self.workers, self.total = workers, len(self.waiting)
-        self.runs = rows[0].cell.settings.runs
+        self.settings = rows[0].cell.settings
         self.free = visible_gpus()
         self.num_gpus = len(self.free)
         self.running: dict[subprocess.Popen[bytes], tuple[Job, list[str]]] = {}
-        self.started: dict[Path, StartedCell] = {}
-        """What was there before the cell's process was started, by the cell's record."""
         self.failed: list[Cell] = []
 
     def run(self) -> list[Cell]:
@@ -68,7 +65,7 @@ class Workers:
                 self.failed += self._failed_cells(job, process.returncode)
             if time.monotonic() - page_s >= REFRESH_S:
                 page_s = time.monotonic()
-                write_status_page(self.runs)
+                write_status_page(self.settings.results, self.settings.runs)
             try:
                 time.sleep(0.1)
             except KeyboardInterrupt:  # the second Ctrl-C kills the cells at once
@@ -76,7 +73,7 @@ class Workers:
                     process.kill()
                     process.wait()
                 raise
-        write_status_page(self.runs)
+        write_status_page(self.settings.results, self.settings.runs)
         stop.exit_if_requested()
         return self.failed
 
@@ -103,7 +100,7 @@ class Workers:
             number = self.total - len(self.waiting)
             print(f"[{number}/{self.total}] {what}  {keys}", file=sys.stderr)
         for classifier in (cell for cell in self.failed if cell.path == job.needs):
-            reason = self.started[classifier.path].failure or "it has no readable failure file"
+            reason = state.failure(classifier) or "its state cannot be read"
             for cell in job.cells:
                 self._fail(cell, ClassifierError(classifier.key, reason))
             self.failed += job.cells
@@ -114,7 +111,6 @@ class Workers:
         environment[SHARERS] = str(min(self.workers, self.total))
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        self.started |= {cell.path: StartedCell.of(cell) for cell in job.cells}
         process = subprocess.Popen(
             process_command(job.arguments()),
             env=environment,
@@ -124,11 +120,11 @@ class Workers:
         self.running[process] = (job, gpus)
 
     def _fail(self, cell: Cell, error: Exception) -> None:
-        note_failure(cell, error)
+        state.fail(cell, error)
         print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
 
     def _failed_cells(self, job: Job, status: int) -> Iterator[Cell]:
-        """Yield the cells of an ended process that have failed; each has a failure file then."""
+        """Yield the cells of an ended process that have failed; each has a reason then."""
         if status in STOPPED and not stop.is_requested():
             time.sleep(SIGNAL_DELAY_S)
         if status == 0 or (status in STOPPED and stop.is_requested()):
@@ -143,7 +139,7 @@ class Workers:
             return
         # a process may be killed after it has written a record
         for cell in (cell for cell in job.cells if finished(cell) is None):
-            if self.started[cell.path].failure is None:
+            if not state.failure(cell):
                 self._fail(cell, RuntimeError(reason))
             yield cell
 

@@ -1,52 +1,16 @@
-"""Requested cells, stored beside the report, to list those without a result."""
+"""Requested cells without a result, by their states, and the commands that run them."""
 
-import json
 import shlex
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from benchmarks.results.records import REPORT, CellId, Run, grouped
-from pretrain.running.atomic_files import write_whole
+from benchmarks.results.records import CellId, Run, grouped
+from transfer.cells.state import read_states
 from transfer.datasets.catalog import DATASETS
-from transfer.tasks import TASKS, reading_of
+from transfer.tasks import TASKS
 
-FILE = "requested.json"
-FORMAT = "ssl-requested/1"
 NOT_FINISHED = "its run was stopped or is still running; the same command resumes"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Requested:
-    """A cell that a run was requested to compute."""
-
-    backbone: str
-    key: str
-    """Key in TASKS."""
-    protocol: str
-    """Name and version."""
-    schedule: str
-    seed: int
-    why: str = ""
-    """Reason why the plan left it out; empty if it was to run, or if only data are missing."""
-    data: tuple[str, ...] = ()
-    """Keys of missing datasets."""
-
-    @property
-    def cell(self) -> CellId:
-        """Return what identifies its record."""
-        task = reading_of(self.key)[0]
-        return CellId(self.backbone, task, self.protocol, self.schedule, self.seed)
-
-
-def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
-    """Store the cells of a run; they replace those of earlier runs of the same checkpoints."""
-    again = {one.backbone for one in requested}
-    kept = [one for one in stored_requests(results) if one.backbone not in again]
-    cells = [vars(one) for one in (*kept, *requested)]
-    content = json.dumps({"format": FORMAT, "cells": cells}, indent=1) + "\n"
-    write_whole(results / REPORT / FILE, content.encode(), "--results")
 
 
 class Remaining(NamedTuple):
@@ -66,9 +30,20 @@ class Remaining(NamedTuple):
 def not_run(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
     """Return the requested tasks that have neither a result nor a failure, by reason."""
     ended = {run.cell for run in runs}
-    remaining = [one for one in stored_requests(folder) if one.cell not in ended]
-    groups = grouped(((one.why, bool(one.data), one.schedule), one) for one in remaining)
-    return [_remaining(group) for group in groups.values()]
+    states = [one.content for one in read_states(folder) if one.name not in ("done", "failed")]
+    requested = [content for content in states if content["request"]["task"] in TASKS]
+    groups = grouped(
+        ((_why_not(content), bool(content["missing_data"]), content["schedule"]), content)
+        for content in requested
+        if CellId(*(content[name] for name in CellId._fields)) not in ended
+        and not content["request"]["checkpoint"]["snapshot"]
+    )
+    return [_remaining(group, reason) for (reason, *_), group in groups.items()]
+
+
+def _why_not(content: Mapping[str, Any]) -> str:
+    """Return why a cell cannot run, unless only its data are missing; empty if it can."""
+    return content["reason"] if content["state"] in ("missing data", "unsupported") else ""
 
 
 def run_command(
@@ -84,32 +59,21 @@ def run_command(
     return shlex.join(words)
 
 
-def _remaining(group: Sequence[Requested]) -> Remaining:
-    first = group[0]
-    backbones = tuple(dict.fromkeys(one.backbone for one in group))
-    tasks = tuple(dict.fromkeys(one.key for one in group))
-    command = run_command(tasks, backbones, first.schedule, sorted({one.seed for one in group}))
-    data = tuple(dict.fromkeys(key for one in group for key in one.data))
+def _remaining(group: Sequence[Mapping[str, Any]], reason: str) -> Remaining:
+    backbones = tuple(dict.fromkeys(content["backbone"] for content in group))
+    tasks = tuple(dict.fromkeys(content["request"]["task"] for content in group))
+    seeds = sorted({content["seed"] for content in group})
+    command = run_command(tasks, backbones, group[0]["schedule"], seeds)
+    data = tuple(dict.fromkeys(key for content in group for key in content["missing_data"]))
     missing = f"no {', '.join(data)}" if data else NOT_FINISHED
     return Remaining(
         backbones=backbones,
         tasks=tasks,
-        reason=first.why or missing,
+        reason=reason or missing,
         how_to_get=how_to_get(data),
-        command="" if first.why else command,
+        command="" if reason else command,
         num_cells=len(group),
     )
-
-
-def stored_requests(results: Path) -> list[Requested]:
-    """Return the remembered cells; none if the file is absent or foreign."""
-    try:
-        content = json.loads((results / REPORT / FILE).read_text(encoding="utf-8"))
-        cells = content["cells"] if content["format"] == FORMAT else []
-        listed = [Requested(**cell | {"data": tuple(cell["data"])}) for cell in cells]
-        return [one for one in listed if one.key in TASKS]
-    except (OSError, ValueError, TypeError, KeyError):
-        return []
 
 
 def how_to_get(keys: Sequence[str]) -> list[str]:

@@ -10,13 +10,14 @@ from benchmarks.results.published import UNTRAINED, Pretraining, published_recip
 from transfer.record import (
     RECORDS,
     SNAPSHOTS,
+    STATE_FORMAT,
     Record,
     conditions,
-    failure_path,
     features_in,
     is_record_file,
     record_of,
     record_path,
+    state_path,
 )
 
 IN_CHECKOUT = (Path(__file__).parents[2] / "pyproject.toml").is_file()
@@ -316,7 +317,10 @@ def _read(
     for path in paths:
         file = path.relative_to(results).as_posix()
         try:
-            run = _parse(json.loads(path.read_text(encoding="utf-8")), path, file)
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] == STATE_FORMAT and content["state"] != "failed":
+                continue  # its record shows the result, if there is one
+            run = _parse(content, path, file)
             expected, identity = _expected_path(records, run), _identity(run)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             unused.append(UnusedFile(file, _reason(error)))
@@ -339,16 +343,13 @@ def _read(
             unused.append(UnusedFile(run.file, reason, other.file))
     done = [run for run in used.values() if not run.failure]
     failed = [run for run in used.values() if run.failure]
-    # failures of earlier versions do not store the hash of the weights
-    hashes = {run.backbone: run.sha256 for run in done}
-    failed = [f if f.sha256 else f._replace(sha256=hashes.get(f.backbone, "")) for f in failed]
     return done + failed, sorted(unused)
 
 
 def _expected_path(records: Path, run: Run) -> Path:
     """Return where the suite writes a failure, or the first record of a cell."""
     path = record_path(records, *run.cell)
-    return failure_path(path) if run.failure else path
+    return state_path(path) if run.failure else path
 
 
 def _identity(run: Run) -> Hashable:
@@ -381,22 +382,20 @@ def _reason(error: Exception) -> str:
 
 
 def _parse(content: dict[str, Any], path: Path, file: str) -> Run:
-    if content["format"] == "ssl-failure/1":
-        names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading")
+    if content["format"] == STATE_FORMAT:
+        names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading", "sha256")
         return Run(
             **{name: content[name] for name in names},
             seed=int(content["seed"]),
-            sha256=content.get("sha256", ""),
             reasons=Reasons(
-                length=_length(content["schedule"]),
-                data=SMALL_DATA.get(content.get("small", ""), ""),
+                length=_length(content["schedule"]), data=SMALL_DATA.get(content["small"], "")
             ),
             failure=" ".join(content["reason"].split()).rstrip(":") or "unknown",
             file=file,
             path=path,
         )
     if content["format"] != Record.format:
-        expected = f"expected {Record.format} or ssl-failure/1"
+        expected = f"expected {Record.format} or {STATE_FORMAT}"
         raise ValueError(f"format {content['format']!r}, {expected}")
     return run_of_record(record_of(content), path, file)
 

@@ -2,25 +2,20 @@
 
 In a terminal, and in a notebook that has ipywidgets, progress is a bar that is drawn again in
 place, below the lines that are printed meanwhile. Elsewhere it is a line every half minute. With
-`--quiet` it is neither. A running cell also tells its progress in a file, for `--status`.
+`--quiet` it is neither. A function may be called with the progress, too (`telling`).
 """
 
 import errno
 import io
-import json
 import os
 import select
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from pretrain.running.atomic_files import WriteError, write_whole
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -33,8 +28,6 @@ FIRST_LINE_S = 10.0
 BAR_INTERVAL_S = 0.2
 TELL_INTERVAL_S = 5.0
 BAR_WIDTH = 24
-PROGRESS_FILE = "progress.json"
-"""Name of the file in the working folder of a running cell that tells its progress."""
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """Errors after which a later line may be written again, if the output goes to a file."""
@@ -153,24 +146,6 @@ def telling(tell: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         _tell.reset(token)
-
-
-@contextmanager
-def progress_file(path: Path) -> Iterator[None]:
-    """Write the progress of the work inside to a file as well, and remove the file at the end."""
-
-    def store(state: str) -> None:
-        content = {"state": state, "host": socket.gethostname(), "pid": os.getpid()}
-        with suppress(WriteError):  # a full disk stops the work elsewhere, with its reason
-            write_whole(path, json.dumps(content).encode(), "--runs")
-
-    store("starts")
-    try:
-        with telling(store):
-            yield
-    finally:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
 
 
 class Progress:

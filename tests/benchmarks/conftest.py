@@ -2,21 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from benchmarks.execution.states import StartedCell
 from benchmarks.planning.plan import PlannedCell
 from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
+from transfer.cells.state import State
 from transfer.encoders.encoder import Encoder
 
 Rows = Callable[..., list[PlannedCell]]
 
 
-def started(backbone: str) -> StartedCell:
-    described = {"backbone": backbone, "seed": 0}
-    return StartedCell(key="task", described=described, record="", work="", before=(0, 0))
+def stored_state(backbone: str) -> State:
+    content = {"backbone": backbone, "seed": 0, "log": "", "request": {"task": "task"}}
+    return State(path=Path("x.state.json"), content=content)
 
 
 @pytest.fixture

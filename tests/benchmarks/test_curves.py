@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.execution.states import local_states
+from benchmarks.execution.states import all_states
 from benchmarks.results.records import read_results
 from benchmarks.run_all import main
 
@@ -39,7 +39,7 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv(
 ) -> None:
     assert main(words(snapshots, small_data, tmp_path)) == 0
     assert "3 cells, 0 failed, " in capsys.readouterr().err
-    states = [(one.cell.names[0], one.state) for one in local_states(tmp_path / "runs")]
+    states = [(one.identity[0], one.name) for one in all_states(tmp_path / "results")[0]]
     assert states == [(f"mine@epoch00{epoch}", "done") for epoch in ("00", "01", "10")]
     folder = tmp_path / "results" / "figures"
     with (folder / "mine.cifar10_knn.uniclr-2022-1.smoke.generated-data.csv").open() as file:
@@ -74,7 +74,9 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
     shutil.copy(snapshots / "epoch0010.pt", later)
     # one is torn before the plan, one after it
     (snapshots / "epoch0001.pt").write_bytes(b"torn")
-    monkeypatch.setattr("benchmarks.run_all.write_run_file", lambda *_: later.write_bytes(b"torn"))
+    monkeypatch.setattr(
+        "benchmarks.run_all.write_requested", lambda *_, **__: later.write_bytes(b"torn")
+    )
     work = tmp_path / "runs" / "cells" / "mine@epoch0000"
     work.parent.mkdir(parents=True)
     work.write_text("a file where the cell's folder belongs")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.execution.states import StartedCell
 from benchmarks.results.published import published_recipes
 from tests.synthetic_records import page, put, record
 from transfer.cells.cell import Cell
@@ -84,21 +83,6 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
         if given:
             assert {read_record(file).declared for file in files} == {expected}
             assert settle_declaration(records, asked, given=True)[1] == ""
-
-
-def test_declaring_does_not_finish_a_queued_rerun(backbone: Encoder, settings: Settings) -> None:
-    cell = Cell.with_backbone(task="cifar10_knn", backbone=backbone, seed=0, settings=settings)
-    evaluate(cell)
-    queued = StartedCell.of(cell)
-    declared = with_declared_recipe(backbone, RECIPE)
-    settle_declaration(cell.records, declared, given=True)
-    assert read_record(cell.path).declared == RECIPE
-    assert not queued.done
-    settle_declaration(cell.records, backbone, given=True)
-    assert not queued.done
-    cell.path.unlink()
-    evaluate(cell)
-    assert queued.done
 
 
 def declare(results: Path, recipe: str) -> None:

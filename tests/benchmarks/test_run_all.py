@@ -20,6 +20,7 @@ from benchmarks.run_all import main, run
 from pretrain.running.lock import BusyError
 from pretrain.running.processes import assume_gpus
 from tests.conftest import own_file
+from transfer.cells import state
 from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Settings
@@ -27,7 +28,7 @@ from transfer.datasets.folders import FolderError
 from transfer.datasets.synthetic.generate import generate
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import failure_path, read_record, write_json_record
+from transfer.record import read_record, state_path, write_json_record
 
 Request = Callable[..., RunAll]
 
@@ -52,7 +53,7 @@ def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run
 ) -> None:
     request = request_for()
     assert run(request) == 0
-    records = sorted(request.settings.results.glob("records/mine/*.json"))
+    records = sorted(request.settings.results.glob("records/mine/*.seed0.json"))
     assert [path.name.split(".")[0] for path in records] == ["cifar10_knn", "in100_knn"]
     assert "mine" in (request.settings.results / "tables" / "overview.md").read_text()
     monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
@@ -110,7 +111,7 @@ def test_records_of_other_weights_are_not_replaced(
     first, second = two_runs(small_backbone, tmp_path)
     request = request_for(ckpt=(first,), name=("mine",), tasks="cifar10_knn")
     assert run(request) == 0
-    (path,) = request.settings.results.glob("records/mine/*.json")
+    (path,) = request.settings.results.glob("records/mine/*.seed0.json")
     before = path.read_bytes()
     with pytest.raises(ValueError, match=r"records/mine has records of other weights.*--name"):
         run(replace(request, ckpt=(second,), **changes))
@@ -126,7 +127,9 @@ def test_the_last_screen_shows_the_records_of_what_was_asked(
         for precision in ("float32", "bfloat16")
     )
     assert run(exact) == run(rounded) == 0
-    records = exact.settings.results.glob("records/mine/*.json")
+    records = [
+        p for p in exact.settings.results.glob("records/mine/*.json") if "state" not in p.name
+    ]
     newest = max(records, key=lambda path: path.stat().st_mtime_ns)
     record = read_record(newest)
     write_json_record(newest, replace(record, metrics={**record.metrics, "top1": 12.34}))
@@ -161,7 +164,7 @@ def test_a_users_encoder_has_its_rows_and_detection_says_why_not(
     assert main([*words, "--plan"]) == 0
     assert "four stages of a ResNet" in capsys.readouterr().err
     assert main(words) == 0
-    (path,) = (tmp_path / "results" / "records").rglob("*.json")
+    (path,) = (tmp_path / "results" / "records").rglob("*.seed0.json")
     record = json.loads(path.read_text())
     assert record["task"] == "cifar10_knn"
 
@@ -174,12 +177,11 @@ def test_a_cell_of_another_process_is_left_alone_and_a_failing_one_leaves_the_ot
     monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_on_gpus", evaluating)
     request = request_for()
     assert run(request) == 1
-    assert not list(request.settings.results.rglob("*.failed.json"))
-    assert len(list(request.settings.results.glob("records/mine/in100_knn.*.json"))) == 1
+    busy_cell, _ = (row.cell for row in plan(request))
+    assert not state.failure(busy_cell)
+    assert len(list(request.settings.results.glob("records/mine/in100_knn.*.seed0.json"))) == 1
     assert run(request) == 1
-    results = request.settings.results
-    (failure,) = results.glob("records/mine/cifar10_knn.*.failed.json")
-    assert "the disk is on fire" in json.loads(failure.read_text())["reason"]
+    assert "the disk is on fire" in state.failure(busy_cell)
     assert (
         "the disk is on fire" in (request.settings.results / "tables" / "overview.md").read_text()
     )
@@ -191,12 +193,12 @@ def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_table
     request = request_for()
     fill_disk("cifar10_knn")
     assert run(request) == 1
-    assert len(list(request.settings.results.glob("records/mine/in100_knn.*.json"))) == 1
+    assert len(list(request.settings.results.glob("records/mine/in100_knn.*.seed0.json"))) == 1
     assert (request.settings.results / "tables" / "overview.md").exists()
     path = next(row.cell.path for row in plan(request) if row.cell.key == "cifar10_knn")
     told = capsys.readouterr().err
     assert f"cifar10_knn  failed: {path}: " in told
-    assert f"the reason of a failure is not noted: {failure_path(path)}: " in told
+    assert f"the reason of a failure is not noted: {state_path(path)}: " in told
     (
         request.settings.results / "tables" / "overview.md"
     ).unlink()  # pages that are right are not written

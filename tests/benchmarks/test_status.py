@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks import status as watching
-from benchmarks.execution.states import STATUS_PAGE, CellState, State, States
+from benchmarks.execution.states import STATUS_PAGE, CellState, States
 from benchmarks.run_all import main
 from benchmarks.status import watch
-from tests.benchmarks.conftest import started
+from tests.benchmarks.conftest import stored_state
+from transfer.cells.state import StateName
 
 
-def rows(*states: State) -> States:
-    return [CellState(started("mine"), state) for state in states]
+def rows(*names: StateName) -> States:
+    return [CellState(stored_state("mine"), name) for name in names]
 
 
 def test_it_ends_when_no_cell_runs_or_waits(
@@ -22,7 +23,7 @@ def test_it_ends_when_no_cell_runs_or_waits(
     steps = iter([rows("queued", "running"), rows("queued", "running"), rows("running", "done")])
     last = rows("done", "failed")
     monkeypatch.setattr(watching, "all_states", lambda *_: (next(steps, last), ""))
-    assert watch(tmp_path, interval_s=0.0) == 1
+    assert watch(tmp_path, tmp_path, interval_s=0.0) == 1
     told = capsys.readouterr()
     assert [line[10:] for line in told.err.splitlines()] == [
         "1 running, 1 queued",
@@ -37,7 +38,7 @@ def test_a_folder_that_cannot_be_written_can_be_watched(
 ) -> None:
     monkeypatch.setattr(watching, "all_states", lambda *_: (rows("done"), ""))
     (tmp_path / STATUS_PAGE).mkdir()
-    assert watch(tmp_path) == 0
+    assert watch(tmp_path, tmp_path) == 0
 
 
 def test_ctrl_c_ends_the_view_of_run_all_too(

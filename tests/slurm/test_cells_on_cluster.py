@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cluster.cell_status import submissions, submitted_states
-from benchmarks.execution.states import CellState
+from benchmarks.execution.states import States, all_states
 from benchmarks.planning.options import RunAll, SlurmOptions
 from benchmarks.run_all import main, run
-from slurm.cluster import cluster
+from slurm.cluster import ask, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.submit import Array, submit
@@ -65,16 +64,23 @@ def there(request: RunAll) -> RunAll:
     return replace(request, settings=settings, cluster=options)
 
 
-def finished(request: RunAll) -> list[CellState]:
+def finished(request: RunAll) -> States:
     """Once the tables of the last submission are made."""
-    *_, last = submissions(request.settings.runs)
-    wait_for_all([*last.helpers, *dict.fromkeys(cell.job for cell in last.cells)])
-    return submitted_states(request.settings.runs)[0]
+    folder = submissions(request)[-1]
+    jobs = ask("squeue", "--me", "--states=all", "--noheader", "--array", "--format=%i|%k")
+    lines = (line.partition("|") for line in jobs.splitlines())
+    wait_for_all([job for job, _, comment in lines if comment == str(folder)])
+    return all_states(request.settings.results)[0]
+
+
+def submissions(request: RunAll) -> list[Path]:
+    """Folders of submissions, oldest first."""
+    return sorted((request.settings.runs / "slurm").absolute().iterdir())
 
 
 def load_records(results: Path) -> dict[str, dict[str, Any]]:
     """Records without what depends on place, time and load."""
-    files = sorted(results.glob("records/*/*.seed*.json"))
+    files = sorted(results.glob("records/*/*.seed?.json"))
     return {str(f.relative_to(results)): result_of(json.loads(f.read_text())) for f in files}
 
 
@@ -82,16 +88,14 @@ def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: Ru
     request = there(request_here)
     assert run(request) == 0
     found = finished(request)
-    assert [status.state for status in found] == ["done"] * 6, found
+    assert [status.name for status in found] == ["done"] * 6, found
     assert run(request_here) == 0
     assert load_records(request.settings.results) == load_records(request_here.settings.results)
     assert len(load_records(request.settings.results)) == 6
     assert "mine" in (request.settings.results / "tables" / "overview.md").read_text()
-    *_, submission = submissions(request.settings.runs)
-    assert len(submission.helpers) == 3  # two extractions, and the tables
-    before = len(list(submissions(request.settings.runs)))
+    assert len(submissions(request)) == 1
     run(request)  # all is recorded
-    assert len(list(submissions(request.settings.runs))) == before
+    assert len(submissions(request)) == 1
 
 
 def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
@@ -105,15 +109,15 @@ def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
     images.mkdir()
     assert run(request) == 0
     good, bad = finished(request)
-    assert (good.state, bad.state) == ("done", "failed")
+    assert (good.name, bad.name) == ("done", "failed")
     assert "DataError" in bad.detail
     assert "DataError" in (request.settings.results / "tables" / "overview.md").read_text()
-    assert main(["--status", "--runs", str(request.settings.runs)]) == 1
+    assert main(["--status", "--results", str(request.settings.results)]) == 1
     assert bad.log in capsys.readouterr().out
     images.rmdir()
     shutil.move(home / "images", images)
-    main(["--retry-failed", "--runs", str(request.settings.runs)])
-    assert [status.state for status in finished(request)] == ["done", "done"]
+    main(["--retry-failed", "--results", str(request.settings.results)])
+    assert [status.name for status in finished(request)] == ["done", "done"]
 
 
 @pytest.mark.parametrize("fault", ["signal to all", "preemption"])
@@ -126,22 +130,20 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     here = of_data(request_here, home / "many images", "cifar10_linear")
     request = there(here)
     assert run(request) == 0
-    (submission,) = submissions(request.settings.runs)
-    (cell,) = submission.cells
+    ((cell,), _) = all_states(request.settings.results)
     wait_until(
         lambda: len(running(str(request.settings.runs), "benchmarks.execution.one_cell")) > 1
     )
     if fault == "preemption":
         preempt(home / "urgent")
     else:
-        pretend.tell("scancel", "--full", "--signal=TERM", cell.job)
-    assert [one.state for one in finished(request)] == ["done"]
+        pretend.tell("scancel", "--full", "--signal=TERM", cell.stored.content["job"])
+    assert [one.name for one in finished(request)] == ["done"]
     if fault == "preemption":  # srun ends a step at once when it is signalled itself
-        log = (submission.folder / f"{cell.job}_0_log.out").read_text()
-        assert "waits to be started again" in log
-        told = cell.log.read_text()
+        errors = Path(cell.stored.content["log"])
+        assert "waits to be started again" in errors.with_suffix(".out").read_text()
+        told = errors.read_text()
         assert re.search("stopped by SIG(TERM|USR2), run the same command to go on", told)
-    assert not list(request.settings.results.rglob("*.failed.json"))
     assert run(here) == 0
     assert load_records(request.settings.results) == load_records(here.settings.results)
 

@@ -24,7 +24,7 @@ def words(checkpoint: Path, data: Path, folder: Path, task: str = SLOW_TASK) -> 
 
 
 def record(folder: Path) -> dict[str, object]:
-    (path,) = (folder / "results").rglob("*.json")
+    (path,) = (folder / "results").rglob("*.seed0.json")
     content: dict[str, object] = json.loads(path.read_text())
     return content
 

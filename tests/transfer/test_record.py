@@ -17,7 +17,6 @@ from transfer.record import (
     commit,
     conditions,
     detectron2_version,
-    failure_path,
     hash_of_record,
     read_record,
     record_path,
@@ -138,15 +137,6 @@ def test_record_of_other_weights_is_not_replaced(tmp_path: Path) -> None:
     beside = store_record(path, other)
     assert store_record(path, other) == beside
     assert cell_records(path) == ({path: RECORD, beside: other}, [])
-
-
-@pytest.mark.parametrize("engine", ["torch", "other"])
-def test_success_clears_an_earlier_failure(engine: str, tmp_path: Path) -> None:
-    path = cell_path(tmp_path, RECORD)
-    store_record(path, RECORD)
-    write_json(failure_path(path), {"reason": "no"})
-    store_record(path, unlike(engine=engine))
-    assert not failure_path(path).exists()
 
 
 def test_an_installation_below_another_project_has_not_that_projects_commit(

@@ -5,7 +5,6 @@ belong to the same backbone, data, protocol, seed and arithmetic.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,6 @@ from transfer.cells.checked_data import fingerprint
 from transfer.cells.declaration import with_declared_recipe
 from transfer.cells.request import Request, Settings
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.expected import Sizes, small_sizes
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, with_heads
 from transfer.encoders.opening import load
@@ -140,27 +138,6 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
         return backbone
     twin, own = backbone.random_twin(), checkpoint.name or ""
     return replace(twin, name=own) if own.startswith(f"{twin.name}-") else twin
-
-
-def failure_fields(cell: Cell) -> dict[str, Any]:
-    """Return the fields that identify the cell in its failure file, and those that tables show."""
-    small: Mapping[str, Sizes] = {}
-    with suppress(SuiteError, OSError):  # the failure may be that this disk cannot be read
-        small = small_sizes(cell.settings.data)
-    return {
-        "backbone": cell.backbone.name,
-        "sha256": cell.backbone.sha256,
-        "file_sha256": cell.backbone.file_sha256,
-        "task": reading_of(cell.key)[0],
-        "protocol": cell.task.protocol,
-        "schedule": cell.settings.schedule,
-        "seed": cell.seed,
-        "small": max(
-            (small[key].origin for key in cell.task.datasets() if key in small), default=""
-        ),
-        "primary_metric": cell.task.primary_metric,
-        "heading": cell.task.heading,
-    }
 
 
 def departures(cell: Cell, lender: Record | None = None) -> list[str]:

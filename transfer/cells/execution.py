@@ -2,7 +2,6 @@
 
 import json
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
@@ -10,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pretrain.running.console import PROGRESS_FILE, print_line, progress_file
+from pretrain.running.console import print_line
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder, wait_for_lock
 from pretrain.running.processes import Process, tf32_convolutions, this_process, wait_for_all
-from pretrain.running.reading import ReadError
+from transfer.cells import state
 from transfer.cells.cell import (
     WEIGHTS,
     Cell,
@@ -22,7 +21,6 @@ from transfer.cells.cell import (
     check_records_of_name,
     classifier_hash,
     departures,
-    failure_fields,
     finished,
     weights_file,
 )
@@ -44,16 +42,13 @@ from transfer.record import (
     COPIED,
     Record,
     cell_records,
-    failure_path,
     features_in,
     protocol_hash,
-    read_json,
     read_record,
     record_files,
     run_environment,
     store_record,
     stored_fields,
-    write_failure,
 )
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
@@ -95,16 +90,16 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     """
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     load_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
-    record = finished(cell)
+    record, process = finished(cell), this_process()
     if record is not None:
+        if process.is_main:
+            state.note_finished(cell)
         return record
     check_records_of_name([cell])
-    process = this_process()
     if process.is_main:
         for line in cell_records(cell.path)[1]:
             print_line("record", line)
-        work = cell.folders.work
-        with _lock(work, wait=wait), progress_file(work / PROGRESS_FILE):
+        with _lock(cell.folders.work, wait=wait), state.reporting(cell):
             if wait:  # another process may have finished it, or one of other weights of the name
                 if (record := finished(cell)) is not None:
                     return record
@@ -241,9 +236,9 @@ def _obtain_classifier(user: str, needed: Cell) -> Record:
                 told = f"{user} needs that of {needed.key}, but {why}: training it first"
                 print_line("classifier", told)
                 try:
-                    _compute(needed, this_process())
+                    with state.reporting(needed):
+                        _compute(needed, this_process())
                 except Exception as error:  # the tables must not blame the cell that uses it
-                    note_failure(needed, error)
                     raise ClassifierError(needed.key, error) from error
                 record = finished(needed)
     if record is None:
@@ -272,24 +267,6 @@ def prepare(cells: Sequence[Cell]) -> None:
             if not task.extract_together(backbones, folders):
                 for backbone in backbones:
                     task.prepare(backbone, folders)
-
-
-def note_failure(cell: Cell, error: BaseException) -> None:
-    """Write the reason of a failure to the cell's failure file, which the tables read.
-
-    A full disk is reported on stderr and raises nothing: other cells can go on.
-    """
-    why = {
-        "reason": f"{type(error).__name__}: {error}".splitlines()[0],
-        "traceback": "".join(traceback.format_exception(error)),
-    }
-    write_failure(cell.path, failure_fields(cell) | why)
-
-
-def may_pass_later(cell: Cell) -> bool:
-    """Return whether a cell failed since a disk could not be read, by its failure file."""
-    content = read_json(failure_path(cell.path)) or {}
-    return str(content.get("reason", "")).startswith(ReadError.__name__)
 
 
 def stored_request(cell: Cell, lender: Record | None = None) -> dict[str, Any]:

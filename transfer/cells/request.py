@@ -80,8 +80,13 @@ class Request:
 
     def json(self) -> dict[str, Any]:
         """Return the request in values that JSON can store."""
-        content: dict[str, Any] = _plain(asdict(self))
-        return content
+        return to_json(self)
+
+
+def to_json(options: Any) -> dict[str, Any]:
+    """Return a dataclass in values that JSON can store; `from_json` restores it."""
+    content: dict[str, Any] = _plain(asdict(options))
+    return content
 
 
 def _plain(value: Any) -> Any:

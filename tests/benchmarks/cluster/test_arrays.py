@@ -5,31 +5,24 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from benchmarks.cluster.arrays import (
     MARGIN,
+    _write_submitted,
     cancel_all,
     check_submitted_weights,
+    collect,
     plan_arrays,
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import (
-    Submission,
-    collect,
-    failed_helper_lines,
-    read_submission,
-    submitted_states,
-)
 from benchmarks.execution.jobs import PREPARE, THEN
-from benchmarks.execution.states import write_run_file
+from benchmarks.execution.states import all_states
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
-from benchmarks.status import all_states
 from benchmarks.status import main as status
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError
@@ -37,9 +30,13 @@ from slurm.requeue import Command
 from slurm.submit import Array
 from tests.benchmarks.conftest import Rows
 from tests.slurm.fake_programs import fake_programs
+from transfer.cells import state
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Settings
-from transfer.record import write_failure
+from transfer.cells.request import Request, Settings
+from transfer.cells.state import State, StateName, read_states
+from transfer.encoders.options import Checkpoint
+from transfer.record import state_path
 
 OPTIONS = SlurmOptions(parallel=2)
 PROGRAMS = {
@@ -60,19 +57,35 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def submission(rows: Rows, settings: Settings, programs: Path) -> Submission:
+def from_file(checkpoint: Path, settings: Settings) -> Callable[..., list[PlannedCell]]:
+    """Cells to run of a checkpoint file, which a retry reads again."""
+
+    def make(*keys: str) -> list[PlannedCell]:
+        asked = Checkpoint(ckpt=checkpoint)
+        cells = (Cell.of(Request(task=key, checkpoint=asked, settings=settings)) for key in keys)
+        return [PlannedCell(cell, "run", (), 1.0) for cell in cells]
+
+    return make
+
+
+@pytest.fixture
+def submission(rows: Rows, settings: Settings, programs: Path) -> list[State]:
     """Two cells in an array, jobs 1_0 and 1_1, and the tables' job 2."""
     return submit(rows("cifar10_knn", "in100_knn"), settings)
 
 
 def states(settings: Settings) -> list[tuple[str, str]]:
-    return [(one.state, one.detail) for one in submitted_states(settings.runs)[0]]
+    return [(one.name, one.detail) for one in all_states(settings.results)[0]]
 
 
-def submit(rows: list[PlannedCell], settings: Settings) -> Submission:
-    submission = submit_cells(rows, OPTIONS, settings.runs, Cluster({}))
-    assert submission is not None
-    return submission
+def submit(rows: list[PlannedCell], settings: Settings) -> list[State]:
+    assert submit_cells(rows, OPTIONS, Cluster({})) > 0
+    return read_states(settings.results)
+
+
+def jobs(settings: Settings) -> dict[str, str]:
+    """The job of each submitted task."""
+    return {one.key: one.content["job"] for one in read_states(settings.results)}
 
 
 def arrays_of(rows: list[PlannedCell], most_minutes: float = math.inf) -> list[Array]:
@@ -91,25 +104,24 @@ def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) ->
 
 
 PASS = ("in100_linear@jcl", "in100_linear@looc")
+FromFile = Callable[..., list[PlannedCell]]
 
 
 def test_cells_of_one_pass_have_one_job_and_a_state_each(
-    rows: Rows, settings: Settings, programs: Path
+    from_file: FromFile, settings: Settings, programs: Path
 ) -> None:
-    submission = submit(rows(*PASS), settings)
-    assert len(submission.cells) == 2
-    (job,) = {cell.job for cell in submission.cells}
+    found = from_file(*PASS)
+    submit(found, settings)
+    (job,) = {*jobs(settings).values()}
     (programs / "queue").write_text(f"{job}|RUNNING|None|n1\n")
-    done = Path(submission.cells[0].record)
-    done.parent.mkdir(parents=True, exist_ok=True)
-    done.write_text("{}")
-    assert [state for state, _ in states(settings)] == ["done", "running"]
+    write_as_job(found[0].cell, "done")
+    assert [name for name, _ in states(settings)] == ["done", "running"]
     (programs / "queue").write_text(f"{job}|TIMEOUT|None|n1\n")
-    assert [state for state, _ in states(settings)] == ["done", "failed"]
-    done.unlink()
-    (again,) = retry_failed(settings.runs, SlurmOptions())
-    assert [cell.key for cell in again.cells] == list(PASS)
-    assert len({cell.job for cell in again.cells}) == 1
+    assert [name for name, _ in states(settings)] == ["done", "failed"]
+    write_as_job(found[0].cell, "queued")
+    assert retry_failed(settings.results, SlurmOptions()) == 2
+    (again,) = {*jobs(settings).values()}
+    assert again != job
 
 
 def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows: Rows) -> None:
@@ -127,79 +139,101 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows:
 
 
 def test_what_cannot_be_written_down_is_taken_back(
-    rows: Rows, settings: Settings, programs: Path, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, settings: Settings, programs: Path, fill_disk: Callable[[str], None]
 ) -> None:
-    full = OSError("no space left on device")
-    monkeypatch.setattr(Submission, "save", Mock(side_effect=full))
-    with pytest.raises(ClusterError, match=r"no space left on device; what had .* is cancelled"):
+    fill_disk("state.json")
+    with pytest.raises(ClusterError, match=r"No space left on device.*what had .* is cancelled"):
         submit(rows("cifar10_knn"), settings)
     assert (programs / "cancelled").read_text().split() == ["1", "2"]
 
 
+def write_as_job(cell: Cell, name: StateName, reason: str = "") -> None:
+    """Write a state as the job of the cell does, whose submission stays in it."""
+    stored = state.read_state(state_path(cell.path))
+    assert stored is not None
+    state.store(stored.path, stored.content | {"state": name, "reason": reason})
+
+
 def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
-    submission: Submission, rows: Rows, settings: Settings, programs: Path
+    submission: list[State], rows: Rows, settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
-    assert read_submission(submission.folder / "submission.json") == submission
-    assert [cell.job for cell in submission.cells] == ["1_0", "1_1"]
-    assert submission.helpers == ("2",)
+    assert jobs(settings) == {"cifar10_knn": "1_0", "in100_knn": "1_1"}
     found = rows("cifar10_knn", "in100_knn")
-    assert submit_cells(found, OPTIONS, settings.runs, Cluster({})) is None
+    assert submit_cells(found, OPTIONS, Cluster({})) == 0
     found[1:] = rows("voc07_svm")
-    more = submit(found, settings)
-    assert [cell.key for cell in more.cells] == ["voc07_svm"]
-    (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
-    assert cancel_all(settings.runs) == 2
-    assert sorted((programs / "cancelled").read_text().split()) == ["1_1", "2"]
+    assert submit_cells(found, OPTIONS, Cluster({})) == 1
+    assert [*jobs(settings)] == ["cifar10_knn", "in100_knn", "voc07_svm"]
+    (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n")
+    assert cancel_all(settings.results) == 1
+    assert (programs / "cancelled").read_text().split() == ["1_1"]
 
 
 def test_queued_cells_of_other_weights_keep_their_name(
-    submission: Submission, rows: Rows, settings: Settings, programs: Path
+    submission: list[State], rows: Rows, settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     (row,) = rows("voc07_svm")
-    check_submitted_weights([row], settings.runs)
+    check_submitted_weights([row], settings.results)
     other = replace(row.cell, backbone=replace(row.cell.backbone, sha256="0" * 64))
     with pytest.raises(ValueError, match=r"job 1_0 .* other weights .*--name"):
-        check_submitted_weights([replace(row, cell=other)], settings.runs)
-    elsewhere = other.asking(settings=replace(settings, results=settings.results / "other"))
-    check_submitted_weights([replace(row, cell=elsewhere)], settings.runs)
+        check_submitted_weights([replace(row, cell=other)], settings.results)
 
 
 def test_each_state_is_told_from_what_there_is(
-    submission: Submission,
+    submission: list[State],
     rows: Rows,
     settings: Settings,
     programs: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first, second = rows("cifar10_knn", "in100_knn")
+    first, second = (row.cell for row in rows("cifar10_knn", "in100_knn"))
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
-    log = submission.folder / "1_1_0_log.err"
+    log = Path(submission[1].content["log"])
     log.write_text("12:00:31  train  3/9 steps\n")
     assert states(settings) == [("queued", "Priority"), ("running", "12:00:31  train  3/9 steps")]
-    evaluate(first.cell)
+    write_as_job(second, "running", "train  4/9 steps")
+    assert states(settings)[1] == ("running", "train  4/9 steps")
+    write_as_job(first, "done")
+    (programs / "queue").write_text("")
     log.write_text("error: no such file\n")
-    (submission.folder / "1_1_0_result.pkl").write_bytes(
+    (log.parent / "1_1_0_result.pkl").write_bytes(
         pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 2"))
     )
-    (programs / "queue").write_text("")
     assert states(settings) == [("done", ""), ("failed", "exit status 2; error: no such file")]
-    (programs / "queue").write_text("2|OUT_OF_MEMORY|None|n1\n")
-    (line,) = failed_helper_lines(settings.runs)
-    assert line.startswith("tables failed: OUT_OF_MEMORY on n1")
-    write_failure(second.cell.path, {"reason": "DataError: no folder cifar10"})
-    capsys.readouterr()
-    words = ["--runs", str(settings.runs), "--results"]
-    assert status([*words, str(settings.results)]) == 1
+    write_as_job(second, "failed", "DataError: no folder cifar10")
+    words = ["--results", str(settings.results), "--runs", str(settings.runs)]
+    assert status(words) == 1
     shown = capsys.readouterr().out
     for fact in ("DataError: no folder cifar10", str(log), "1 failed, 1 done"):
         assert fact in shown
-    assert status([*words, "others"]) == 2
+    assert status(["--results", "others"]) == 2
+
+
+def test_a_job_that_begins_before_its_submission_is_written_keeps_its_state(
+    submission: list[State], rows: Rows, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row,) = rows("voc07_svm")
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "3")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    folder = Path(submission[0].content["log"]).parent
+    with state.reporting(row.cell):
+        _write_submitted(row.cell, "3_0", folder, OPTIONS)
+        stored = state.read_state(state_path(row.cell.path))
+        assert stored is not None
+        assert (stored.name, stored.is_submitted) == ("running", True)
+    stored = state.read_state(state_path(row.cell.path))
+    assert stored is not None
+    assert (stored.name, stored.is_submitted) == ("done", True)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")  # of another job
+    state.write(row.cell, "running")
+    stored = state.read_state(state_path(row.cell.path))
+    assert stored is not None
+    assert not stored.is_submitted
 
 
 def test_an_element_that_was_cancelled_before_it_began_is_cancelled(
-    submission: Submission, settings: Settings, programs: Path
+    submission: list[State], settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_1|PENDING|PartitionTimeLimit|\n")  # Slurm drops 1_0
     (first, _), (second, reason) = states(settings)
@@ -208,59 +242,50 @@ def test_an_element_that_was_cancelled_before_it_began_is_cancelled(
 
 
 def test_a_cell_that_is_queued_is_recognized_through_a_link(
-    submission: Submission, rows: Rows, settings: Settings, programs: Path, tmp_path: Path
+    submission: list[State], rows: Rows, settings: Settings, programs: Path, tmp_path: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|PENDING|Priority|\n")
     link = tmp_path / "link"
     link.symlink_to(settings.results.absolute())
     (row,) = rows("cifar10_knn")
     cell = row.cell.asking(settings=replace(settings, results=link))
-    again = [replace(row, cell=cell)]
-    assert submit_cells(again, OPTIONS, settings.runs, Cluster({})) is None
-
-
-def test_a_cell_of_this_machine_and_of_the_cluster_is_shown_once(
-    submission: Submission, rows: Rows, settings: Settings, programs: Path
-) -> None:
-    (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
-    write_run_file([rows("cifar10_knn")[0].cell], settings.runs)
-    found, _ = all_states(settings.runs)
-    assert [one.cell.key for one in found] == ["cifar10_knn", "in100_knn"]
+    assert submit_cells([replace(row, cell=cell)], OPTIONS, Cluster({})) == 0
 
 
 def test_the_last_job_writes_tables_with_the_reasons_and_what_failed_is_submitted_once_more(
-    submission: Submission,
-    rows: Rows,
+    from_file: FromFile,
     settings: Settings,
     programs: Path,
     fill_disk: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    evaluate(rows("cifar10_knn")[0].cell)
+    found = from_file("cifar10_knn", "in100_knn")
+    submit(found, settings)
+    evaluate(found[0].cell)
     (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
-    assert collect(submission.folder / "submission.json") == 0
+    assert collect(settings.results) == 0
     assert "OUT_OF_MEMORY" in (settings.results / "tables" / "overview.md").read_text()
-    (again,) = retry_failed(settings.runs, SlurmOptions(hours=9))
-    assert [(cell.key, cell.resources.hours) for cell in again.cells] == [("in100_knn", 9)]
-    assert again.cells[0].words == submission.cells[1].words
-    (programs / "queue").write_text(f"{again.cells[0].job}|PENDING|Priority|\n")
-    assert [state for state, _ in states(settings)] == ["done", "queued"]
-    assert retry_failed(settings.runs, SlurmOptions()) == []
+    assert retry_failed(settings.results, SlurmOptions(hours=9)) == 1
+    job = jobs(settings)["in100_knn"]
+    scripts = [path.read_text() for path in programs.glob("job.*")]
+    assert sum("#SBATCH --time=540\n" in script for script in scripts) == 1
+    (programs / "queue").write_text(f"{job}|PENDING|Priority|\n")
+    assert [name for name, _ in states(settings)] == ["done", "queued"]
+    assert retry_failed(settings.results, SlurmOptions()) == 0
     (settings.results / "tables" / "overview.md").unlink()  # pages that are right are not written
     fill_disk(str(settings.results))
-    assert collect(submission.folder / "submission.json") == 1
+    assert collect(settings.results) == 1
     assert "the tables are not up to date: " in capsys.readouterr().err
 
 
 def test_on_another_try_classifiers_are_waited_for_as_well(
-    rows: Rows, settings: Settings, programs: Path
+    from_file: FromFile, settings: Settings, programs: Path
 ) -> None:
-    found = rows("objectnet13_eval", "in100_linear@looc")
-    submit(found, settings)
-    (programs / "queue").write_text("1_0|TIMEOUT|None|n1\n2_0|TIMEOUT|None|n1\n")
-    (again,) = retry_failed(settings.runs, SlurmOptions())
-    assert [cell.key for cell in again.cells] == ["in100_linear@looc", "objectnet13_eval"]
-    trained = again.cells[0].job.partition("_")[0]
+    submit(from_file("objectnet13_eval", "in100_linear@looc"), settings)
+    lines = (f"{job}|TIMEOUT|None|n1\n" for job in jobs(settings).values())
+    (programs / "queue").write_text("".join(lines))
+    assert retry_failed(settings.results, SlurmOptions()) == 2
+    trained = jobs(settings)["in100_linear@looc"].partition("_")[0]
     scripts = [path.read_text() for path in programs.glob("job.*")]
     assert sum(f"--dependency=afterany:{trained}\n" in script for script in scripts) == 1
 

@@ -54,7 +54,7 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     assert "... and 3 more failures below tables/" in lines
     assert lines[-1].startswith("70 cells, 10 failed, 1 checkpoint could not be read")
     assert REASON in (results / "report" / "index.html").read_text()  # all of it
-    (path, *_) = sorted((results / "records" / "mine").rglob("*.failed.json"))
+    (path, *_) = sorted((results / "records" / "mine").rglob("*.state.json"))
     assert json.loads(path.read_text())["reason"] == REASON
 
 

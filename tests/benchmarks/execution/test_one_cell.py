@@ -1,7 +1,6 @@
 """A cell in a process of its own is the cell of the run that it belongs to."""
 
 import errno
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -19,6 +18,7 @@ from benchmarks.planning.checkpoints import checkpoints
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.lock import BusyError
+from transfer.cells import state
 from transfer.cells.cell import Cell, open_checkpoint
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
@@ -28,7 +28,6 @@ from transfer.encoders.encoder import random_backbone
 from transfer.encoders.opening import load_backbone
 from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import failure_path
 
 Output = pytest.CaptureFixture[str]
 SPARE = TrainingOptions(
@@ -105,9 +104,9 @@ def test_another_process_is_waited_for_and_a_failure_leaves_its_reason_but_no_ki
     monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", evaluating)
     monkeypatch.setattr(benchmarks.execution.one_cell, "RETRY_INTERVAL_S", 0.0)
     assert run(cell) == 137  # a shell would tell the same status
-    assert not failure_path(cell.path).exists()
+    assert not state.failure(cell)
     assert run(cell) == 1
-    reason = json.loads(failure_path(cell.path).read_text())["reason"]
+    reason = state.failure(cell)
     assert reason == "OSError: no space left on device"
     assert run(cell) == 0
     assert cell.path.exists()

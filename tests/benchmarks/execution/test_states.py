@@ -1,27 +1,21 @@
-"""States of the cells of a run on this machine, from their files."""
+"""States of cells on this machine, from their state files."""
 
-import json
 import os
-import socket
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from benchmarks.execution.states import (
-    FOLDER,
-    CellState,
-    is_over,
-    local_states,
-    status_page,
-    write_run_file,
-)
-from pretrain.running.console import PROGRESS_FILE, progress_file
-from tests.benchmarks.conftest import started
+from benchmarks.execution.states import CellState, all_states, earlier_work, is_over, status_page
+from pretrain.running.stop import Stopped
+from tests.benchmarks.conftest import stored_state
+from transfer.cells import state
 from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Settings
+from transfer.cells.request import Request, Settings, from_json
+from transfer.cells.state import STOPPED
 from transfer.encoders.encoder import Encoder
+from transfer.record import state_path, write_json
 
 
 @pytest.fixture
@@ -29,81 +23,98 @@ def cell(small_backbone: Encoder, settings: Settings) -> Cell:
     cell = Cell.with_backbone(
         task="cifar10_knn", backbone=small_backbone, seed=0, settings=settings
     )
-    write_run_file([cell], settings.runs)
+    state.write(cell, "queued")
     return cell
 
 
-def state(cell: Cell) -> tuple[str, str]:
-    (one,) = local_states(cell.settings.runs)
-    assert one.cell.names == (cell.backbone.name, cell.key, 0)
-    return one.state, one.detail
+def shown(cell: Cell) -> tuple[str, str]:
+    ((found,), _) = all_states(cell.settings.results)
+    assert found.identity == (cell.backbone.name, cell.key, 0)
+    return found.name, found.detail
 
 
-def change(cell: Cell, **changes: Any) -> None:
-    (path,) = (cell.settings.runs / FOLDER).glob("*.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+def change(cell: Cell, **changes: object) -> Path:
+    file = state_path(cell.path)
+    stored = state.read_state(file)
+    assert stored is not None
+    write_json(file, stored.content | changes)
+    return file
 
 
-def test_a_cell_waits_runs_and_ends_by_a_record_written_since_the_start(cell: Cell) -> None:
-    assert state(cell) == ("queued", "")
-    with progress_file(cell.folders.work / PROGRESS_FILE):
-        assert state(cell) == ("running", "starts")
-    assert state(cell)[0] == "queued"
+def test_a_cell_waits_runs_and_is_done(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(cell) == ("queued", "")
+    with state.reporting(cell):
+        assert shown(cell) == ("running", "starts")
+    assert shown(cell) == ("done", "")
+    assert is_over(all_states(cell.settings.results)[0])
+    for error, expected in ((OSError("no disk"), "failed"), (Stopped(75), "stopped")):
+        monkeypatch.setattr("transfer.cells.execution._compute", Mock(side_effect=error))
+        with pytest.raises(type(error)):
+            evaluate(cell)
+        assert shown(cell) == (expected, "OSError: no disk" if expected == "failed" else STOPPED)
+    monkeypatch.undo()
     evaluate(cell)
-    assert state(cell) == ("done", "")
-    assert is_over(local_states(cell.settings.runs))
-    write_run_file([cell], cell.settings.runs)
-    assert state(cell)[0] == "queued"
+    assert shown(cell)[0] == "done"
 
 
-def test_every_path_of_a_folder_of_results_selects_its_runs(
-    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs, results = cell.settings.runs, cell.settings.results
-    link = tmp_path / "link"
-    link.symlink_to(results)
-    results.mkdir(exist_ok=True)
-    monkeypatch.chdir(results)
-    paths = (results, link, Path("..") / results.name, tmp_path / "others")
-    assert [len(local_states(runs, path)) for path in paths] == [1, 1, 1, 0]
+def test_state_stores_the_request(cell: Cell) -> None:
+    stored = state.read_state(state_path(cell.path))
+    assert stored is not None
+    assert from_json(Request, stored.content["request"]) == cell.request.absolute()
 
 
-def test_a_killed_run_is_not_taken_for_a_running_one(cell: Cell) -> None:
-    told = {"step": "train", "host": socket.gethostname(), "pid": 2**22 + 1}
-    cell.folders.work.mkdir(parents=True)
-    (cell.folders.work / PROGRESS_FILE).write_text(json.dumps(told))
-    change(cell, pid=2**22 + 1)
-    assert state(cell) == ("stopped", "its run has ended; the same command continues")
-    write_run_file([cell], cell.settings.runs)  # in place of the file of the ended run
-    assert len(list((cell.settings.runs / FOLDER).glob("*.json"))) == 1
+def test_finished_cell_whose_process_was_killed_before_it_said_so_is_done(cell: Cell) -> None:
+    evaluate(cell)
+    change(cell, state="running", pid=2**22 + 1)
+    assert shown(cell)[0] == "stopped"
+    evaluate(cell)
+    assert shown(cell)[0] == "done"
+
+
+def test_killed_process_is_stopped_also_as_a_zombie(cell: Cell) -> None:
+    change(cell, state="running", pid=2**22 + 1)
+    assert shown(cell)[0] == "stopped"
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    change(cell, state="running", pid=child)
+    assert shown(cell)[0] == "stopped"
+    os.waitpid(child, 0)
+
+
+def test_process_of_another_machine_ends_by_silence(cell: Cell) -> None:
+    file = change(cell, host="other")
+    assert shown(cell)[0] == "queued"
+    os.utime(file, (1e9, 1e9))
+    assert shown(cell)[0] == "stopped"
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"format": "other"}'])
+def test_truncated_and_foreign_files_are_no_states(cell: Cell, content: str) -> None:
+    state_path(cell.path).write_text(content)
+    assert all_states(cell.settings.results) == ([], "")
+
+
+def test_states_are_found_through_links(cell: Cell, tmp_path: Path) -> None:
+    records = cell.settings.results / "records"
+    records.rename(tmp_path / "other disk")
+    records.symlink_to(tmp_path / "other disk")
+    assert shown(cell)[0] == "queued"
 
 
 def test_the_page_shows_hostile_names_as_text() -> None:
-    cell = started("<img src=x>")
-    page = status_page([CellState(cell, "failed", "a <b> & c")])
+    page = status_page([CellState(stored_state("<img src=x>"), "failed", "a <b> & c")])
     assert "<img src=x>" not in page
     assert "&lt;img src=x&gt;" in page
     assert "a &lt;b&gt; &amp; c" in page
     assert 'http-equiv="refresh"' in page
 
 
-def test_a_run_of_another_machine_ends_by_silence_and_keeps_its_file(cell: Cell) -> None:
-    change(cell, host="other")
-    assert state(cell)[0] == "queued"
-    (path,) = (cell.settings.runs / FOLDER).glob("*.json")
-    os.utime(path, (1e9, 1e9))
-    assert state(cell)[0] == "stopped"
-    progress = cell.folders.work / PROGRESS_FILE
-    progress.parent.mkdir(parents=True)
-    progress.write_text(json.dumps({"host": "other", "pid": 1}))
-    assert state(cell)[0] == "running"
-    os.utime(progress, (1e9, 1e9))  # its node was killed
-    assert state(cell)[0] == "stopped"
-    progress.unlink()
-    path.rename(path.with_name("other.json"))
-    write_run_file([cell], cell.settings.runs)
-    first, second = (cell.settings.runs / FOLDER).glob("*.json")
-    for content in ("", "[1]", '{"format": "other"}'):  # torn and foreign files are no runs
-        first.write_text(content)
-        second.write_text(content)
-        assert local_states(cell.settings.runs) == []
+def test_work_of_an_earlier_version_is_one_line(tmp_path: Path) -> None:
+    assert earlier_work(tmp_path) == ""
+    for name in ("local/a.json", "slurm/1/submission.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    line = earlier_work(tmp_path)
+    assert f"delete {tmp_path}/local, {tmp_path}/slurm/1" in line

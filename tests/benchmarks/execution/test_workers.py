@@ -1,6 +1,5 @@
 """Cells side by side on one machine."""
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -13,7 +12,8 @@ from pretrain.running import stop
 from pretrain.running.host_memory import SHARERS
 from tests.benchmarks.conftest import Rows
 from tests.slurm.conftest import wait_until
-from transfer.record import failure_path
+from transfer.cells import state
+from transfer.record import state_path
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
@@ -62,7 +62,7 @@ def test_what_uses_a_classifier_starts_once_that_is_trained_and_not_if_that_fail
     failed = Workers(planned, 2).run()
     assert {cell.key for cell in failed} == {*keys[:3]}
     assert (tmp_path / "killed").read_text().split() == ["in100_linear@looc"]
-    reason = json.loads(failure_path(planned[0].cell.path).read_text())["reason"]
+    reason = state.failure(planned[0].cell)
     assert "classifier in100_linear@looc failed" in reason
     assert "killed by SIGKILL" in reason
 
@@ -75,21 +75,21 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
 ) -> None:
     planned = rows(*PASS)
     first, second, third = (row.cell for row in planned)
-    files = [failure_path(cell.path) for cell in (second, third)]
-    files[1].parent.mkdir(parents=True)
+    own = state_path(second.path)
+    own.parent.mkdir(parents=True)
     done = {first.path: "a record"}
     monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
     killed, stopped = "killed by SIGKILL", "stopped by another process; the same command goes on"
     lines = {"exit 1": "exit status 1", "kill -9 $$": killed, "exit 137": killed}
     lines["exit 75"] = stopped
     for line, reason in lines.items():
-        files[1].write_text('{"reason": "of an earlier run"}')
-        instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{files[0]}'; {line}")
+        state.write(third, "queued")
+        failed = '{"state": "failed", "reason": "own"}'
+        instead(monkeypatch, f"echo '{failed}' > '{own}'; {line}")
         assert Workers(planned, 1).run() == [second, third]
-        reasons = [json.loads(file.read_text())["reason"] for file in files]
-        assert reasons[0] == "own"
-        assert reason in reasons[1]
-        assert not failure_path(first.path).exists()
+        assert state.failure(second) == "own"
+        assert reason in state.failure(third)
+        assert not state.failure(first)
 
 
 def test_cells_of_several_backbones_wait_for_their_features_even_if_these_fail(
@@ -115,7 +115,7 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_en
                 Workers(planned, 1).run()
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert not failure_path(planned[0].cell.path).exists()
+    assert not state.failure(planned[0].cell)
     monkeypatch.setattr(stop, "_asked", [])
     instead(monkeypatch, f"echo $$ > {tmp_path}/pid; exec sleep 600")
 

@@ -1,6 +1,5 @@
 """Log lines and progress."""
 
-import json
 import os
 import pty
 import shlex
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.running import console
-from pretrain.running.console import live_bars, progress, progress_file
+from pretrain.running.console import live_bars, progress, telling
 
 SHOW = """
 import time
@@ -69,20 +68,12 @@ def test_a_notebook_with_widgets_has_bars(monkeypatch: pytest.MonkeyPatch) -> No
             assert (bars is None) == (module is None)
 
 
-def test_progress_is_told_in_a_file_that_goes_with_the_work_and_may_fail_to_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_told_to_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "TELL_INTERVAL_S", 0.0)
-    path = tmp_path / "work" / "progress.json"
-    with progress_file(path), progress("train", "7 rates", 8, "steps", done=2) as counter:
+    told: list[str] = []
+    with telling(told.append), progress("train", "7 rates", 8, "steps", done=2) as counter:
         counter.add(2)
-        told = json.loads(path.read_text())
-        assert told["state"].startswith("train  7 rates  4/8 steps")
-    assert not path.exists()
-    (tmp_path / "file").touch()
-    with progress_file(tmp_path / "file" / "below"), progress("train", "rates", 2) as counter:
-        counter.add(2)
-    assert counter.done == 2
+    assert told[0].startswith("train  7 rates  4/8 steps")
 
 
 def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 import transfer.frozen.extraction
 from pretrain.running.stop import Stopped
-from transfer.cells.cell import Cell, failure_fields
+from transfer.cells import state
+from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
@@ -165,4 +166,5 @@ def test_a_stop_counts_more_than_a_disk_that_fails_after_it(
 
 def test_a_failure_is_noted_without_its_data(own_cell: Cell) -> None:
     (own_cell.settings.data / "small-data.json").write_text("{torn")
-    assert failure_fields(own_cell)["small"] == ""
+    state.fail(own_cell, DataError("torn"))
+    assert state.failure(own_cell) == "DataError: torn"

@@ -102,7 +102,7 @@ def test_a_killed_process_leaves_the_cell_to_be_started_again(
         os.kill(int(children[1]), signal.SIGKILL)
         cell.stderr.read()
     assert cell.returncode == 128 + signal.SIGKILL
-    assert not list(settings.results.rglob("*.json"))
+    assert not list(settings.results.rglob("*.seed0.json"))
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Tasks that use another task's classifier: found by its record, trained if missing, and said."""
 
-import json
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
 from benchmarks.run_all import plan
 from pretrain.running.lock import lock_folder
+from transfer.cells import state
 from transfer.cells.cell import Cell, ClassifierError, finished
 from transfer.cells.execution import evaluate, prepare
 from transfer.cells.request import Settings
@@ -21,7 +21,7 @@ from transfer.datasets.images import Images
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.feature_cache import Predictions
-from transfer.record import failure_path, read_record, write_json_record
+from transfer.record import read_record, write_json_record
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
     cells = [cell, cell.asking(task="imagenet_c100_eval")]
     failed = run_cells(with_classifiers([plan_cell(one) for one in cells]))
     assert (len(failed), training.call_count) == (3, 1)
-    reasons = [json.loads(failure_path(one.path).read_text())["reason"] for one in (needed, *cells)]
+    reasons = [state.failure(one) for one in (needed, *cells)]
     reason = "ClassifierError: classifier in100_linear@looc failed: the probe diverged"
     assert reasons == ["ArithmeticError: the probe diverged", reason, reason]
 

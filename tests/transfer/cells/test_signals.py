@@ -22,6 +22,7 @@ from pretrain.running.loader import _packed
 from tests.campaign.processes import children
 from tests.transfer.cells.forked_command import ForkedCommand, loader_processes
 from tests.transfer.cells.many_images import generate_many
+from transfer.cells.state import read_states
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 
@@ -65,7 +66,7 @@ def start_cell(home: Path, words: tuple[str, ...]) -> ForkedCommand:
 
 def result(home: Path, name: str = "*") -> dict[str, Any]:
     """Return the part of a record that does not depend on time and load."""
-    (file,) = (home / "results").rglob(f"{name}.json")
+    (file,) = (home / "results").rglob(f"{name}.seed0.json")
     record = json.loads(file.read_text())
     details = {k: v for k, v in record["details"].items() if k not in ("weights", "training")}
     return {"metrics": record["metrics"], "details": details}
@@ -109,7 +110,7 @@ def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record
         gate.touch()
     assert command.wait() == stop.EXIT_RESUMABLE, command.log.read_text()
     assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
-    assert not list((disturbed / "results").rglob("*.json"))
+    assert not list((disturbed / "results").rglob("*.seed0.json"))
     assert start_cell(disturbed, words).wait() == 0
     assert result(disturbed) == result(undisturbed)
 
@@ -133,7 +134,8 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
         told = both.stderr.read().splitlines()
     assert both.returncode == stop.EXIT_RESUMABLE, told
     assert told[-1] == "stopped by SIGTERM, run the same command to go on"
-    assert not list(tmp_path.rglob("*.failed.json"))
+    states = [one.name for one in read_states(tmp_path / "b/results")]
+    assert set(states) <= {"stopped", "done"}
     subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=True)
     assert start_cell(tmp_path / "a", ("cifar10_linear", *words)).wait() == 0
     assert result(tmp_path / "b", "cifar10_linear*") == result(tmp_path / "a")

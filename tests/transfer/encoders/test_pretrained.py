@@ -105,7 +105,7 @@ def test_lite0_has_the_neighbors_of_a_plain_loop(tmp_path: Path) -> None:
     words = ["cifar10_knn", "--ckpt", str(file), "--name", "lite0", "--data", data, "--runs", runs]
     words += ["--results", results, "--encoder", f"{SOURCES / 'efficientnet_lite.py'}:lite0"]
     assert main(words) == 0
-    (record,) = (tmp_path / "results").rglob("cifar10_knn*.json")
+    (record,) = (tmp_path / "results").rglob("cifar10_knn*.seed0.json")
     by_command = json.loads(record.read_text())["metrics"]["top1"]
 
     network = plain_lite0(file)

@@ -1,0 +1,221 @@
+"""The state of a cell: one JSON file beside its record, from the request to the end.
+
+It stores the request, so that any reader can run the cell again. `--status` shows all states, the
+tables show the reasons of failures, and the report lists what was requested and has no result.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pretrain.running.atomic_files import WriteError
+from pretrain.running.console import telling
+from pretrain.running.errors import SuiteError
+from pretrain.running.reading import ReadError
+from transfer.datasets.expected import Sizes, small_sizes
+from transfer.record import RECORDS, STATE, STATE_FORMAT, read_json, state_path, write_json
+from transfer.tasks import reading_of
+
+if TYPE_CHECKING:
+    from transfer.cells.cell import Cell
+
+StateName = Literal[
+    "running", "failed", "cancelled", "stopped", "queued", "missing data", "unsupported", "done"
+]
+DEAD_S = 3600.0
+"""Silence after which a process on another machine, which cannot be asked, counts as ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """A state file and its content."""
+
+    path: Path
+    content: dict[str, Any]
+
+    @property
+    def name(self) -> StateName:
+        """The stored state; "stopped" if its process has ended without a word.
+
+        Cells on a cluster have the stored state, since only Slurm knows their processes.
+        """
+        stored: StateName = self.content["state"]
+        if stored in ("queued", "running") and not self.is_submitted and not self._is_alive():
+            return "stopped"
+        return stored
+
+    @property
+    def is_submitted(self) -> bool:
+        """Return whether the cell was submitted to a cluster."""
+        return bool(self.content["log"])
+
+    @property
+    def reason(self) -> str:
+        """Progress of a running cell; the reason of a failure; why a cell cannot run."""
+        return str(self.content["reason"])
+
+    @property
+    def key(self) -> str:
+        """Key in TASKS."""
+        return str(self.content["request"]["task"])
+
+    def _is_alive(self) -> bool:
+        if self.content["host"] != socket.gethostname():
+            with suppress(OSError):
+                return time.time() - self.path.stat().st_mtime < DEAD_S
+            return False
+        return is_alive(int(self.content["pid"]))
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process of this machine runs; a zombie, which nobody waits for, does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        return True
+    with suppress(OSError):
+        status = Path(f"/proc/{pid}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] != "Z"
+    return pid > 0  # for kill, other numbers mean groups of processes
+
+
+def write(cell: Cell, name: StateName, reason: str = "", **more: Any) -> None:
+    """Write the state of a cell; WriteError if that fails.
+
+    more: further entries, such as the traceback of a failure.
+    """
+    store(state_path(cell.path), _description(cell) | {"state": name, "reason": reason} | more)
+
+
+def fail(cell: Cell, error: BaseException) -> None:
+    """Write the reason of a failure.
+
+    A full disk is reported on stderr and raises nothing: other cells can go on.
+    """
+    try:
+        write(cell, "failed", **_failure(error))
+    except WriteError as full:
+        print(f"the reason of a failure is not noted: {full}", file=sys.stderr, flush=True)
+
+
+def _failure(error: BaseException) -> dict[str, str]:
+    return {
+        "reason": f"{type(error).__name__}: {error}".splitlines()[0],
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+
+
+@contextmanager
+def reporting(cell: Cell) -> Iterator[None]:
+    """Write the state of a cell while it runs: its progress, then done, failed or stopped.
+
+    A full disk is no error here: the work itself will report it.
+    """
+    path, description = state_path(cell.path), _description(cell)
+
+    def report(name: StateName, **more: str) -> None:
+        with suppress(WriteError):
+            store(path, description | {"state": name, "reason": ""} | more)
+
+    report("running", reason="starts")
+    try:
+        with telling(lambda progress: report("running", reason=progress)):
+            yield
+    except Exception as error:
+        report("failed", **_failure(error))
+        raise
+    except BaseException:  # a signal, or Ctrl-C
+        report("stopped", reason=STOPPED)
+        raise
+    report("done")
+
+
+STOPPED = "the same command resumes"
+
+
+def note_finished(cell: Cell) -> None:
+    """Write that the cell is done if its record was written, but not its last state."""
+    earlier = read_state(state_path(cell.path))
+    if earlier is None or earlier.name != "done":
+        with suppress(WriteError):
+            write(cell, "done")
+
+
+def may_pass_later(cell: Cell) -> bool:
+    """Return whether a cell failed because a disk could not be read."""
+    return failure(cell).startswith(ReadError.__name__)
+
+
+def failure(cell: Cell) -> str:
+    """Return the reason of the cell's failure; empty if its state is another one."""
+    content = read_json(state_path(cell.path)) or {}
+    return str(content["reason"]) if content.get("state") == "failed" else ""
+
+
+def read_state(path: Path) -> State | None:
+    """Return the state in a file; None if the file is missing, truncated or foreign."""
+    content = read_json(path) or {}
+    return State(path=path, content=content) if content.get("format") == STATE_FORMAT else None
+
+
+def read_states(results: Path) -> list[State]:
+    """Return the states of all cells in a results folder, whose folders may be links."""
+    pattern = f"{glob.escape(str(results / RECORDS))}/**/*{STATE}"
+    # Path.glob does not follow links
+    files = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+    states = (read_state(Path(file)) for file in files)
+    return [state for state in states if state is not None]
+
+
+def _description(cell: Cell) -> dict[str, Any]:
+    """Return the entries that do not change while a cell runs."""
+    small: dict[str, Sizes] = {}
+    with suppress(SuiteError, OSError):  # the failure may be that this disk cannot be read
+        small = dict(small_sizes(cell.settings.data))
+    kinds = (small[key].origin for key in cell.task.datasets() if key in small)
+    return {
+        "format": STATE_FORMAT,
+        "traceback": "",
+        "backbone": cell.backbone.name,
+        "sha256": cell.backbone.sha256,
+        "file_sha256": cell.backbone.file_sha256,
+        "task": reading_of(cell.key)[0],
+        "protocol": cell.task.protocol,
+        "schedule": cell.settings.schedule,
+        "seed": cell.seed,
+        "small": max(kinds, default=""),
+        "primary_metric": cell.task.primary_metric,
+        "heading": cell.task.heading,
+        "missing_data": [],
+        "request": cell.request.absolute().json(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+    }
+
+
+def store(path: Path, content: dict[str, Any]) -> None:
+    """Write a state file. What the submission of this job has written about it stays."""
+    job, earlier = _slurm_job(), read_json(path) or {}
+    submission: dict[str, Any] = {"job": job, "log": "", "cluster": {}}
+    if job and job == earlier.get("job"):
+        submission = {key: earlier[key] for key in submission}
+    write_json(path, submission | content, "--results")
+
+
+def _slurm_job() -> str:
+    """Return the id of the Slurm job of this process, as submitit writes it; empty without one."""
+    if "SLURM_ARRAY_TASK_ID" in os.environ:
+        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    return os.environ.get("SLURM_JOB_ID", "")
