@@ -5,12 +5,12 @@ tables.py       python -m benchmarks.tables: from records to results/tables
 report.py       python -m benchmarks.report: one HTML page of all results
 figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG and PNG
 explain.py      python -m benchmarks.explain: everything behind one number
-status.py       python -m benchmarks.status: the states of cells on a cluster
+status.py       python -m benchmarks.status: the states of all cells
 scripts.py      the commands of an installed wheel: ssl-benchmark and its siblings
 gpu_check.py    python -m benchmarks.gpu_check: how fast this machine's GPU is, on one page
 planning/       what a run would do, what it costs, the resources it needs on a cluster
-execution/      one cell in a process of its own, cells side by side
-cluster/        cells as job arrays of a cluster, and their states
+execution/      jobs: cells of one process; jobs side by side; states of cells; the end of a run
+cluster/        jobs as arrays of a cluster, and their states
 gpu/            what is measured of a machine's GPUs
 report_parts/   the sections of that page, its template, style and script
 drawing/        from records and logs to figures

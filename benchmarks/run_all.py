@@ -35,6 +35,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from benchmarks.execution.ending import finish_run, write_requested
+from benchmarks.execution.graph import job_graph
+from benchmarks.execution.local import run_jobs
 from benchmarks.execution.states import earlier_work
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
@@ -165,15 +167,8 @@ def run(request: RunAll) -> int:
         remember_runs(results, runs_of_files(row.cell.backbone.file for row in rows))
         submit_cells(rows, request.cluster, where)
         return 0
-    if request.workers > 1:
-        from benchmarks.execution.workers import Workers
-
-        failed = Workers(rows, request.workers).run()
-    else:
-        from benchmarks.execution.sequence import run_cells
-
-        failed = run_cells(rows)
-    return finish_run(rows, failed, request, start, unreadable)
+    run_jobs(job_graph(rows), request.workers, request.settings)
+    return finish_run(rows, request, start, unreadable)
 
 
 def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) -> None:

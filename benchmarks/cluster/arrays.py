@@ -1,9 +1,8 @@
 """Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel, and their states.
 
-There is one array for each size of job. Cells wait for the arrays that extract their features and
-train their classifier, and do both themselves if these fail. A last job writes the tables once all
-others have ended: python -m benchmarks.cluster.arrays RESULTS. The state file of each cell stores
-its job, its log and the options of its submission.
+There is one array for each size of job. Cells wait for the arrays that train their classifier. A
+last job writes the tables once all others have ended: python -m benchmarks.cluster.arrays RESULTS.
+The state file of each cell stores its job, its log and the options of its submission.
 """
 
 import math
@@ -14,12 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.execution.jobs import (
-    Job,
-    evaluations,
-    extractions,
-    process_command,
-)
+from benchmarks.execution.graph import Job, job_graph
 from benchmarks.execution.states import CellState, all_states, render_states
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import (
@@ -38,10 +32,10 @@ from slurm.state import JobState, job_states, last_log_line, log_path, saved_err
 from slurm.submit import Array, cancel_submitted, script, submit, unique_name
 from transfer.cells import state
 from transfer.cells.cell import Cell, is_same_file, open_checkpoint
+from transfer.cells.job import command, write_job
 from transfer.cells.request import Request, from_json, to_json
 from transfer.cells.state import State, StateName, read_states
 from transfer.record import state_path
-from transfer.tasks import task_of
 
 GPUS_OF_A_NODE = 8
 CPUS_PER_GPU = 8
@@ -55,7 +49,7 @@ NO_MORE_JOBS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job subm
 """Words of sbatch where the cluster, an account or a user has as many jobs as it may have."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 Arrays = Sequence[tuple[Array, Sequence[Job]]]
-"""Arrays that will be submitted, with the job of each element; none for arrays that only help."""
+"""Arrays that will be submitted, with the job of each element; none for the tables."""
 
 
 def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
@@ -79,14 +73,14 @@ def replace_gpus(cell: Cell, gpus: int) -> Cell:
     return cell.asking(settings=replace(cell.settings, training=training))
 
 
-def resources(row: PlannedCell, options: SlurmOptions, where: Cluster) -> Resources:
-    """Return the resources of one cell; options that are given take precedence."""
-    task = row.cell.task
-    processes = task.num_processes(row.cell.settings.training)
+def resources(job: Job, options: SlurmOptions, where: Cluster) -> Resources:
+    """Return the resources of a job; options that are given take precedence."""
+    task = job.cell.task
+    processes = task.num_processes(job.cell.settings.training)
     gpus = processes if options.cell_gpus else 0
     if task.distributed_training is None:
         gpus = options.cell_gpus
-    hours = math.ceil(MARGIN * row.gpu_hours / max(1, processes))
+    hours = math.ceil(MARGIN * job.hours / max(1, processes))
     return Resources(
         gpus=gpus,
         processes=1,  # a cell starts its own for its GPUs
@@ -104,39 +98,30 @@ def _allowed_hours(
     return min(hours, MOST_HOURS, allowed)
 
 
-def plan_arrays(
-    rows: Sequence[PlannedCell],
-    options: SlurmOptions,
-    folder: Path,
-    where: Cluster,
-) -> Arrays:
-    """Return the arrays for the rows in state "run", and last the one that writes the tables.
+def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, where: Cluster) -> Arrays:
+    """Return an array for the jobs of one size that wait for the same arrays; last, the tables.
 
-    Jobs of an array have one size and wait for the same: the helper that extracts their features
-    and, if they use a classifier, all arrays that train any. Those come before.
+    The file of a job is in the folder, named after its array and its position there.
     """
+    groups: dict[tuple[Resources, tuple[int, ...]], list[Job]] = {}
+    array_of: dict[Job, int] = {}
+    for job in jobs:  # those that it waits for come before it
+        after = tuple(sorted({array_of[other] for other in job.after}))
+        group = (resources(job, options, where), after)
+        groups.setdefault(group, []).append(job)
+        array_of[job] = list(groups).index(group)
     arrays: list[tuple[Array, Sequence[Job]]] = []
-    extracted: dict[Path, int] = {}
-    for joint in (False, True):  # two arrays: other cells need not wait for the long joint pass
-        jobs = [job for job in extractions(rows) if (job.cell.needed is not None) == joint]
-        if jobs:
-            extracted |= {cell.path: len(arrays) for job in jobs for cell in job.cells}
-            longest = replace(jobs[0].rows[0], gpu_hours=max(job.hours for job in jobs))
-            size = resources(longest, options, where)
-            arrays.append((_array("extract", jobs, size, options), ()))
-    evaluating = evaluations(rows)
-    used = {task_of(cell.key).needs for job in evaluating for cell in job.cells}
-    groups: dict[tuple[Resources, int | None, bool, bool], list[Job]] = {}
-    for job in evaluating:
-        size = resources(replace(job.rows[0], gpu_hours=job.hours), options, where)
-        trains, uses = any(cell.key in used for cell in job.cells), bool(job.cell.task.needs)
-        groups.setdefault((size, extracted.get(job.cell.path), trains, uses), []).append(job)
-    training: tuple[int, ...] = ()
-    for (size, extraction, trains, uses), members in groups.items():
-        after = training * uses if extraction is None else (extraction, *training * uses)
-        training += (len(arrays),) * trains
-        arrays.append((_array("cells", members, size, options, after), members))
-    results = rows[0].cell.settings.results.absolute()
+    for number, ((size, after), members) in enumerate(groups.items()):
+        files = [folder / f"{number}-{index}.json" for index in range(len(members))]
+        array = Array(
+            name="cells",
+            work=tuple(Command(command(file)) for file in files),
+            resources=size,
+            parallel=options.parallel,
+            after=after,
+        )
+        arrays.append((array, members))
+    results = jobs[0].cell.settings.results.absolute()
     hours = _allowed_hours(TABLES_RESOURCES.hours, options, where, options.tables_partition)
     tables = Array(
         name="tables",
@@ -146,17 +131,6 @@ def plan_arrays(
         partition=options.tables_partition,
     )
     return [*arrays, (tables, ())]
-
-
-def _array(
-    name: str,
-    jobs: Sequence[Job],
-    size: Resources,
-    options: SlurmOptions,
-    after: tuple[int, ...] = (),
-) -> Array:
-    work = tuple(Command(process_command(job.arguments())) for job in jobs)
-    return Array(name=name, work=work, resources=size, parallel=options.parallel, after=after)
 
 
 def check_submitted_weights(rows: Sequence[PlannedCell], results: Path) -> None:
@@ -202,12 +176,15 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, where: Clus
             f"run_all.py {shlex.join(['--cancel', *place])} cancels all that have not ended",
             file=sys.stderr,
         )
-    if not any(row.state == "run" for row in new):
+    if not (jobs := job_graph(new)):
         return 0
     folder = (settings.runs / "slurm" / unique_name()).absolute()
     with explain_write_errors(folder, "--runs"):
         folder.mkdir(parents=True)
-    arrays = plan_arrays(new, options, folder, where)
+    arrays = plan_arrays(jobs, options, folder, where)
+    for number, (_, members) in enumerate(arrays):
+        for index, job in enumerate(members):
+            write_job(folder / f"{number}-{index}.json", job.requests)
     try:
         ids = submit([array for array, _ in arrays], options.queue, folder, where)
     except ClusterError as error:
@@ -219,10 +196,10 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, where: Clus
         raise
     count = 0
     try:
-        for (_, jobs), numbers in zip(arrays, ids, strict=True):
-            for job, number in zip(jobs, numbers, strict=False):  # helpers have no cells
+        for (_, members), numbers in zip(arrays, ids, strict=True):
+            for job, slurm_id in zip(members, numbers, strict=False):  # the tables have no cells
                 for cell in job.cells:
-                    _write_submitted(cell, number, folder, options)
+                    _write_submitted(cell, slurm_id, folder, options)
                     count += 1
     except WriteError as error:  # without states, the next run would submit the same cells again
         raise ClusterError(f"{error}; {cancel_submitted(folder, ids)}") from error
@@ -250,10 +227,12 @@ def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) 
 
 def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, where: Cluster) -> str:
     """Return the scripts that sbatch would get."""
+    if not (jobs := job_graph(rows)):
+        return ""
     folder = (rows[0].cell.settings.runs / "slurm" / "WHEN").absolute()
     return "\n\n".join(
         f"# {array.name}: {len(array.work)} jobs\n{script(array, options.queue, folder)}"
-        for array, _ in plan_arrays(rows, options, folder, where)
+        for array, _ in plan_arrays(jobs, options, folder, where)
     )
 
 
@@ -292,18 +271,14 @@ def merge_options(options: SlurmOptions, earlier: SlurmOptions) -> SlurmOptions:
 
 
 def cancel_all(results: Path) -> int:
-    """Cancel every job that has not ended; return how many."""
-    submitted = [one.content for one in read_states(results) if one.is_submitted]
-    folders = {str(Path(content["log"]).parent) for content in submitted}
-    jobs = list(dict.fromkeys(content["job"] for content in submitted))  # one job has many cells
+    """Cancel every job of cells that has not ended; return how many.
+
+    The job that writes the tables runs then, since the jobs that it waits for have ended.
+    """
+    submitted = [one.content["job"] for one in read_states(results) if one.is_submitted]
+    jobs = list(dict.fromkeys(submitted))  # one job may have many cells
     known = job_states(jobs)
     going = [job for job in jobs if job in known and known[job].stage != "ended"]
-    masters = {job.partition("_")[0] for job in jobs}
-    for line in ask("squeue", "--me", "--noheader", "--format=%F|%k").splitlines():
-        master, _, comment = line.partition("|")
-        if comment in folders and master not in masters:  # extractions, and the tables
-            going.append(master)
-            masters.add(master)
     if going:
         ask("scancel", *going)
     return len(going)

@@ -19,12 +19,12 @@ from pretrain.running.stop import EXIT_RESUMABLE
 from transfer.cells import state
 from transfer.cells.cell import Cell, finished
 from transfer.cells.state import StateName, may_pass_later, read_states
+from transfer.record import Record
 from transfer.tasks import reading_of
 
 
 def finish_run(
     rows: Sequence[PlannedCell],
-    failed: Sequence[Cell],
     request: RunAll,
     start_s: float,
     unreadable: Mapping[str, str],
@@ -37,10 +37,13 @@ def finish_run(
     from benchmarks.report import update_report  # a plan needs no report
     from benchmarks.report_parts.pretraining import runs_of_files
 
+    requested = [row.cell for row in rows if row.state in ("run", "cached")]
+    records = [(cell, finished(cell)) for cell in requested]
+    failed = [cell for cell, record in records if record is None]
     contents = update_tables(request.settings.results)
     written = [contents is not None]
     try:
-        print(f"\n{_last_screen(rows, request, unreadable, contents)}\n", flush=True)
+        print(f"\n{_last_screen(records, request, unreadable, contents)}\n", flush=True)
     except Exception as error:  # also a fault of the suite, whose traceback is printed
         explain_failed_step("the last screen is missing", error, "the same command")
         written.append(False)
@@ -56,7 +59,7 @@ def finish_run(
 
 
 def _last_screen(
-    rows: Sequence[PlannedCell],
+    found: Sequence[tuple[Cell, Record | None]],
     request: RunAll,
     unreadable: Mapping[str, str],
     contents: Contents | None,
@@ -64,8 +67,7 @@ def _last_screen(
     results = contents.results if contents else read_results(request.settings.results)
     # the records of snapshots have a folder of their own
     runs = results.snapshots if request.snapshots else results.runs
-    asked = (row for row in rows if row.state in ("run", "cached"))
-    records = {cell_id(row.cell): finished(row.cell) for row in asked}
+    records = {cell_id(cell): record for cell, record in found}
     own = [run for run in runs if run.failure or records.get(run.cell) == run.stored]
     width = shutil.get_terminal_size().columns
     return final_screen(own, list(records), unreadable, width)

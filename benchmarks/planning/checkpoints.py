@@ -1,6 +1,6 @@
-"""Checkpoints of a request, and their backbones: with their weights, or described without them.
+"""Checkpoints of a request, and their backbones, without weights.
 
-A plan needs network, size and hash, but no weights.
+A plan needs network, size and hash; each job loads the weights.
 """
 
 import re
@@ -132,14 +132,11 @@ def one_each(option: str, words: Sequence[str], defaults: Sequence[str]) -> Sequ
 def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str]]:
     """Return the backbone of each row of the tables, and unreadable snapshots.
 
-    The last are reasons by name; any other file that is no backbone is a BackboneError. ValueError
-    for options that do not fit. Only what this process evaluates has weights; those of snapshots
-    are loaded at their turn.
+    The last are reasons by name; any other file that is not a backbone is a BackboneError.
+    ValueError for options that do not fit. The backbones have no weights: a job loads its own.
     """
     found: dict[Checkpoint, Encoder] = {}
     unreadable: dict[str, str] = {}
-    elsewhere = request.cluster.slurm or request.workers > 1
-    here = not (request.plan or elsewhere or request.snapshots)
 
     def open_each(asked: Iterable[Checkpoint]) -> None:
         for checkpoint in asked:
@@ -157,7 +154,7 @@ def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str
                     f"two rows are called {backbone.name!r}: names must differ; give each "
                     "checkpoint a --name of its own"
                 )
-            found[checkpoint] = backbone if here else replace(backbone, state_dict={})
+            found[checkpoint] = replace(backbone, state_dict={})
 
     open_each(checkpoints(request))
     if request.random:
@@ -210,8 +207,5 @@ def settle_declarations(
     declared = []
     for row in rows:
         backbone = settled[row.cell.backbone.name]
-        recipe = backbone.declared or ("" if given else None)  # "" withdraws a recognized one
-        checkpoint = replace(row.cell.request.checkpoint, declared=recipe)
-        cell = replace(row.cell.asking(checkpoint=checkpoint), backbone=backbone)
-        declared.append(replace(row, cell=cell))
+        declared.append(replace(row, cell=row.cell.declared_as(backbone, given=given)))
     return declared, list(filter(None, lines.values()))

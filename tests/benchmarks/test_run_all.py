@@ -12,12 +12,11 @@ from unittest.mock import DEFAULT, Mock
 import pytest
 import torch
 
-import benchmarks.execution.sequence
 import benchmarks.run_all
+import transfer.cells.job
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
 from benchmarks.run_all import main, run
-from pretrain.running.lock import BusyError
 from pretrain.running.processes import assume_gpus
 from tests.conftest import own_file
 from transfer.cells import state
@@ -56,7 +55,7 @@ def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run
     records = sorted(request.settings.results.glob("records/mine/*.seed0.json"))
     assert [path.name.split(".")[0] for path in records] == ["cifar10_knn", "in100_knn"]
     assert "mine" in (request.settings.results / "tables" / "overview.md").read_text()
-    monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
+    monkeypatch.delattr(transfer.cells.job, "evaluate_on_gpus")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
 
@@ -169,19 +168,16 @@ def test_a_users_encoder_has_its_rows_and_detection_says_why_not(
     assert record["task"] == "cifar10_knn"
 
 
-def test_a_cell_of_another_process_is_left_alone_and_a_failing_one_leaves_the_others_and_why(
+def test_failing_cell_leaves_its_reason_and_the_others(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy, broken = BusyError("another process works"), RuntimeError("the disk is on fire")
-    evaluating = Mock(wraps=evaluate, side_effect=[busy, DEFAULT, broken])
-    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_on_gpus", evaluating)
+    broken = RuntimeError("the disk is on fire")
+    evaluating = Mock(wraps=lambda cell, **_: evaluate(cell), side_effect=[broken, DEFAULT])
+    monkeypatch.setattr(transfer.cells.job, "evaluate_on_gpus", evaluating)
     request = request_for()
     assert run(request) == 1
-    busy_cell, _ = (row.cell for row in plan(request))
-    assert not state.failure(busy_cell)
     assert len(list(request.settings.results.glob("records/mine/in100_knn.*.seed0.json"))) == 1
-    assert run(request) == 1
-    assert "the disk is on fire" in state.failure(busy_cell)
+    assert "the disk is on fire" in state.failure(plan(request)[0].cell)
     assert (
         "the disk is on fire" in (request.settings.results / "tables" / "overview.md").read_text()
     )

@@ -33,7 +33,7 @@ IMPORTED = (
     "tensorboard.compat",
     "torch.distributed",
     "transfer.cells.command",
-    "transfer.cells.many_gpus",
+    "transfer.cells.job",
 )
 """Modules that forks need not import; none of them is the main module of a command."""
 

@@ -6,7 +6,7 @@ belong to the same backbone, data, protocol, seed and arithmetic.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -60,6 +60,15 @@ class Cell:
     def asking(self, **request: Any) -> Self:
         """Return the cell with other fields of its request."""
         return replace(self, request=replace(self.request, **request))
+
+    def declared_as(self, backbone: Encoder, *, given: bool) -> Self:
+        """Return the cell of the backbone with its declared recipe, which a job then knows as well.
+
+        given: the command line has --as; "" withdraws a recipe then, also a recognized one.
+        """
+        recipe = backbone.declared or ("" if given else None)
+        checkpoint = replace(self.request.checkpoint, declared=recipe)
+        return replace(self.asking(checkpoint=checkpoint), backbone=backbone)
 
     @property
     def key(self) -> str:
@@ -127,17 +136,26 @@ class Cell:
 
 
 def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
-    """Return the backbone of a checkpoint; BackboneError if the file has no such backbone."""
-    name, branch = checkpoint.name, checkpoint.branch
-    backbone = load(checkpoint.ckpt, checkpoint.network, name=name, branch=branch)
-    if checkpoint.heads:
-        backbone = with_heads(backbone, checkpoint.heads)
+    """Return the backbone of a checkpoint; BackboneError if the file has no such backbone.
+
+    The last files that were read stay in memory, so that the cells of a run read theirs once.
+    """
+    file = checkpoint.ckpt.stat()
+    named = replace(checkpoint, declared=None, random=False)
+    backbone = _read_checkpoint(named, file.st_size, file.st_mtime_ns)
     if checkpoint.declared is not None:
         backbone = with_declared_recipe(backbone, checkpoint.declared)
     if not checkpoint.random:
         return backbone
     twin, own = backbone.random_twin(), checkpoint.name or ""
     return replace(twin, name=own) if own.startswith(f"{twin.name}-") else twin
+
+
+@lru_cache(maxsize=4)
+def _read_checkpoint(checkpoint: Checkpoint, size: int, written_ns: int) -> Encoder:
+    name, branch = checkpoint.name, checkpoint.branch
+    backbone = load(checkpoint.ckpt, checkpoint.network, name=name, branch=branch)
+    return with_heads(backbone, checkpoint.heads) if checkpoint.heads else backbone
 
 
 def departures(cell: Cell, lender: Record | None = None) -> list[str]:

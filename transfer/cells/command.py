@@ -1,13 +1,12 @@
 """The command line that evaluates one checkpoint on one task."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
 
 from pretrain.running.command_line import check_ranges
-from pretrain.running.console import format_duration
 from pretrain.running.processes import this_process
 from transfer.cells.cell import Cell, check_records_of_name, departures, finished
 from transfer.cells.declaration import check_declared_recipe, settle_declaration
@@ -17,7 +16,6 @@ from transfer.datasets.folders import check_row_name, check_writable
 from transfer.detection.engines import engine_for
 from transfer.encoders.encoder import BackboneError, default_name, require_file
 from transfer.finetuning.options import RANGES, length_fraction
-from transfer.record import Record, file_for_record
 from transfer.tasks import task_of
 
 
@@ -32,7 +30,7 @@ class Evaluate:
 
     def __call__(self) -> int:
         """Evaluate the checkpoint and print the result; return the exit status."""
-        from transfer.cells.many_gpus import evaluate_on_gpus
+        from transfer.cells.job import evaluate_on_gpus, summary
 
         key, settings = self.request.task, self.request.settings
         require_heeded(settings, [task_of(key)])
@@ -57,7 +55,7 @@ class Evaluate:
         if this_process().is_main:
             given = self.request.checkpoint.declared is not None
             backbone, line = settle_declaration(cell.records, cell.backbone, given=given)
-            cell = replace(cell, backbone=backbone)
+            cell = cell.declared_as(backbone, given=given)
             if line:
                 print(line, file=sys.stderr)
         record = evaluate_on_gpus(cell)
@@ -82,10 +80,3 @@ class Evaluate:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
         self.check()
         return Cell.of(self.request)
-
-
-def summary(cell: Cell, record: Record) -> str:
-    """Return the result line of a cell: task, metrics, time, file."""
-    file = file_for_record(cell.path, record)
-    values = "  ".join(f"{name} {value:.2f} %" for name, value in record.metrics.items())
-    return f"{cell.key}  {values}  {format_duration(record.wall_s)}  ->  {file}"

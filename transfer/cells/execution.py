@@ -99,7 +99,7 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     if process.is_main:
         for line in cell_records(cell.path)[1]:
             print_line("record", line)
-        with _lock(cell.folders.work, wait=wait), state.reporting(cell):
+        with lock_cell(cell.folders.work, wait=wait), state.reporting(cell):
             if wait:  # another process may have finished it, or one of other weights of the name
                 if (record := finished(cell)) is not None:
                     return record
@@ -112,7 +112,8 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     return read_record(file or newest)
 
 
-def _lock(work: Path, *, wait: bool) -> AbstractContextManager[None]:
+def lock_cell(work: Path, *, wait: bool) -> AbstractContextManager[None]:
+    """Lock the working folder of a cell; wait for another process, or raise BusyError."""
     if not wait:
         return lock_folder(work)
     note = f"{work}: another process works on this cell"

@@ -22,6 +22,7 @@ from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import telling
 from pretrain.running.errors import SuiteError
 from pretrain.running.reading import ReadError
+from transfer.cells.request import Request, from_json
 from transfer.datasets.expected import Sizes, small_sizes
 from transfer.record import RECORDS, STATE, STATE_FORMAT, read_json, state_path, write_json
 from transfer.tasks import reading_of
@@ -108,6 +109,17 @@ def fail(cell: Cell, error: BaseException) -> None:
         write(cell, "failed", **_failure(error))
     except WriteError as full:
         print(f"the reason of a failure is not noted: {full}", file=sys.stderr, flush=True)
+
+
+def fail_request(request: Request, error: BaseException) -> None:
+    """Write the reason why the checkpoint of a request could not be loaded.
+
+    Without a checkpoint the cell has no name, so the state file that stores the request is changed.
+    """
+    for stored in read_states(request.settings.results):
+        if from_json(Request, stored.content["request"]) == request.absolute():
+            with suppress(WriteError):
+                store(stored.path, stored.content | {"state": "failed"} | _failure(error))
 
 
 def _failure(error: BaseException) -> dict[str, str]:

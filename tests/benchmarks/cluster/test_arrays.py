@@ -18,7 +18,7 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
-from benchmarks.execution.jobs import PREPARE, THEN
+from benchmarks.execution.graph import job_graph
 from benchmarks.execution.states import all_states
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
@@ -26,13 +26,13 @@ from benchmarks.run_all import main
 from benchmarks.status import main as status
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError
-from slurm.requeue import Command
 from slurm.submit import Array
 from tests.benchmarks.conftest import Rows
 from tests.slurm.fake_programs import fake_programs
 from transfer.cells import state
 from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
+from transfer.cells.job import read_job
 from transfer.cells.request import Request, Settings
 from transfer.cells.state import State, StateName, read_states
 from transfer.encoders.options import Checkpoint
@@ -60,8 +60,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def from_file(checkpoint: Path, settings: Settings) -> Callable[..., list[PlannedCell]]:
     """Cells to run of a checkpoint file, which a retry reads again."""
 
-    def make(*keys: str) -> list[PlannedCell]:
-        asked = Checkpoint(ckpt=checkpoint)
+    def make(*keys: str, random: bool = False) -> list[PlannedCell]:
+        asked = Checkpoint(ckpt=checkpoint, random=random)
         cells = (Cell.of(Request(task=key, checkpoint=asked, settings=settings)) for key in keys)
         return [PlannedCell(cell, "run", (), 1.0) for cell in cells]
 
@@ -90,7 +90,7 @@ def jobs(settings: Settings) -> dict[str, str]:
 
 def arrays_of(rows: list[PlannedCell], most_minutes: float = math.inf) -> list[Array]:
     where = Cluster({}, {"": most_minutes})
-    return [array for array, _ in plan_arrays(rows, OPTIONS, Path("x"), where)]
+    return [array for array, _ in plan_arrays(job_graph(rows), OPTIONS, Path("x"), where)]
 
 
 def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
@@ -124,18 +124,25 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
     assert again != job
 
 
-def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows: Rows) -> None:
+def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(
+    from_file: FromFile, settings: Settings, programs: Path
+) -> None:
     keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
-    found = rows(*keys, names=("mine", "random"))
-    own, passed, *cells, _ = arrays_of(found)
-    (work,) = passed.work
-    assert isinstance(work, Command)
-    words = work.words[work.words.index(PREPARE) :]
-    assert words[1] == "imagenet_c100_eval"
-    assert (words.count("--ckpt"), words.count(THEN)) == (2, 1)
-    assert (len(own.work), own.after, passed.after) == (2, (), ())
-    # SVMs wait for their own features only, corruptions for theirs and for the classifiers
-    assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
+    mine = from_file(*keys)
+    submit([*mine, *from_file(*keys, random=True)], settings)
+    folder = Path(read_states(settings.results)[0].content["log"]).parent
+    cells = [
+        [(request.checkpoint.random, request.task) for request in read_job(file)]
+        for file in sorted(folder.glob("*.json"))
+    ]
+    looc, svms = keys[1], keys[2:]
+    assert cells == [
+        *([(random, looc)] for random in (False, True)),
+        *([(random, key) for key in svms] for random in (False, True)),
+        [(False, keys[0]), (True, keys[0])],
+    ]
+    *_, users, tables = plan_arrays(job_graph(mine), OPTIONS, folder, Cluster({}))
+    assert (users[0].after, tables[0].after) == ((0,), (0, 1))
 
 
 def test_what_cannot_be_written_down_is_taken_back(
@@ -302,9 +309,8 @@ def test_a_dry_run_prints_what_sbatch_would_be_given(
     assert main([*words.split(), "--schedule", "smoke"]) == 0
     said = capsys.readouterr().out
     heads = [line for line in said.splitlines() if line.startswith("# ") and "jobs" in line]
-    assert heads == ["# extract: 1 jobs", "# cells: 2 jobs", "# tables: 1 jobs"]
-    assert said.count("#SBATCH --partition=gpu") == 3
-    assert "#SBATCH --array=0-1%1" in said
+    assert heads == ["# cells: 1 jobs", "# tables: 1 jobs"]
+    assert said.count("#SBATCH --partition=gpu") == 2
     assert not list(programs.glob("job.*"))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster.arrays import resources, with_cluster_gpus
+from benchmarks.execution.graph import Job
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell, render_plan
 from pretrain.running.processes import assume_gpus
@@ -36,18 +37,22 @@ def row(backbone: Encoder, key: str, **training: Any) -> PlannedCell:
         return PlannedCell(cell, "run", (), gpu_hours(cell.task.units(), backbone))
 
 
+def job(row: PlannedCell) -> Job:
+    return Job((row.cell,), row.gpu_hours)
+
+
 def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Encoder) -> None:
-    probe = resources(row(backbone, "in100_linear@jcl"), SlurmOptions(), WHERE)
-    detector = resources(row(backbone, "coco_det"), SlurmOptions(), WHERE)
+    probe = resources(job(row(backbone, "in100_linear@jcl")), SlurmOptions(), WHERE)
+    detector = resources(job(row(backbone, "coco_det")), SlurmOptions(), WHERE)
     assert (probe.gpus, probe.processes, probe.cpus) == (1, 1, 8)
     assert (detector.gpus, detector.processes, detector.cpus) == (8, 1, 64)
     slow = replace(row(backbone, "coco_det"), gpu_hours=5000.0)
-    assert resources(slow, SlurmOptions(), WHERE).hours == 24  # a day at a time
+    assert resources(job(slow), SlurmOptions(), WHERE).hours == 24  # a day at a time
     half = row(backbone, "coco_det", precision="float16")
     assert "float16" in str(half.cell.task)  # planned where there is no GPU
     # half the GPUs take twice the time
     eight, four = (
-        resources(row(backbone, "voc0712_det_c4", gpus=gpus), SlurmOptions(), WHERE)
+        resources(job(row(backbone, "voc0712_det_c4", gpus=gpus)), SlurmOptions(), WHERE)
         for gpus in (0, 4)
     )
     assert four.gpus == 4

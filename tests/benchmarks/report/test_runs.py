@@ -62,7 +62,7 @@ def test_the_run_of_an_evaluated_checkpoint_is_shown(results: Path, tmp_path: Pa
     backbone = SimpleNamespace(name="mine", file=str(run / "backbone.pt"))
     row: Any = SimpleNamespace(cell=SimpleNamespace(backbone=backbone), state="unfit")
     request = RunAll(settings=Settings(results=results, runs=tmp_path / "runs"))
-    assert finish_run([row], [], request, 0.0, {}) == 0
+    assert finish_run([row], request, 0.0, {}) == 0
     assert "jcl-run</b>: step 2" in page(results)
     files = [run / "a.pt", run / "b.pt", run / "snapshots" / "1.pt", tmp_path / "c.pt"]
     assert runs_of_files(["", *map(str, files)]) == (run,)

@@ -10,7 +10,6 @@ from PIL import Image
 
 import transfer.__main__
 from benchmarks import run_all
-from benchmarks.execution import one_cell
 from pretrain.__main__ import main
 from pretrain.pixels.decoding import image_size
 from pretrain.running import reading, stop
@@ -109,7 +108,7 @@ def test_run_on_a_broken_disk_can_be_started_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [transfer.__main__.main, one_cell.main, run_all.main])
+@pytest.mark.parametrize("command", [transfer.__main__.main, run_all.main])
 def test_evaluation_on_a_broken_disk_can_be_started_again(
     only: Callable[..., Path],
     checkpoint: Path,

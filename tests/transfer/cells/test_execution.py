@@ -12,8 +12,8 @@ import transfer.cells.execution
 import transfer.frozen.extraction
 from pretrain.running.lock import BusyError, lock_folder
 from transfer.cells.cell import Cell, check_records_of_name, finished
-from transfer.cells.command import summary
 from transfer.cells.execution import evaluate
+from transfer.cells.job import summary
 from transfer.cells.request import Settings
 from transfer.datasets.expected import DataError
 from transfer.encoders.encoder import Encoder
@@ -60,7 +60,7 @@ def test_other_weights_that_finish_while_a_cell_waits_are_kept(
         cell.path.write_text('{"backbone": {"sha256": "other"}}')
         return nullcontext()
 
-    monkeypatch.setattr(transfer.cells.execution, "_lock", wait_for_other)
+    monkeypatch.setattr(transfer.cells.execution, "lock_cell", wait_for_other)
     with pytest.raises(ValueError, match="records of other weights"):
         evaluate(cell, wait=True)
 

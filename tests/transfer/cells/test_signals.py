@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import pytest
 
-import benchmarks.execution.one_cell
+import transfer.__main__
 from pretrain.running import stop
 from pretrain.running.loader import _packed
 from tests.campaign.processes import children
@@ -60,7 +60,7 @@ def closed_gate(tmp_path: Path) -> Iterator[Path]:
 def start_cell(home: Path, words: tuple[str, ...]) -> ForkedCommand:
     """Start a cell whose results and working files lie below `home`."""
     places = ["--results", str(home / "results"), "--runs", str(home / "runs")]
-    main = benchmarks.execution.one_cell.main
+    main = transfer.__main__.main
     return ForkedCommand(main, [*words, *places], home.with_suffix(".log"))
 
 

@@ -1,13 +1,16 @@
-"""Cells side by side on one machine."""
+"""Jobs on one machine, several at a time."""
 
+import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-import benchmarks.execution.workers
-from benchmarks.execution.workers import Workers
+import benchmarks.execution.local
+from benchmarks.execution.graph import job_graph
+from benchmarks.execution.local import run_jobs
+from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.host_memory import SHARERS
 from tests.benchmarks.conftest import Rows
@@ -17,25 +20,33 @@ from transfer.record import state_path
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    """Let a cell be this line of bash; $1 is its task."""
-    monkeypatch.setattr(
-        benchmarks.execution.workers,
-        "process_command",
-        lambda words: ("bash", "-c", line, "cell", words[0]),
-    )
+    """Let a job be this line of bash; $1 is the task of its first cell."""
+
+    def command(file: Path) -> tuple[str, ...]:
+        return ("bash", "-c", line, "job", json.loads(file.read_text())["cells"][0]["task"])
+
+    monkeypatch.setattr(benchmarks.execution.local, "command", command)
+
+
+def run(rows: list[PlannedCell], workers: int) -> list[str]:
+    """Run the rows; return the tasks that have failed."""
+    run_jobs(job_graph(rows), workers, rows[0].cell.settings)
+    return [row.cell.key for row in rows if state.failure(row.cell)]
 
 
 def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    four = rows("cifar10_knn", "in100_knn", "voc07_svm", "cifar10_linear", hours=0.0)
-    monkeypatch.setattr(benchmarks.execution.workers, "visible_gpus", lambda: ["3", "5"])
+    four = rows("cifar10_knn", "in100_knn", "voc07_svm", "cifar100_knn", hours=0.0)
+    monkeypatch.setattr(benchmarks.execution.local, "visible_gpus", lambda: ["3", "5"])
     log = tmp_path / "log"
     share = f"echo ${SHARERS} >> {tmp_path}/shares"
     begin, end = (f'echo "{sign}$CUDA_VISIBLE_DEVICES" >> {log}' for sign in "+-")
     instead(monkeypatch, f"{share}; {begin}; sleep 0.3; {end}; [ $1 != in100_knn ]")
-    failed = Workers(four, 9).run()
-    assert [cell.key for cell in failed] == ["in100_knn"]  # which leaves the others
+    monkeypatch.setattr(
+        benchmarks.execution.local, "finished", lambda cell: cell.key[:2] != "in" or None
+    )
+    assert run(four, 9) == ["in100_knn"]  # which leaves the others
     assert (tmp_path / "shares").read_text().split() == ["4"] * 4
     used: set[str] = set()
     for word in log.read_text().split():
@@ -44,7 +55,7 @@ def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
         used ^= {word[1:]}
 
 
-def test_what_uses_a_classifier_starts_once_that_is_trained_and_not_if_that_failed(
+def test_what_uses_a_classifier_starts_once_that_is_trained_or_has_failed(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc", "cifar10_knn")
@@ -52,19 +63,11 @@ def test_what_uses_a_classifier_starts_once_that_is_trained_and_not_if_that_fail
     # nobody ends before both that need no classifier have started, however busy the machine is
     wait = f"while ! grep -q +cifar10_knn {log} || ! grep -q +in100 {log}; do sleep 0.01; done"
     instead(monkeypatch, f"echo +$1 >> {log}; {wait}; echo -$1 >> {log}")
-    assert Workers(rows(*keys), 4).run() == []
-    told = (tmp_path / "log").read_text().split()
+    run(rows(*keys), 4)
+    told = log.read_text().split()
     assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
     trained = told.index("-in100_linear@looc")
     assert trained < min(told.index(f"+{key}") for key in keys[:2])
-    planned = rows(*keys[:3])
-    instead(monkeypatch, f"echo $1 >> {tmp_path}/killed; kill -9 $$")
-    failed = Workers(planned, 2).run()
-    assert {cell.key for cell in failed} == {*keys[:3]}
-    assert (tmp_path / "killed").read_text().split() == ["in100_linear@looc"]
-    reason = state.failure(planned[0].cell)
-    assert "classifier in100_linear@looc failed" in reason
-    assert "killed by SIGKILL" in reason
 
 
 PASS = ("in100_linear@jcl", "in100_linear@looc", "in100_linear@lorac")
@@ -78,28 +81,18 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
     own = state_path(second.path)
     own.parent.mkdir(parents=True)
     done = {first.path: "a record"}
-    monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
-    killed, stopped = "killed by SIGKILL", "stopped by another process; the same command goes on"
+    monkeypatch.setattr(benchmarks.execution.local, "finished", lambda cell: done.get(cell.path))
+    killed, stopped = "killed by SIGKILL", "stopped by another process; the same command resumes"
     lines = {"exit 1": "exit status 1", "kill -9 $$": killed, "exit 137": killed}
     lines["exit 75"] = stopped
     for line, reason in lines.items():
         state.write(third, "queued")
         failed = '{"state": "failed", "reason": "own"}'
         instead(monkeypatch, f"echo '{failed}' > '{own}'; {line}")
-        assert Workers(planned, 1).run() == [second, third]
+        assert run(planned, 2) == [second.key, third.key]
         assert state.failure(second) == "own"
         assert reason in state.failure(third)
-        assert not state.failure(first)
-
-
-def test_cells_of_several_backbones_wait_for_their_features_even_if_these_fail(
-    rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned = rows("imagenet_c100_eval", names=("random", "other"))
-    prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit 1"
-    instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
-    assert Workers(planned, 3).run() == []
-    assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
+    assert not list((first.settings.runs / "jobs").iterdir())
 
 
 def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_ends_all_at_once(
@@ -112,7 +105,7 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_en
             instead(monkeypatch, f"kill -TERM $PPID; kill -{number} $$")
             monkeypatch.setattr(stop, "_asked", [])
             with pytest.raises(stop.Stopped):
-                Workers(planned, 1).run()
+                run(planned, 2)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert not state.failure(planned[0].cell)
@@ -123,9 +116,9 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_en
         if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("benchmarks.execution.workers.time.sleep", interrupted)
+    monkeypatch.setattr("benchmarks.execution.local.time.sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Workers(planned, 1).run()
+        run(planned, 2)
     assert not (Path("/proc") / (tmp_path / "pid").read_text().strip()).exists()
 
 
@@ -134,11 +127,11 @@ def test_cells_end_with_the_process_that_runs_them(
 ) -> None:
     line = f"trap 'touch {tmp_path}/asked; exit' TERM; touch {tmp_path}/on; "
     instead(monkeypatch, line + "for i in {1..300}; do sleep 0.1; done")
-    workers = Workers(rows("cifar10_knn"), 1)
+    planned = rows("cifar10_knn")
     parent = os.fork()
     if not parent:
         try:
-            workers.run()
+            run(planned, 2)
         finally:
             os._exit(0)
     wait_until((tmp_path / "on").exists)

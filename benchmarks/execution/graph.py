@@ -1,0 +1,56 @@
+"""Jobs of a run: the cells that one process evaluates, and the jobs that have to end before.
+
+Cells that share work are one job: probes of one pass over images; frozen networks on the same
+datasets, which share features; and all backbones on one task that uses a classifier, so that its
+images are decoded once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.planning.plan import PlannedCell, pass_of
+from benchmarks.results.records import grouped
+from transfer.cells.cell import Cell
+from transfer.cells.request import Request
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Work of one process: cells that are evaluated one after another."""
+
+    cells: tuple[Cell, ...]
+    hours: float
+    """Estimated GPU hours."""
+    after: tuple["Job", ...] = ()
+    """Jobs that train the classifiers of the cells; they must have ended, or failed."""
+
+    @property
+    def cell(self) -> Cell:
+        """First cell, whose number of GPUs is that of all."""
+        return self.cells[0]
+
+    @property
+    def requests(self) -> list[Request]:
+        """Requests of the cells."""
+        return [cell.request for cell in self.cells]
+
+
+def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
+    """Return the jobs of the cells in state "run", each after those that it waits for."""
+    groups = grouped((_shared_work(row.cell), row) for row in rows if row.state == "run")
+    jobs: list[Job] = []
+    for group in sorted(groups.values(), key=lambda group: bool(group[0].cell.task.needs)):
+        cells = tuple(row.cell for row in group)
+        needed = {cell.needed.path for cell in cells if cell.needed is not None}
+        after = tuple(job for job in jobs if needed.intersection(cell.path for cell in job.cells))
+        jobs.append(Job(cells, sum(row.gpu_hours for row in group), after))
+    return jobs
+
+
+def _shared_work(cell: Cell) -> object:
+    """Return a key that is equal for cells of one job."""
+    if cell.task.needs:
+        return cell.task
+    if cell.task.trains_backbone:
+        return cell.path
+    return pass_of(cell) or (cell.backbone.sha256, cell.task.datasets())

@@ -1,0 +1,168 @@
+"""Jobs on this machine: one after another in this process, or several at a time.
+
+Each of several has a process, and GPUs of its own where there are any. Ctrl-C and the signals of
+schedulers are passed on: each cell saves, and the same command continues.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.execution.graph import Job
+from benchmarks.execution.states import REFRESH_S, write_status_page
+from pretrain.running import stop
+from pretrain.running.console import is_quiet, live_bars
+from pretrain.running.host_memory import SHARERS
+from slurm.requeue import killing_signal
+from transfer.cells import state
+from transfer.cells.cell import Cell, finished
+from transfer.cells.job import KilledError, command, run, write_job
+from transfer.cells.request import Settings
+
+STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
+"""Exit statuses of a job that was stopped: it has saved, or did not yet handle the signal."""
+SIGNAL_DELAY_S = 1.0
+"""Time until a signal to all processes of a run has reached this one too, in s."""
+
+
+def run_jobs(jobs: Sequence[Job], workers: int, settings: Settings) -> None:
+    """Run jobs, each after those that it waits for; a cell without a record has a reason then.
+
+    Raises Stopped after a signal, once all cells have saved.
+    """
+    if workers > 1:
+        _Processes(jobs, workers, settings).run()
+        return
+    with live_bars() as bars:
+        bar = bars.add_task("all cells", total=len(jobs), count="") if bars is not None else None
+        for number, job in enumerate(jobs):
+            stop.exit_if_requested()
+            if bars is not None and bar is not None:
+                bars.update(bar, description=f"all cells  {_names(job)}", completed=number)
+                bars.refresh()
+            else:
+                _announce(number + 1, len(jobs), job)
+            try:
+                run(job.requests)
+            except KilledError as error:
+                _note_failures(job, str(error))
+            write_status_page(settings.results, settings.runs)
+
+
+def _names(job: Job) -> str:
+    backbones = ", ".join(dict.fromkeys(cell.backbone.name for cell in job.cells))
+    return f"{backbones}  {', '.join(dict.fromkeys(cell.key for cell in job.cells))}"
+
+
+def _announce(number: int, total: int, job: Job) -> None:
+    if not is_quiet():
+        print(f"[{number}/{total}] {_names(job)}", file=sys.stderr, flush=True)
+
+
+def _note_failures(job: Job, reason: str) -> None:
+    """Write the reason to the states of the job's cells that have neither a record nor a reason."""
+    for cell in job.cells:
+        if finished(cell) is None and not state.failure(cell):
+            state.fail(cell, RuntimeError(reason))
+            print(f"{cell.key}  failed: {reason}", file=sys.stderr, flush=True)
+
+
+class _Processes:
+    """Jobs in processes, `workers` at a time, and the GPUs that are free."""
+
+    def __init__(self, jobs: Sequence[Job], workers: int, settings: Settings) -> None:
+        self.waiting, self.workers, self.total = list(jobs), workers, len(jobs)
+        self.settings = settings
+        self.free = visible_gpus()
+        self.num_gpus = len(self.free)
+        self.running: dict[subprocess.Popen[bytes], tuple[Job, list[str], Path]] = {}
+
+    def run(self) -> None:
+        """Run all jobs. Raises Stopped after a signal, once all cells have saved."""
+        forwarded, page_s = False, 0.0
+        results, runs = self.settings.results, self.settings.runs
+        while self.waiting or self.running:
+            if stop.is_requested():
+                self.waiting.clear()
+                for process in self.running if not forwarded else ():
+                    process.send_signal(signal.SIGTERM)
+                forwarded = True
+            while (job := self._next_job()) is not None:
+                self.waiting.remove(job)
+                self._begin(job)
+            for process in [process for process in self.running if process.poll() is not None]:
+                job, gpus, file = self.running.pop(process)
+                self.free += gpus
+                file.unlink(missing_ok=True)
+                self._end(job, process.returncode)
+            if time.monotonic() - page_s >= REFRESH_S:
+                page_s = time.monotonic()
+                write_status_page(results, runs)
+            try:
+                time.sleep(0.1)
+            except KeyboardInterrupt:  # the second Ctrl-C kills the cells at once
+                for process in self.running:
+                    process.kill()
+                    process.wait()
+                raise
+        write_status_page(results, runs)
+        stop.exit_if_requested()
+
+    def _next_job(self) -> Job | None:
+        """Return the first job that waits for no other; None if it waits for GPUs or a worker."""
+        unfinished = {*self.waiting, *(job for job, *_ in self.running.values())}
+        job = next((job for job in self.waiting if unfinished.isdisjoint(job.after)), None)
+        if job is None or len(self.running) >= self.workers:
+            return None
+        # no smaller work overtakes: one that needs many GPUs would starve
+        return job if len(self.free) >= self._gpus_needed(job.cell) else None
+
+    def _gpus_needed(self, cell: Cell) -> int:
+        """Return the number of GPUs of a cell: one, or as many as it trains on; 0 without GPUs."""
+        many = cell.task.distributed_training is not None and cell.settings.training.gpus
+        return min(cell.settings.training.gpus if many else 1, self.num_gpus)
+
+    def _begin(self, job: Job) -> None:
+        """Announce the job and start its process."""
+        number = self.total - len(self.waiting)
+        _announce(number, self.total, job)
+        count = self._gpus_needed(job.cell)
+        gpus, self.free = self.free[:count], self.free[count:]
+        environment = {**os.environ, "TERM": "dumb"}  # bars of several processes would overwrite
+        environment[SHARERS] = str(min(self.workers, self.total))
+        if gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        file = self.settings.runs / "jobs" / f"{os.getpid()}-{number}.json"
+        write_job(file, job.requests)
+        process = subprocess.Popen(
+            command(file),
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches it through this process only
+            preexec_fn=stop.signal_at_parents_end,
+        )
+        self.running[process] = (job, gpus, file)
+
+    def _end(self, job: Job, status: int) -> None:
+        """Write reasons for the cells of an ended process that have none, unless it was stopped."""
+        if status in STOPPED and not stop.is_requested():
+            time.sleep(SIGNAL_DELAY_S)
+        if status == 0 or (status in STOPPED and stop.is_requested()):
+            return
+        killer = killing_signal(status)
+        reason = f"killed by {killer}" if killer else f"exit status {status}; see its messages"
+        if status == stop.EXIT_RESUMABLE:
+            reason = "stopped by another process; the same command resumes"
+        _note_failures(job, reason)
+
+
+def visible_gpus() -> list[str]:
+    """Return the names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
+    import torch
+
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return names.split(",")[:count] if names else [str(index) for index in range(count)]

@@ -1,0 +1,31 @@
+"""Which cells one process works on, and what it waits for, here and on a cluster."""
+
+from dataclasses import replace
+
+from benchmarks.execution.graph import Job, job_graph
+from tests.benchmarks.conftest import Rows
+
+PASS = ("in100_linear@jcl", "in100_linear@looc")
+
+
+def shown(jobs: list[Job]) -> list[tuple[list[str], float]]:
+    return [([cell.key for cell in job.cells], job.hours) for job in jobs]
+
+
+def test_cells_of_one_pass_are_one_job_and_users_of_classifiers_come_last(rows: Rows) -> None:
+    found = rows("objectnet13_eval", PASS[0], "cifar10_knn", PASS[1])
+    cached = replace(rows("rotation4_linear")[0], state="cached")
+    jobs = job_graph([*found, cached])
+    assert shown(jobs) == [(list(PASS), 2.0), (["cifar10_knn"], 1.0), (["objectnet13_eval"], 1.0)]
+    assert [[jobs.index(other) for other in job.after] for job in jobs] == [[], [], [0]]
+
+
+def test_cells_that_share_features_or_decoded_images_are_one_job(rows: Rows) -> None:
+    keys = ("voc07_svm", "voc07_svm@11point", "imagenet_c100_eval", "voc12_seg_fcn")
+    jobs = job_graph([*rows(*keys, names=("a", "b")), *rows("cifar10_knn", seeds=2)])
+    svms, fcn = ["voc07_svm", "voc07_svm@11point"], ["voc12_seg_fcn"]
+    assert [keys for keys, _ in shown(jobs)] == [
+        *([svms, fcn] * 2),
+        ["cifar10_knn"] * 2,
+        ["imagenet_c100_eval"] * 2,  # of both backbones
+    ]

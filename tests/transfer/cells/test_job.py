@@ -1,0 +1,237 @@
+"""A job in this process or in one of its own, and a whole network in two processes."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import DEFAULT, Mock
+
+import pytest
+import torch
+
+import transfer.cells.job
+from benchmarks.planning.checkpoints import checkpoints
+from benchmarks.planning.options import RunAll
+from pretrain.running import stop
+from pretrain.running.errors import NotFiniteError
+from transfer.cells import state
+from transfer.cells.cell import Cell, finished, open_checkpoint
+from transfer.cells.execution import evaluate
+from transfer.cells.job import (
+    KilledError,
+    evaluate_on_gpus,
+    main,
+    read_job,
+    run,
+    wait_for_workers,
+    write_job,
+)
+from transfer.cells.request import Request, Settings
+from transfer.datasets.expected import DataError
+from transfer.encoders.encoder import random_backbone
+from transfer.encoders.options import Checkpoint
+from transfer.finetuning.options import TrainingOptions
+from transfer.tasks import TASKS
+
+TWO = TrainingOptions(gpus=2)
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def request_for(checkpoint: Path, settings: Settings) -> Request:
+    """Nearest neighbors of a checkpoint file."""
+    asked = Checkpoint(ckpt=checkpoint)
+    return Request(task="cifar10_knn", checkpoint=asked, seed=3, settings=settings)
+
+
+@pytest.fixture
+def cell(request_for: Request) -> Cell:
+    """A detector in two processes."""
+    settings = replace(request_for.settings, training=TWO)
+    return Cell.of(replace(request_for, task="coco_det", seed=0, settings=settings))
+
+
+@pytest.fixture
+def distilled(tmp_path: Path) -> Path:
+    """A student with a CIFAR stem and a teacher without, in one file."""
+    content = {
+        "student": random_backbone(arch="resnet18", stem="cifar", seed=0).state_dict,
+        "teacher": random_backbone(arch="resnet18", stem="imagenet", seed=0).state_dict,
+    }
+    torch.save(content, tmp_path / "kd.pth")
+    return tmp_path / "kd.pth"
+
+
+def test_job_file_keeps_the_requests(
+    request_for: Request, four_heads: Path, distilled: Path, tmp_path: Path
+) -> None:
+    recipe, two = "moco/in1k-r50-v1", (distilled,) * 2
+    branches = RunAll(ckpt=two, name=("s", "t"), branch=("student", "teacher"))
+    student, teacher = checkpoints(replace(branches, declared=(recipe, "")))
+    assert [open_checkpoint(one).stem for one in (student, teacher)] == ["cifar", "imagenet"]
+    assert open_checkpoint(student).declared == recipe
+    spare = TrainingOptions(
+        engine="torchvision", gpus=2, learning_rates=(0.1, 0.2), precision="bfloat16"
+    )
+    settings = replace(request_for.settings, training=spare, image_memory_gb=0.5, keep_crops=True)
+    more = Request(
+        task="objectnet13_eval",
+        checkpoint=Checkpoint(ckpt=four_heads, heads=(2, 0), random=True, name="a name"),
+        settings=replace(settings, features_in="bfloat16", tolerate=3),
+        with_weights=True,
+    )
+    requests = [request_for, more, replace(request_for, checkpoint=student)]
+    requests += [replace(request_for, task=key) for key in TASKS]
+    write_job(tmp_path / "job.json", requests)
+    assert read_job(tmp_path / "job.json") == [request.absolute() for request in requests]
+
+
+def test_wrong_job_file_exits_with_2(tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "job.json").write_text("{}")
+    for name in ("job.json", "nothing.json"):
+        assert main([str(tmp_path / name)]) == 2
+        assert "not a job" in capsys.readouterr().err
+
+
+def test_failed_cell_leaves_its_reason_and_the_others_and_a_killed_one_none(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = Cell.of(request_for), Cell.of(replace(request_for, seed=4))
+    ends = [OSError("no space left on device"), DEFAULT, KilledError(-9)]
+    evaluating = Mock(wraps=lambda cell, **_: evaluate(cell), side_effect=ends)
+    monkeypatch.setattr(transfer.cells.job, "evaluate_on_gpus", evaluating)
+    assert run([first.request, second.request]) == 1
+    assert state.failure(first) == "OSError: no space left on device"
+    assert finished(second) is not None
+    write_job(tmp_path / "job.json", [first.request])
+    assert main([str(tmp_path / "job.json")]) == 137  # a shell would tell the same status
+    assert not state.failure(first)
+
+
+def test_file_that_was_torn_after_the_plan_is_the_reason(
+    request_for: Request, checkpoint: Path, capsys: Output
+) -> None:
+    cell = Cell.of(request_for)
+    state.write(cell, "queued")
+    checkpoint.write_bytes(b"torn")
+    assert run([request_for]) == 1
+    assert "BackboneError: " in state.failure(cell)
+    assert "cifar10_knn  failed: " in capsys.readouterr().err
+
+
+def test_cell_of_another_process_is_waited_for(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    cell = Cell.of(request_for)
+    cell.folders.work.mkdir(parents=True)
+    other = (cell.folders.work / "lock").open("w")
+    fcntl.flock(other, fcntl.LOCK_EX)
+    monkeypatch.setattr("pretrain.running.lock.time.sleep", lambda _: other.close())
+    assert run([request_for]) == 0
+    assert "another process works on this cell" in capsys.readouterr().err
+
+
+def test_backbones_of_one_task_are_extracted_together(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    twin = replace(request_for.checkpoint, random=True)
+    requests = [
+        replace(request_for, task="imagenet_c100_eval", checkpoint=asked)
+        for asked in (request_for.checkpoint, twin)
+    ]
+    monkeypatch.setattr(transfer.cells.job, "_run_cell", lambda cell: 0)
+    assert run(requests) == 0
+    assert "for 2 backbones" in capsys.readouterr().err
+    broken = Mock(side_effect=OSError("no space left on device"))
+    monkeypatch.setattr(transfer.cells.job, "prepare", broken)
+    assert run(requests) == 0
+    assert "each cell extracts alone" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["coco_insseg", "voc0712_det_c4", "voc12_seg_fcn"])
+def test_two_processes_share_batch_norms_and_test_images(key: str, cell: Cell) -> None:
+    cell = cell.asking(task=key)
+    record = evaluate_on_gpus(cell)
+    assert (record.details["norm"], record.details["num_processes"]) == ("naiveSyncBN", 2)
+    assert record.details["num_test"] == record.data[cell.task.datasets()[0]]["counts"]["test"]
+    assert finished(cell) == record
+
+
+@pytest.mark.slow
+def test_what_a_process_raises_is_raised_here(cell: Cell) -> None:
+    settings = replace(cell.settings, training=replace(TWO, learning_rates=(1e6,)))
+    with pytest.raises(NotFiniteError, match="iteration"):
+        evaluate_on_gpus(cell.asking(settings=settings))
+
+
+@pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
+def test_the_first_death_is_the_reason(line: str, killed: bool) -> None:
+    """The peers of a process that is gone fail later, and for no reason of their own."""
+    lines = (line, "sleep 0.6; exit 1", "sleep 0.6; kill -6 $$")
+    workers = [subprocess.Popen(["bash", "-c", line]) for line in lines]
+    if killed:
+        with pytest.raises(KilledError, match="SIGKILL"):
+            wait_for_workers(workers)
+    else:
+        assert wait_for_workers(workers) == [3, 1, -6]
+
+
+def test_missing_data_are_told_before_a_process_starts(cell: Cell, tmp_path: Path) -> None:
+    settings = replace(cell.settings, data=tmp_path / "nothing")
+    with pytest.raises(DataError, match="is not there"):
+        evaluate_on_gpus(cell.asking(settings=settings))
+
+
+def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record: Any = object()
+    module = "transfer.cells.job"
+    monkeypatch.setattr(f"{module}.start_workers", lambda *_: [])
+    died = Mock(side_effect=KilledError(-signal.SIGABRT))
+    monkeypatch.setattr(f"{module}.wait_for_workers", died)
+    monkeypatch.setattr(f"{module}.finished", Mock(side_effect=[None, record, record, None, None]))
+    assert evaluate_on_gpus(cell) is record
+    with pytest.raises(KilledError, match="SIGABRT"):
+        evaluate_on_gpus(cell)
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_the_cell_to_be_started_again(cell: Cell, tmp_path: Path) -> None:
+    training = replace(TWO, iterations=200, engine="torchvision")
+    settings = replace(cell.settings, training=training)
+    write_job(tmp_path / "job.json", [replace(cell.request, settings=settings)])
+    program = transfer.cells.job.command(tmp_path / "job.json")
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as job:
+        assert job.stderr is not None
+        next(line for line in job.stderr if "  weights " in line)
+        children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        os.kill(int(children[1]), signal.SIGKILL)
+        job.stderr.read()
+    assert job.returncode == 128 + signal.SIGKILL
+    assert [one.name for one in state.read_states(settings.results)] == ["stopped"]
+
+
+@pytest.mark.slow
+def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
+    checkpoint: Path, settings: Settings
+) -> None:
+    words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(settings.data)]
+    words += ["--results", str(settings.results), "--runs", str(settings.runs)]
+    words += ["--schedule", "smoke", "--engine", "torchvision", "--gpus", "2"]
+    command = [sys.executable, "-m", "transfer", *words, "--iterations", "60"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+        assert first.stderr is not None
+        next(line for line in first.stderr if "  weights " in line)
+        time.sleep(5)
+        first.send_signal(signal.SIGTERM)
+        first.stderr.read()
+    assert first.returncode == stop.EXIT_RESUMABLE
+    second = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True)
+    assert "going on after iteration" in second.stderr

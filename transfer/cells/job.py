@@ -1,0 +1,278 @@
+"""A job: cells that one process evaluates, one after another.
+
+A run evaluates its jobs in its own process, or starts python -m transfer.cells.job FILE for each,
+as the jobs of a cluster do. FILE contains the requests of the cells (ssl-job/1). A cell that trains
+on several GPUs has one process per GPU, which this module starts in the same way. torchrun is not
+used: it would kill the processes half a minute after a request to stop, and would not return their
+errors.
+
+Exit status: 0 all records are written, 1 a cell failed, 75 stopped and can resume, or a disk could
+not be read, 128 plus the number of the signal that killed a process of a cell.
+"""
+
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError, write_text, write_whole
+from pretrain.running.command_line import exit_status_of, one_line_errors, run_command
+from pretrain.running.console import format_duration, protect_output
+from pretrain.running.errors import SuiteError
+from pretrain.running.processes import (
+    pickled_error,
+    process_group,
+    started_processes,
+    this_process,
+)
+from transfer.cells import state
+from transfer.cells.cell import Cell, ClassifierError, finished
+from transfer.cells.checked_data import check_once
+from transfer.cells.execution import evaluate, lock_cell, prepare
+from transfer.cells.request import Request, from_json
+from transfer.datasets.catalog import load_annotations
+from transfer.record import Record, file_for_record, read_json
+
+Worker = subprocess.Popen[bytes]
+FORMAT = "ssl-job/1"
+
+
+class KilledError(SuiteError, RuntimeError):
+    """Error for a process that a signal has killed."""
+
+    def __init__(self, status: int) -> None:
+        name = signal.Signals(-status).name
+        super().__init__(
+            f"a process was killed by {name}; the same command goes on from the last checkpoint"
+        )
+        self.status = status
+        """Exit status in the form of subprocess: minus the signal's number."""
+
+
+ALONE_S = 60.0
+"""Time for the other processes to end after one has failed or stopped; most end with it at once."""
+
+
+def write_job(file: Path, requests: Sequence[Request]) -> None:
+    """Write the file of a job; WriteError if that fails."""
+    cells = [request.absolute().json() for request in requests]
+    write_text(file, json.dumps({"format": FORMAT, "cells": cells}, indent=1), "--runs")
+
+
+def read_job(file: Path) -> list[Request]:
+    """Return the requests in the file of a job; ValueError if it is not one."""
+    content = read_json(file) or {}
+    if content.get("format") != FORMAT:
+        raise ValueError(f"{file}: not a job (expected format {FORMAT!r})")
+    return [from_json(Request, cell) for cell in content["cells"]]
+
+
+def command(file: Path) -> tuple[str, ...]:
+    """Return the command that runs the job in a file."""
+    return (sys.executable, "-m", "transfer.cells.job", str(file.absolute()))
+
+
+def run(requests: Sequence[Request]) -> int:
+    """Evaluate cells in this process; return 0, 1 if one failed, or 75 if its disk did.
+
+    The reason of a failure is written to the state of the cell, and the others run nevertheless.
+    For cells of several backbones, features are extracted first, so that each image is decoded
+    once. KilledError if a signal has killed a process of a cell, which can then go on.
+    """
+    status, cells = 0, list[Cell]()
+    for request in requests:
+        try:
+            cells.append(Cell.of(request))
+        except Exception as error:  # such as a file that has changed since the plan
+            state.fail_request(request, error)
+            status = max(status, _report_failure(request, error))
+    waiting = [cell for cell in cells if finished(cell) is None and not _failed_classifier(cell)]
+    if len({cell.backbone.sha256 for cell in waiting}) > 1:
+        try:
+            prepare(waiting)
+        except Exception as error:  # each cell will have its own reason
+            line = f"joint extraction failed: {error}; each cell extracts alone"
+            print(f"{waiting[0].key}  {line}", file=sys.stderr, flush=True)
+    for cell in cells:
+        stop.exit_if_requested()
+        status = max(status, _run_cell(cell))
+    return status
+
+
+def _run_cell(cell: Cell) -> int:
+    try:
+        if cell.needed is not None and (reason := _failed_classifier(cell)):
+            raise ClassifierError(cell.needed.key, reason)
+        print(summary(cell, evaluate_on_gpus(cell, wait=True)), flush=True)
+    except KilledError as error:
+        with suppress(WriteError):  # one of its processes may have written that it failed
+            state.write(cell, "stopped", str(error))
+        raise
+    except Exception as error:  # the tables must show any reason
+        state.fail(cell, error)
+        return _report_failure(cell.request, error)
+    return 0
+
+
+def _report_failure(request: Request, error: Exception) -> int:
+    """Print why a cell failed; return the exit status."""
+    print(f"{request.task}  failed: {error}", file=sys.stderr, flush=True)
+    return exit_status_of(error)
+
+
+def _failed_classifier(cell: Cell) -> str:
+    """Return why the classifier that the cell uses could not be trained in this run, if so."""
+    needed = cell.needed
+    return "" if needed is None or finished(needed) is not None else state.failure(needed)
+
+
+def summary(cell: Cell, record: Record) -> str:
+    """Return the result line of a cell: task, metrics, time, file."""
+    file = file_for_record(cell.path, record)
+    values = "  ".join(f"{name} {value:.2f} %" for name, value in record.metrics.items())
+    return f"{cell.key}  {values}  {format_duration(record.wall_s)}  ->  {file}"
+
+
+def evaluate_on_gpus(cell: Cell, *, wait: bool = False) -> Record:
+    """Evaluate a cell and return its record.
+
+    One process per GPU runs it if the whole network is trained, otherwise this process. If another
+    process runs the cell, wait for it, or raise BusyError. Raises the first worker's error,
+    KilledError if a worker was killed, RuntimeError if one ended without an error.
+    """
+    task = cell.task
+    here = this_process().num_processes
+    alone = task.distributed_training is None
+    asked = here if alone else task.num_processes(cell.settings.training)
+    if asked == here:
+        return evaluate(cell, wait=wait)
+    # before `finished`, which reads them
+    load_annotations(task.datasets(), cell.folders.data, cell.folders.cache)
+    if finished(cell) is not None:
+        return evaluate(cell, wait=wait)
+    for key in task.datasets():
+        check_once(key, cell.settings.data, cell.settings.tolerate)
+    work = cell.folders.work
+    with lock_cell(work, wait=wait):  # BusyError before any worker starts
+        pass
+    for old in work.glob("error-*.pickle"):
+        old.unlink()
+    file = work / "job.json"
+    write_job(file, [cell.request])
+    try:
+        failed = wait_for_workers(start_workers(file, asked))
+    except KilledError:
+        if finished(cell) is None:  # else the worker was killed after it had written the record
+            stop.exit_if_requested()  # the signal came before the worker had installed its handler
+            raise
+        failed = []
+    stop.exit_if_requested()
+    record = finished(cell)
+    if failed or record is None:
+        raise first_error(work, failed)
+    file.unlink()
+    return record
+
+
+def start_workers(file: Path, num_processes: int) -> list[Worker]:
+    """Start the worker processes, in sessions of their own, so that only this one signals them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {**os.environ, **meeting, "WORLD_SIZE": str(num_processes)}
+    return [
+        subprocess.Popen(
+            command(file),
+            env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            start_new_session=True,
+            preexec_fn=stop.signal_at_parents_end,
+        )
+        for rank in range(num_processes)
+    ]
+
+
+def wait_for_workers(workers: Sequence[Worker]) -> list[int]:
+    """Wait until all workers have ended; return the exit statuses that are not 0.
+
+    KilledError if the first failure was a kill: the errors of the others, which report a lost peer,
+    are then not the reason.
+    """
+    told, failed_s, first = False, 0.0, 0
+    try:
+        while any(worker.poll() is None for worker in workers):
+            time.sleep(0.2)
+            if stop.is_requested() and not told:
+                told = True
+                for worker in workers:
+                    worker.send_signal(signal.SIGTERM)
+            if not failed_s and any(worker.poll() for worker in workers):
+                failed_s = time.monotonic()
+                first = min(worker.poll() or 0 for worker in workers)
+            if failed_s and time.monotonic() - failed_s > ALONE_S:
+                break  # the others wait for a worker that is gone, or hang
+    finally:
+        for worker in workers:
+            worker.kill()
+    statuses = [worker.wait() for worker in workers]
+    first = first if failed_s else min(statuses)
+    if first < 0 and not told:
+        raise KilledError(first)
+    return [status for status in statuses if status]
+
+
+def first_error(work: Path, statuses: Sequence[int]) -> Exception:
+    """Return the error that the first failed worker has written, or a RuntimeError if none has."""
+    errors = sorted(work.glob("error-*.pickle"), key=lambda path: path.stat().st_mtime)
+    if errors:
+        error: Exception = pickle.loads(errors[0].read_bytes())
+        return error
+    return RuntimeError(
+        f"processes ended with status {', '.join(map(str, statuses)) or 0} and left no record; "
+        f"their messages stand above. The same command goes on from the last checkpoint"
+    )
+
+
+def take_part(file: Path) -> None:
+    """Evaluate the cell of a job as one of several processes; write the error if it fails."""
+    stop.listen()
+    (request,) = read_job(file)
+    cell = Cell.of(request)
+    if cell.task.varied_image_sizes:
+        from transfer.finetuning.loop import use_expandable_segments
+
+        use_expandable_segments()  # before the process joins the others, which starts CUDA
+    with process_group() as process:
+        try:
+            evaluate(cell)
+        except Exception as error:  # the parent process raises it, whatever it is
+            with suppress(WriteError):  # the error is printed to stderr in any case
+                write_whole(file.with_name(f"error-{process.rank}.pickle"), pickled_error(error))
+            raise
+
+
+@one_line_errors(ValueError)
+def main(words: list[str]) -> int:
+    """Run the job in a file; return the exit status."""
+    stop.listen()
+    try:
+        return run(read_job(Path(words[0])))
+    except KilledError as error:
+        print(error, file=sys.stderr, flush=True)
+        return 128 - error.status
+
+
+if __name__ == "__main__":
+    if started_processes() > 1:  # the process that started this one tells how it ended
+        protect_output()
+        take_part(Path(sys.argv[1]))
+    else:
+        run_command(main)
