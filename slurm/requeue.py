@@ -1,10 +1,10 @@
 """A command as a job: it gets a signal to save before the job must end, and is started again.
 
 This fills gaps of Slurm and submitit: the signal reaches the command only on some clusters (with
-proctrack/cgroup only the process that Slurm started), submitit ignores SIGTERM, and only the job's
-first process requeues it. Slurm does not requeue a job that it killed at its time limit, so a
-command that does not exit in time is killed a moment earlier.
-The batch script calls python -m slurm.requeue FOLDER STATUS after a job that was killed.
+proctrack/cgroup only the process that Slurm started), submitit ignores SIGTERM, and Slurm does not
+requeue a job that it killed at its time limit, so a command that does not exit in time is killed a
+moment earlier. After a job that did not end with 0, the batch script calls python -m slurm.requeue
+FOLDER STATUS, which alone decides whether it starts again.
 """
 
 import ctypes
@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from slurm.cluster import ClusterError, ask
 from slurm.resources import GIVE_UP_DELAY_S
-from slurm.state import WAITING, saved_error
+from slurm.state import WAITING
 
 EXIT_RESUMABLE = 75
 """Exit status of a command that has saved and can resume: EX_TEMPFAIL. The rooms import nothing of
@@ -41,15 +41,11 @@ LIVE_STATES = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "R
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 SIGNALS = (signal.SIGUSR2, signal.SIGTERM)
 PRECEDENCE_S = 10.0
-"""Seconds by which a process delays its failure: the cause may be the death of another process,
-whose error should be the first."""
+"""Seconds by which one of several processes delays its failure: the cause may be the death of
+another process, whose status should be the first."""
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 PORTS = (20_000, 32_000)
 """Range of ports, below those that Linux uses for outgoing connections."""
-
-
-class CommandError(RuntimeError):
-    """A failure of the command that a new start would not mend."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +55,10 @@ class Command:
     words: tuple[str, ...]
 
     def __call__(self) -> None:
-        """Run the command; CommandError if it fails, SystemExit if the job will start again."""
+        """Run the command; exit with its status unless that is 0."""
         from submitit import JobEnvironment
 
         job: Any = JobEnvironment()
-        job.paths.result_pickle.unlink(missing_ok=True)  # of an earlier start
         requests = _Requests()
         for number in SIGNALS:
             signal.signal(number, requests.note)  # in place of submitit's handlers
@@ -71,39 +66,23 @@ class Command:
         status = requests.run(self.words, environment(job, os.environ), limit_s)
         if status == 0:
             return
-        if status == EXIT_RESUMABLE:
-            for file in job.paths.folder.glob(f"{job.job_id}.killed-*"):
-                file.unlink(missing_ok=True)  # it has saved since
-        elif requests.late or not requests.signal_name:
-            _restart_or_fail(job, status, requests.late)
-        if job.global_rank:
-            time.sleep(3600)  # the first process requeues the job, and this one is killed
-        asked = f"asked to stop by {requests.signal_name}"
-        start_again(job, asked if requests.signal_name else "it has saved")
+        if requests.late:
+            print("killed, since it did not exit before the time limit", flush=True)
+        elif requests.signal_name:
+            status = EXIT_RESUMABLE  # also of a command that the signal has killed
+        if status == EXIT_RESUMABLE and job.global_rank:
+            time.sleep(3600)  # the first process saves; when it exits, srun ends this one
+        if status > 0 and status != EXIT_RESUMABLE and job.num_tasks > 1:
+            time.sleep(PRECEDENCE_S)
+        status = status if status > 0 else 128 - status
+        first_status(job.paths.folder, job.job_id, status)
+        sys.exit(status)
 
     def checkpoint(self) -> Any:
         """Return what submitit starts again if its own handler gets the signal first."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
-
-
-def _restart_or_fail(job: Any, status: int, late: bool) -> NoReturn:
-    """Start the job again after a failure that may not recur; otherwise raise a CommandError."""
-    killer = killing_signal(status)
-    why = f"killed by {killer}" if killer else f"exit status {status}"
-    if late:
-        why = "did not leave before the time limit"
-    starts_all_again = job.global_rank == 0 and (late or job.num_nodes > 1)
-    if job.num_tasks > 1 and not starts_all_again and (late or not killer):
-        time.sleep(PRECEDENCE_S)
-    # on several nodes a failure may be the death of another node, which Slurm sees minutes later
-    if not (late or killer or job.num_nodes > 1):
-        raise CommandError(why)
-    if record_kill(job.paths.folder, job.job_id) <= MAX_KILLS:
-        start_again(job, why)
-    advice = "; is memory too small?" if killer and not late else ""
-    raise CommandError(f"{why} in {MAX_KILLS + 1} starts{advice}")
 
 
 def killing_signal(status: int) -> str:
@@ -155,36 +134,6 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def start_again(job: Any, why: str) -> NoReturn:
-    """Put the job back into the queue and exit."""
-    starts = int(os.environ.get("SLURM_RESTART_COUNT", "0")) + 1
-    if starts >= MAX_STARTS:
-        raise CommandError(f"{why}; still not finished after {starts} starts")
-    if saved_error(job.paths.folder, job.job_id):  # srun then ends the others by a SIGTERM
-        raise CommandError(f"{why}; another process of the job has failed")
-    try:
-        requeue_job(job.job_id)
-    except ClusterError as error:
-        raise CommandError(f"{why}; {error}") from error
-    print(f"start {starts} has ended: {why}; the job waits to be started again", flush=True)
-    sys.exit(EXIT_RESUMABLE)
-
-
-def requeue_job(job_id: str) -> None:
-    """Put the job back into the queue; ClusterError if it was ended from outside."""
-    # first a look: Slurm would requeue a cancelled job too, or another process has done it
-    if not is_waiting(job_id):
-        ask_repeatedly("scontrol", "requeue", job_id)
-
-
-def is_waiting(job_id: str) -> bool:
-    """Return whether the job already waits for its next start; ClusterError if it was ended."""
-    word = ask_repeatedly("squeue", "--noheader", "--format=%T", f"--jobs={job_id}").strip()
-    if word not in LIVE_STATES | WAITING:
-        raise ClusterError(f"the job was ended from outside (state {word or 'unknown'})")
-    return word in WAITING
-
-
 def ask_repeatedly(*words: str) -> str:
     """Return what one of Slurm's programs prints; repeat it for a while where it fails."""
     until = time.monotonic() + PATIENCE_S
@@ -195,33 +144,6 @@ def ask_repeatedly(*words: str) -> str:
             if time.monotonic() + PAUSE_S > until:
                 raise
         time.sleep(PAUSE_S)
-
-
-def record_kill(folder: Path, job_id: str) -> int:
-    """Record a kill; return in how many starts the job was killed since it last saved."""
-    # all processes of a start touch the same file, so that it counts once
-    start = os.environ.get("SLURM_RESTART_COUNT", "0")
-    (folder / f"{job_id}.killed-{start}").touch()
-    return len(list(folder.glob(f"{job_id}.killed-*")))
-
-
-def restart_after_kill(folder: Path, status: int) -> bool:
-    """Start a job again that was killed before it could save a result; return whether it was."""
-    job_id = os.environ["SLURM_JOB_ID"]
-    if "SLURM_ARRAY_TASK_ID" in os.environ:
-        job_id = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-    # while a node is dead but not yet known as such, srun fails before any process starts
-    several = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1 and status != EXIT_RESUMABLE
-    if not (killing_signal(status) or several) or any(folder.glob(f"{job_id}_*_result.pkl")):
-        return False
-    try:
-        if is_waiting(job_id) or record_kill(folder, job_id) > MAX_KILLS:
-            return False
-        requeue_job(job_id)
-    except ClusterError as error:
-        print(f"not started again: {error}", file=sys.stderr)
-        return False
-    return True
 
 
 def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -247,5 +169,74 @@ def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def first_status(folder: Path, job_id: str, status: int) -> int:
+    """Return the exit status of the process that was the first of this start to end badly.
+
+    It is kept in a file: srun ends the other processes, and returns the status of any. If nothing
+    is stored yet, it is the status given.
+    """
+    file = _status_file(folder, job_id, _start())
+    try:
+        with file.open("x") as new:
+            new.write(str(status))
+    except FileExistsError:
+        return int(file.read_text() or status)
+    return status
+
+
+def start_again(folder: Path, job_id: str, status: int) -> str:
+    """Put a job that ended badly back into the queue if that may help; return why not.
+
+    It helps a command that has saved, one that was killed, and one on several nodes, whose failure
+    may be the death of another node, which Slurm sees minutes later. A job that is killed in four
+    starts without saving in between is given up. The result is empty if it was put back, or if the
+    command itself has failed, whose messages say why.
+    """
+    start, status = _start(), first_status(folder, job_id, status)
+    killer = killing_signal(status)
+    ending = f"killed by {killer}" if killer else f"exit status {status}"
+    if status != EXIT_RESUMABLE:
+        if not killer and int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) == 1:
+            return ""
+        files = (_status_file(folder, job_id, number) for number in range(start, -1, -1))
+        # Slurm itself starts a job again whose node has died; there is no status of such a start
+        ends = [file.read_text() for file in files if file.exists()]
+        saved = ends.index(str(EXIT_RESUMABLE)) if str(EXIT_RESUMABLE) in ends else len(ends)
+        if saved > MAX_KILLS:
+            advice = "; is memory too small?" if killer else ""
+            return f"{ending} in {saved} starts{advice}"
+    if start + 1 >= MAX_STARTS:
+        return f"{ending}; still not finished after {start + 1} starts"
+    try:
+        # first a look: Slurm would requeue a cancelled job too, or has requeued it itself
+        word = ask_repeatedly("squeue", "--noheader", "--format=%T", f"--jobs={job_id}").strip()
+        if word not in LIVE_STATES | WAITING:
+            return f"{ending}; the job was ended from outside (state {word or 'unknown'})"
+        told = f"start {start + 1} has ended: {ending}; the job waits to be started again"
+        if word not in WAITING:
+            print(told, flush=True)  # Slurm ends this process, too
+            ask_repeatedly("scontrol", "requeue", job_id)
+    except ClusterError as error:
+        return f"{ending}; {error}"
+    return ""
+
+
+def _start() -> int:
+    """Return the number of earlier starts of this job."""
+    return int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+
+
+def _status_file(folder: Path, job_id: str, start: int) -> Path:
+    return folder / f"{job_id}.status-{start}"
+
+
+def this_job() -> str:
+    """Return the id of this process's job, in the form of submitit."""
+    if "SLURM_ARRAY_TASK_ID" in os.environ:
+        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    return os.environ["SLURM_JOB_ID"]
+
+
 if __name__ == "__main__":
-    restart_after_kill(Path(sys.argv[1]), int(sys.argv[2]))
+    if reason := start_again(Path(sys.argv[1]), this_job(), int(sys.argv[2])):
+        print(f"not started again: {reason}", file=sys.stderr, flush=True)

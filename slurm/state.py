@@ -1,7 +1,6 @@
 """States of jobs: from squeue, from accounting where there is any, and from files of the jobs."""
 
 import os
-import pickle
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -101,19 +100,6 @@ def _explained(reason: str) -> str:
     return f"{reason}: {meaning}; waiting does not help" if meaning else reason
 
 
-def saved_error(folder: Path, job: str) -> str | None:
-    """Return the last line of the error that a job saved, of its first process that failed.
-
-    It is empty after success, and None if the job saved no result: it waits, runs, or was killed.
-    """
-    files = sorted(folder.glob(f"{job}_*_result.pkl"), key=lambda path: path.stat().st_mtime)
-    outcomes = [pickle.loads(path.read_bytes()) for path in files]
-    for outcome, content in outcomes:
-        if outcome == "error":
-            return str(content).strip().splitlines()[-1].partition(": ")[2] or str(content)
-    return "" if outcomes else None
-
-
 def log_path(folder: Path, job: str) -> Path:
     """Return the path of the messages of the job's first process."""
     return folder / f"{job}_0_log.err"
@@ -122,7 +108,7 @@ def log_path(folder: Path, job: str) -> Path:
 def last_log_line(log: Path) -> str:
     """Return the last line that a job's command has written, empty if there is none.
 
-    Lines of srun and submitit, and the traceback of the process around the command, do not count.
+    Lines of srun, submitit and `slurm.requeue` do not count.
     """
     try:
         with log.open("rb") as file:
@@ -130,8 +116,6 @@ def last_log_line(log: Path) -> str:
             text = file.read().decode(errors="replace").replace("\r", "\n")
     except FileNotFoundError:
         return ""
-    if "slurm.requeue.CommandError: " in text:
-        text = text.rpartition("Traceback (most recent call last):")[0]
     lines = [line.strip() for line in text.split("\n")]
     own_lines = [line for line in lines if line and not line.startswith(LAUNCHER_PREFIXES)]
     return own_lines[-1] if own_lines else ""

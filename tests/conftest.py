@@ -103,6 +103,13 @@ def checkpoint(small_backbone: Encoder, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def other_checkpoint(small_backbone: Encoder, tmp_path: Path) -> Path:
+    """Other weights of the same network, "other.pth"."""
+    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=small_backbone.input)
+    return own_file(other, {}, tmp_path / "other.pth")
+
+
+@pytest.fixture
 def four_heads(tmp_path: Path) -> Path:
     """A random LooC++ network for images of 32 px in a file of our own format, "loocpp.pth"."""
     backbone = random_backbone(

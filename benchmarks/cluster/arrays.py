@@ -1,4 +1,4 @@
-"""Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel, and their states.
+"""Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel.
 
 There is one array for each size of job. Cells wait for the arrays that train their classifier. A
 last job writes the tables once all others have ended: python -m benchmarks.cluster.arrays RESULTS.
@@ -8,7 +8,7 @@ The state file of each cell stores its job, its log and the options of its submi
 import math
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,13 @@ from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError, ask, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
-from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
+from slurm.state import job_states, log_path
 from slurm.submit import Array, cancel_submitted, script, submit, unique_name
 from transfer.cells import state
 from transfer.cells.cell import Cell, is_same_file, open_checkpoint
 from transfer.cells.job import command, write_job
 from transfer.cells.request import Request, from_json, to_json
-from transfer.cells.state import State, StateName, read_states
+from transfer.cells.state import read_states
 from transfer.record import state_path
 
 GPUS_OF_A_NODE = 8
@@ -282,47 +282,6 @@ def cancel_all(results: Path) -> int:
     if going:
         ask("scancel", *going)
     return len(going)
-
-
-def submitted_states(states: Sequence[State]) -> tuple[Mapping[Path, CellState], str]:
-    """Return the states of submitted cells by path, and why Slurm does not answer, if so.
-
-    Slurm says whether a job waits or runs; how it ended is in the cell's file first, so that it
-    stays known after Slurm has forgotten the job.
-    """
-    no_answer, known = "", dict[str, JobState]()
-    try:
-        known = job_states(list(dict.fromkeys(one.content["job"] for one in states)))
-    except ClusterError as error:
-        no_answer = str(error)
-    found = {}
-    for one in states:
-        name, detail = _submitted_state(one, known, unanswered=bool(no_answer))
-        found[one.path] = CellState(one, name, detail)
-    return found, no_answer
-
-
-def _submitted_state(
-    one: State, known: Mapping[str, JobState], *, unanswered: bool
-) -> tuple[StateName, str]:
-    log = Path(one.content["log"])
-    job, last_line = known.get(one.content["job"], JobState("unknown")), last_log_line(log)
-    logged = f"; last log line: {last_line}" if last_line else ""
-    if job.stage == "queued":
-        return "queued", job.reason + logged
-    if job.stage == "running":
-        return "running", one.reason if one.name == "running" else last_line
-    if one.name == "failed":
-        return "failed", one.reason
-    if job.word == "CANCELLED":
-        return "cancelled", "by a user or an administrator"
-    if error := saved_error(log.parent, one.content["job"]):
-        return "failed", "; ".join(filter(None, (error, last_line)))
-    if unanswered:
-        return "queued", "or running or killed; the cluster does not answer"
-    if job.stage == "unknown" and not log.exists():  # Slurm drops such elements of an array
-        return "cancelled", "before it began"
-    return "failed", (job.word or "killed; the cluster does not say why") + logged
 
 
 def collect(results: Path) -> int:

@@ -88,7 +88,8 @@ def write_requested(rows: Sequence[PlannedCell], *, named: bool, here: bool) -> 
     """
     settings, names = rows[0].cell.settings, {row.cell.backbone.name for row in rows}
     for earlier in read_states(settings.results):
-        if earlier.name in UNFINISHED and earlier.content["backbone"] in names:
+        is_left = earlier.name in UNFINISHED and not earlier.is_submitted
+        if is_left and earlier.content["backbone"] in names:
             earlier.path.unlink(missing_ok=True)
     with suppress(WriteError):  # a full disk: the cells say so
         for row in rows:

@@ -5,15 +5,19 @@ Each cell has a state file (transfer/cells/state.py). Slurm is asked about the c
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 
 from pretrain.running.atomic_files import WriteError, write_text
 from transfer.cells.state import State, StateName, read_states
+
+if TYPE_CHECKING:
+    from slurm.state import JobState
 
 SIGNS: dict[StateName, str] = {
     "running": "▶",
@@ -63,10 +67,54 @@ def all_states(results: Path) -> tuple[States, str]:
     submitted = [state for state in stored if state.is_submitted and state.name != "done"]
     if not submitted:
         return [CellState(state, state.name, state.reason) for state in stored], ""
-    from benchmarks.cluster.arrays import submitted_states  # cells without Slurm need none of it
-
-    known, no_answer = submitted_states(submitted)
+    known, no_answer = _submitted_states(submitted)
     return [known.get(s.path) or CellState(s, s.name, s.reason) for s in stored], no_answer
+
+
+def _submitted_states(states: Sequence[State]) -> tuple[Mapping[Path, CellState], str]:
+    """Return the states of submitted cells by path, and why Slurm does not answer, if so.
+
+    Slurm says whether a job waits or runs; how it ended is in the cell's file first, so that it
+    stays known after Slurm has forgotten the job.
+    """
+    from slurm.cluster import ClusterError  # cells without Slurm need none of it
+    from slurm.state import JobState, job_states
+
+    no_answer, known = "", dict[str, JobState]()
+    try:
+        known = job_states(list(dict.fromkeys(one.content["job"] for one in states)))
+    except ClusterError as error:
+        no_answer = str(error)
+    found = {}
+    for one in states:
+        name, detail = _submitted_state(one, known, unanswered=bool(no_answer))
+        found[one.path] = CellState(one, name, detail)
+    return found, no_answer
+
+
+def _submitted_state(
+    one: State, known: Mapping[str, "JobState"], *, unanswered: bool
+) -> tuple[StateName, str]:
+    from slurm.state import JobState, last_log_line
+
+    log = Path(one.content["log"])
+    job, last_line = known.get(one.content["job"], JobState("unknown")), last_log_line(log)
+    logged = f"; last log line: {last_line}" if last_line else ""
+    if job.stage == "queued":
+        return "queued", job.reason + logged
+    if job.stage == "running":
+        return "running", one.reason if one.name == "running" else last_line
+    if one.name == "failed":
+        return "failed", one.reason
+    if job.word == "CANCELLED":
+        return "cancelled", "by a user or an administrator"
+    if job.word == "COMPLETED":  # its last state could not be written
+        return "done", ""
+    if unanswered:
+        return "queued", "or running or killed; the cluster does not answer"
+    if job.stage == "unknown" and not log.exists():  # Slurm drops such elements of an array
+        return "cancelled", "before it began"
+    return "failed", (job.word or "killed; the cluster does not say why") + logged
 
 
 def in_order(states: States) -> States:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.execution.ending import write_requested
 from benchmarks.execution.states import all_states
 from benchmarks.results.records import read_results
 from benchmarks.run_all import main
@@ -74,9 +75,13 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
     shutil.copy(snapshots / "epoch0010.pt", later)
     # one is torn before the plan, one after it
     (snapshots / "epoch0001.pt").write_bytes(b"torn")
-    monkeypatch.setattr(
-        "benchmarks.run_all.write_requested", lambda *_, **__: later.write_bytes(b"torn")
-    )
+    planned = write_requested
+
+    def tear(*arguments: Any, **options: Any) -> None:
+        planned(*arguments, **options)
+        later.write_bytes(b"torn")
+
+    monkeypatch.setattr("benchmarks.run_all.write_requested", tear)
     work = tmp_path / "runs" / "cells" / "mine@epoch0000"
     work.parent.mkdir(parents=True)
     work.write_text("a file where the cell's folder belongs")

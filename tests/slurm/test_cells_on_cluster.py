@@ -131,7 +131,8 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     request = there(here)
     assert run(request) == 0
     ((cell,), _) = all_states(request.settings.results)
-    wait_until(lambda: len(running(str(request.settings.runs), "transfer.cells.job")) > 1)
+    file = submissions(request)[0] / "0-0.json"
+    wait_until(lambda: len(running(str(file), "transfer.cells.job")) > 1)
     if fault == "preemption":
         preempt(home / "urgent")
     else:

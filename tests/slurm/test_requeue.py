@@ -11,12 +11,13 @@ import pytest
 
 from slurm.requeue import (
     MAX_KILLS,
-    CommandError,
+    MAX_STARTS,
     _Requests,
-    _restart_or_fail,
     environment,
+    first_status,
     killing_signal,
-    restart_after_kill,
+    start_again,
+    this_job,
 )
 from tests.slurm.conftest import wait_until
 from tests.slurm.fake_programs import fake_programs
@@ -33,27 +34,74 @@ def test_a_command_that_nobody_asks_leaves_before_the_limit() -> None:
         assert killing_signal(status) == ("SIGKILL" if late else "SIGTERM")
 
 
+@pytest.fixture
+def put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A running job of one node; the file has a line for each time that it is put back."""
+    put = f"echo $2 >> {tmp_path}/put"
+    fake_programs(tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=put)
+    (tmp_path / "put").touch()
+    return tmp_path / "put"
+
+
 @pytest.mark.parametrize(
-    ("status", "nodes", "starts"), [(1, 1, 0), (1, 2, MAX_KILLS), (137, 1, MAX_KILLS)]
+    ("status", "nodes", "starts", "reason"),
+    [
+        (1, 1, 0, ""),
+        (255, 1, 0, ""),
+        (1, 2, MAX_KILLS, "exit status 1 in 4 starts"),
+        (137, 1, MAX_KILLS, "killed by SIGKILL in 4 starts; is memory too small?"),
+    ],
 )
 def test_what_may_pass_is_tried_again_but_not_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, nodes: int, starts: int
+    put_back: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    nodes: int,
+    starts: int,
+    reason: str,
 ) -> None:
     """A failure on one node is final; on several it may be the death of another node."""
-    job = SimpleNamespace(job_id="7", global_rank=0, num_nodes=nodes, num_tasks=nodes)
-    job.paths = SimpleNamespace(folder=tmp_path)
-    fake_programs(
-        tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=f"echo $2 >> {tmp_path}/put"
-    )
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
     for start in range(starts):
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(start))
-        with pytest.raises(SystemExit):
-            _restart_or_fail(job, status, late=False)
+        assert start_again(put_back.parent, "7", status) == ""
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(starts))
-    with pytest.raises(CommandError, match="exit status 1" if status == 1 else "by SIGKILL in 4"):
-        _restart_or_fail(job, status, late=False)
-    put = tmp_path / "put"
-    assert (put.read_text().split() if put.exists() else []) == ["7"] * starts
+    assert start_again(put_back.parent, "7", status) == reason
+    assert put_back.read_text().split() == ["7"] * starts
+
+
+def test_command_that_saves_between_kills_is_always_started_again(
+    put_back: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start, status in enumerate([137, 137, 137, 75] * 3):
+        monkeypatch.setenv("SLURM_RESTART_COUNT", str(start))
+        assert start_again(put_back.parent, "7", status) == ""
+    monkeypatch.setenv("SLURM_RESTART_COUNT", str(MAX_STARTS - 1))
+    assert "not finished after 100 starts" in start_again(put_back.parent, "7", 75)
+
+
+def test_first_process_that_ends_badly_decides(put_back: Path) -> None:
+    """Its failure lets srun ask the others to stop, which save and exit with 75."""
+    first_status(put_back.parent, "7", 1)
+    assert first_status(put_back.parent, "7", 75) == 1
+    assert start_again(put_back.parent, "7", 137) == ""
+    assert put_back.read_text() == ""
+
+
+@pytest.mark.parametrize("word", ["COMPLETING", "CANCELLED", ""])
+def test_job_that_was_ended_from_outside_stays_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    fake_programs(tmp_path, monkeypatch, squeue=f"echo {word}", scontrol="exit 1")
+    assert "ended from outside" in start_again(tmp_path, "7", 75)
+
+
+def test_id_of_an_element_is_that_of_submitit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "9")
+    assert this_job() == "9"
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    assert this_job() == "7_1"
 
 
 def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
@@ -71,30 +119,6 @@ def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
     before = (tmp_path / "count").read_text()
     time.sleep(0.5)
     assert (tmp_path / "count").read_text() == before
-
-
-def test_only_a_job_that_was_killed_is_put_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "9")
-    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    result = tmp_path / "7_1_0_result.pkl"
-    for status, state, leaves, nodes, again in (
-        (137, "RUNNING", False, 1, True),
-        (137, "COMPLETING", False, 1, False),  # cancelled
-        (137, "RUNNING", True, 1, False),  # it has told why it failed
-        (1, "RUNNING", False, 1, False),
-        (255, "RUNNING", False, 1, False),
-        (1, "RUNNING", False, 2, True),  # srun has found a dead node
-        (75, "RUNNING", False, 2, False),  # its process puts it back
-    ):
-        fake_programs(tmp_path, monkeypatch, squeue=f"echo {state}", scontrol="exit 0")
-        monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
-        result.unlink(missing_ok=True)
-        if leaves:
-            result.touch()
-        assert restart_after_kill(tmp_path, status) == again, (status, state, leaves, nodes)
 
 
 def test_processes_meet_on_the_first_node_at_a_port_of_this_start() -> None:

@@ -1,12 +1,10 @@
 """States of jobs from the output of Slurm and from the files of jobs."""
 
-import os
-import pickle
 from pathlib import Path
 
 import pytest
 
-from slurm.state import job_states, last_log_line, saved_error
+from slurm.state import job_states, last_log_line
 from tests.slurm.fake_programs import fake_programs
 
 
@@ -39,27 +37,12 @@ def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
     assert list(job_states(["6_1", "6_2", "6_3"])) == ["6_1", "6_3"]
 
 
-def leave(folder: Path, job: str, rank: int, outcome: tuple[str, object], at_s: int) -> None:
-    path = folder / f"{job}_{rank}_result.pkl"
-    path.write_bytes(pickle.dumps(outcome))
-    os.utime(path, (at_s, at_s))
-
-
-def test_the_process_that_failed_first_tells_why(tmp_path: Path) -> None:
-    assert saved_error(tmp_path, "7_1") is None
-    leave(tmp_path, "7_1", 0, ("error", "Traceback\n  File\nRuntimeError: peer is gone\n"), 20)
-    leave(tmp_path, "7_1", 1, ("error", "Traceback\n  File\nValueError: bad image\n"), 10)
-    leave(tmp_path, "7_10", 0, ("error", "another job: x"), 5)
-    assert saved_error(tmp_path, "7_1") == "bad image"
-
-
 def test_last_words_are_the_commands_own(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert last_log_line(log) == ""
     log.write_text(
         "12:00:01  train  1/9 steps\r12:00:31  train  3/9 steps\nerror: no space left\n"
         "submitit ERROR (2026) - Submitted job triggered an exception\n"
-        "Traceback (most recent call last):\n  File x\nslurm.requeue.CommandError: exit status 1\n"
         "srun: error: n1: task 0: Exited with exit code 1\n"
     )
     assert last_log_line(log) == "error: no space left"

@@ -6,7 +6,7 @@ import pytest
 
 from slurm.cluster import ClusterError, cluster
 from slurm.resources import Queue, Resources
-from slurm.state import last_log_line, log_path, saved_error
+from slurm.state import last_log_line, log_path
 from slurm.submit import Array, submit
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
@@ -65,7 +65,6 @@ def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
     job = Array(name="setup", work=(bash("true"),), resources=SMALL)
     ((id_,),) = submit([job], Queue(setup=("module load cuda",)), folder, cluster())
     assert wait_for_all([id_])[id_].word == "FAILED"
-    assert saved_error(folder, id_) is None
     assert last_log_line(log_path(folder, id_)) == "failed: module load cuda"
 
 

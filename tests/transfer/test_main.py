@@ -48,7 +48,7 @@ def test_a_wrong_request_exits_with_2_and_no_record(
     (task, *others), said = REFUSED[case]
     assert main([*words(checkpoint, small_data, tmp_path, task), *others]) == 2
     assert said in capsys.readouterr().err
-    assert not (tmp_path / "results").exists()
+    assert not list(tmp_path.rglob("*.seed0.json"))
 
 
 def test_excerpts_are_announced_by_name(capsys: Capture) -> None:

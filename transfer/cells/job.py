@@ -94,13 +94,12 @@ def run(requests: Sequence[Request]) -> int:
         except Exception as error:  # such as a file that has changed since the plan
             state.fail_request(request, error)
             status = max(status, _report_failure(request, error))
-    waiting = [cell for cell in cells if finished(cell) is None and not _failed_classifier(cell)]
-    if len({cell.backbone.sha256 for cell in waiting}) > 1:
+    if len({cell.backbone.sha256 for cell in cells}) > 1:
         try:
-            prepare(waiting)
+            prepare([c for c in cells if finished(c) is None and not _failed_classifier(c)])
         except Exception as error:  # each cell will have its own reason
             line = f"joint extraction failed: {error}; each cell extracts alone"
-            print(f"{waiting[0].key}  {line}", file=sys.stderr, flush=True)
+            print(f"{cells[0].key}  {line}", file=sys.stderr, flush=True)
     for cell in cells:
         stop.exit_if_requested()
         status = max(status, _run_cell(cell))

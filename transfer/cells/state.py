@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 StateName = Literal[
     "running", "failed", "cancelled", "stopped", "queued", "missing data", "unsupported", "done"
 ]
+STOPPED = "the same command resumes"
+"""Reason of the state of a stopped cell."""
 DEAD_S = 3600.0
 """Silence after which a process on another machine, which cannot be asked, counts as ended."""
 
@@ -63,7 +65,7 @@ class State:
     @property
     def reason(self) -> str:
         """Progress of a running cell; the reason of a failure; why a cell cannot run."""
-        return str(self.content["reason"])
+        return STOPPED if self.name == "stopped" else str(self.content["reason"])
 
     @property
     def key(self) -> str:
@@ -152,9 +154,6 @@ def reporting(cell: Cell) -> Iterator[None]:
         report("stopped", reason=STOPPED)
         raise
     report("done")
-
-
-STOPPED = "the same command resumes"
 
 
 def note_finished(cell: Cell) -> None:

@@ -1,7 +1,6 @@
 """Which arrays become of a plan, and what is known of them later; no cluster is needed."""
 
 import math
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -60,8 +59,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def from_file(checkpoint: Path, settings: Settings) -> Callable[..., list[PlannedCell]]:
     """Cells to run of a checkpoint file, which a retry reads again."""
 
-    def make(*keys: str, random: bool = False) -> list[PlannedCell]:
-        asked = Checkpoint(ckpt=checkpoint, random=random)
+    def make(*keys: str, ckpt: Path = checkpoint) -> list[PlannedCell]:
+        asked = Checkpoint(ckpt=ckpt)
         cells = (Cell.of(Request(task=key, checkpoint=asked, settings=settings)) for key in keys)
         return [PlannedCell(cell, "run", (), 1.0) for cell in cells]
 
@@ -125,24 +124,24 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
 
 
 def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(
-    from_file: FromFile, settings: Settings, programs: Path
+    from_file: FromFile, other_checkpoint: Path, settings: Settings, programs: Path
 ) -> None:
     keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
     mine = from_file(*keys)
-    submit([*mine, *from_file(*keys, random=True)], settings)
+    submit([*mine, *from_file(*keys, ckpt=other_checkpoint)], settings)
     folder = Path(read_states(settings.results)[0].content["log"]).parent
     cells = [
-        [(request.checkpoint.random, request.task) for request in read_job(file)]
+        [(request.checkpoint.ckpt.stem, request.task) for request in read_job(file)]
         for file in sorted(folder.glob("*.json"))
     ]
     looc, svms = keys[1], keys[2:]
     assert cells == [
-        *([(random, looc)] for random in (False, True)),
-        *([(random, key) for key in svms] for random in (False, True)),
-        [(False, keys[0]), (True, keys[0])],
+        *([(name, looc)] for name in ("mine", "other")),
+        *([(name, key) for key in svms] for name in ("mine", "other")),
+        [("mine", keys[0]), ("other", keys[0])],
     ]
     *_, users, tables = plan_arrays(job_graph(mine), OPTIONS, folder, Cluster({}))
-    assert (users[0].after, tables[0].after) == ((0,), (0, 1))
+    assert (users[0].after, tables[0].after) == ((0,), (0, 1, 2))
 
 
 def test_what_cannot_be_written_down_is_taken_back(
@@ -204,10 +203,8 @@ def test_each_state_is_told_from_what_there_is(
     write_as_job(first, "done")
     (programs / "queue").write_text("")
     log.write_text("error: no such file\n")
-    (log.parent / "1_1_0_result.pkl").write_bytes(
-        pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 2"))
-    )
-    assert states(settings) == [("done", ""), ("failed", "exit status 2; error: no such file")]
+    told = "killed; the cluster does not say why; last log line: error: no such file"
+    assert states(settings) == [("done", ""), ("failed", told)]
     write_as_job(second, "failed", "DataError: no folder cifar10")
     words = ["--results", str(settings.results), "--runs", str(settings.runs)]
     assert status(words) == 1

@@ -85,7 +85,9 @@ def test_job_file_keeps_the_requests(
         settings=replace(settings, features_in="bfloat16", tolerate=3),
         with_weights=True,
     )
-    requests = [request_for, more, replace(request_for, checkpoint=student)]
+    withdrawn = replace(request_for.checkpoint, declared="")
+    requests = [request_for, more]
+    requests += [replace(request_for, checkpoint=asked) for asked in (student, withdrawn)]
     requests += [replace(request_for, task=key) for key in TASKS]
     write_job(tmp_path / "job.json", requests)
     assert read_job(tmp_path / "job.json") == [request.absolute() for request in requests]
@@ -137,12 +139,14 @@ def test_cell_of_another_process_is_waited_for(
 
 
 def test_backbones_of_one_task_are_extracted_together(
-    request_for: Request, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    request_for: Request,
+    other_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Output,
 ) -> None:
-    twin = replace(request_for.checkpoint, random=True)
     requests = [
         replace(request_for, task="imagenet_c100_eval", checkpoint=asked)
-        for asked in (request_for.checkpoint, twin)
+        for asked in (request_for.checkpoint, Checkpoint(ckpt=other_checkpoint))
     ]
     monkeypatch.setattr(transfer.cells.job, "_run_cell", lambda cell: 0)
     assert run(requests) == 0

@@ -209,10 +209,10 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
 
 
 def test_cells_of_one_task_are_extracted_together_one_after_another(
-    cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
+    cell: Cell, other_checkpoint: Path, trained: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    twin = Checkpoint(ckpt=cell.request.checkpoint.ckpt, random=True)
-    cells = [cell, Cell.of(replace(cell.request, checkpoint=twin))]
+    other = Checkpoint(ckpt=other_checkpoint)
+    cells = [cell, Cell.of(replace(cell.request, checkpoint=other))]
     assert run_cells(with_classifiers([plan_cell(one) for one in cells])) == []
     assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
 
