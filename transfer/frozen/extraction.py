@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import disk_usage
@@ -93,14 +93,33 @@ def extract(
             if rows is not None:
                 entries.append(_Entry(backbones[path], rows))
                 filled.append(path)
-        if entries:
-            several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
-            prepared, kept = _kept_crops(crops, EvalImages(images, transform), files)
-            every = [*(entry.rows for entry in entries), *kept]
-            with unchanged(images, *every):
-                _fill(entries, kept, prepared, subject + several)
-            for rows in every:
-                rows.publish()
+        if not entries:
+            return {}
+        several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
+        prepared, kept = _kept_crops(crops, EvalImages(images, transform), files)
+        every = [*(entry.rows for entry in entries), *kept]
+        done, total = min(rows.done for rows in every), len(images)
+        where = device()
+        forms = {entry.form: Normalization(entry.form, where) for entry in entries}
+        with (
+            unchanged(images, *every),
+            progress("features", subject + several, total, done=done) as counter,
+        ):
+            for indices, raw in raw_batches(prepared, done, pinned=where.type == "cuda"):
+                inputs = {form: normalize(raw) for form, normalize in forms.items()}
+                for entry in entries:
+                    entry.put(indices.start, inputs[entry.form])
+                for rows in kept:
+                    rows.write(indices.start, raw.flatten(1).numpy())
+                counter.add(len(raw))
+                ends_part = (indices.stop - done) % IMAGES_PER_PART == 0 or indices.stop == total
+                # a whole part may take longer than the scheduler's grace period
+                if ends_part or stop.is_requested():
+                    for rows in every:
+                        rows.mark(indices.stop)
+                    stop.exit_if_requested()
+        for rows in every:
+            rows.publish()
         return {p: entry.images_per_s() for p, entry in zip(filled, entries, strict=True)}
 
 
@@ -125,30 +144,6 @@ def _kept_crops(
             return decoded, [unfinished]
         rows = read_rows(path, shape, np.uint8)  # finished by another process meanwhile
     return decoded if rows is None else torch.from_numpy(rows).view(-1, 3, side, side), []
-
-
-def _fill(
-    entries: Sequence[_Entry], kept: Sequence[UnfinishedRows], prepared: Pixels, subject: str
-) -> None:
-    """Extract all rows that any of the entries lacks, or that pixels are kept of."""
-    every = [*(entry.rows for entry in entries), *kept]
-    done, total = min(rows.done for rows in every), len(prepared)
-    where = device()
-    forms = {entry.form: Normalization(entry.form, where) for entry in entries}
-    with progress("features", subject, total, done=done) as counter:
-        for indices, raw in raw_batches(prepared, done, pinned=where.type == "cuda"):
-            inputs = {form: normalize(raw) for form, normalize in forms.items()}
-            for entry in entries:
-                entry.put(indices.start, inputs[entry.form])
-            for rows in kept:
-                rows.write(indices.start, raw.flatten(1).numpy())
-            counter.add(len(raw))
-            ends_part = (indices.stop - done) % IMAGES_PER_PART == 0 or indices.stop == total
-            # a whole part may take longer than the scheduler's grace period
-            if ends_part or stop.is_requested():
-                for rows in every:
-                    rows.mark(indices.stop)
-                stop.exit_if_requested()
 
 
 def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:
