@@ -89,14 +89,14 @@ def task_of(key: str) -> Task:
 def matching_keys(name: str) -> list[str]:
     """Return the keys of TASKS that a name or pattern stands for; empty if there are none.
 
-    A name is a key, the id of a task with several readings, or a group such as transfer_linear; of
-    the last two, only tasks that run by default count. Patterns such as "*_knn" are those of file
-    names, and match all keys.
+    A name is a key, the id of a task, which stands for all its readings, or a group such as
+    transfer_linear; of the last two, only tasks that run by default count. Patterns such as "*_knn"
+    are those of file names, and match all keys.
     """
     if set("*?[") & set(name):
         return [key for key in TASKS if fnmatchcase(key, name)]
     by_default = [key for key in default_tasks() if name in (reading_of(key)[0], key.split("/")[0])]
-    return [name] if name in TASKS else by_default
+    return by_default or ([name] if name in TASKS else [])
 
 
 def reading_of(key: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ def test_a_suite_has_the_tasks_of_its_papers_tables() -> None:
 def test_a_task_id_means_all_its_readings() -> None:
     keys = task_keys("in100_linear", "")
     assert keys == [key for key in TASKS if key.startswith("in100_linear@")]
+    assert task_keys("voc07_svm", "") == ["voc07_svm", "voc07_svm@11point"], "an id and a key"
     assert task_keys("", "") == [key for key, task in TASKS.items() if task.by_default]
     assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]
 
