@@ -4,6 +4,8 @@
 # a campaign of kills, a cluster, a browser, the commands of the READMEs; 25 minutes more.
 # Both print what they skip, with the reason.
 # make gpu-check: set up, then test that this machine's GPU computes what the CPU does, and measure its rates.
+# make detectron2: set up, then build detectron2 from source, and test that both engines of detectors agree.
+# DETECTRON2=PATH takes a checkout that is there, for a machine without internet.
 # make test-oldest: the wheel beside a user's packages, then tests with the oldest supported versions.
 # make test-processors: set up, then what compares numbers, as if on two older processors and on this one.
 PYTHON ?= python3
@@ -25,7 +27,7 @@ NUMERIC := tests/contracts tests/pretrain \
 ELSEWHERE := slurm or browser or gpu or data or detectron2
 REPORT := $(VENV)/processors.txt
 
-.PHONY: demo test test-all test-oldest test-processors gpu-check lint setup clean
+.PHONY: demo test test-all test-oldest test-processors gpu-check detectron2 lint setup clean
 
 demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
@@ -61,6 +63,12 @@ test-processors: setup
 gpu-check: setup
 	@status=0; $(BIN)/pytest -m gpu --numprocesses 0 || status=1; \
 	$(BIN)/python -m benchmarks.gpu_check || status=1; exit $$status
+
+detectron2: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation \
+		"$(or $(abspath $(DETECTRON2)),$$($(BIN)/python -c 'from transfer.detection.engines import SOURCE; print(SOURCE)'))"
+	$(PYTEST) -m detectron2
+	@echo "detectron2 is installed, and both engines agree: detectors are trained with detectron2 from now on"
 
 lint: setup
 	$(BIN)/ruff format --check .

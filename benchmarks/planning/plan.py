@@ -232,7 +232,13 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
     lines = [_line(name, group) for name, group in groups.items()]
     text = aligned([HEADER, *lines, _line("all", rows)], (0,))
     trainings = filter(None, map(_training_line, _by_class(rows)))
-    notes = [*trainings, *_kept_crops(rows), *_missing_lines(rows)]
+    engines = dict.fromkeys(
+        note
+        for row in rows
+        if row.state == "run" and "engine" in row.cell.task.heeded_options
+        for note in row.cell.task.notes()
+    )
+    notes = [*trainings, *engines, *_kept_crops(rows), *_missing_lines(rows)]
     return "\n".join([*text, _source_line(rows), *notes])
 
 

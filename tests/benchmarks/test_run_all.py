@@ -15,7 +15,7 @@ import torch
 import benchmarks.run_all
 import transfer.cells.job
 from benchmarks.planning.options import RunAll
-from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
+from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan, render_plan_groups
 from benchmarks.run_all import main, run
 from pretrain.running.processes import assume_gpus
 from tests.conftest import own_file
@@ -224,6 +224,7 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     told = render_plan(rows)
     assert "10.5 hours on 4 GPUs" in told
     assert "the torchvision engine, as asked" in told
+    assert "the torchvision engine, as asked" in render_plan_groups(rows)
     assert "the cifar stem keeps the image's full size" in told
 
 

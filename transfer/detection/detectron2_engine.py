@@ -3,29 +3,55 @@
 detectron2 0.6, https://github.com/facebookresearch/detectron2. Its configuration is assigned here,
 value by value; no file of its model zoo is read. Parts without an option are added to the network
 that detectron2 builds: norm layers of the RPN's head and of the keypoint head, the norm after
-layer4 (MoCo), the norm before the RPN (CO2), and a layer4 of basic blocks as box head.
+layer4 (MoCo), the norm before the RPN (CO2), and a layer4 of basic blocks as box head. That network
+is registered in detectron2 as a meta-architecture with configuration keys of its own, so that
+detectron2 can open a trained detector: `write_files` and `load_config`.
 
 detectron2 calls torchvision's layer1 res2 and stores a norm inside its convolution. Its bottlenecks
 stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not show that:
 `transfer.finetuning.proof` compares features.
 """
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.atomic_files import write_text, write_whole
 from transfer.detection.detector import Detector, ResizedDetections, Sample, scale_gradient
 from transfer.detection.recipe import DetectorRecipe
-from transfer.encoders.architectures import FEATURE_DIM, PLAIN, WIDE
+from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.naming import DETECTRON2
 from transfer.finetuning.norms import Norm
 
 STAGES = {"layer1": "res2", "layer2": "res3", "layer3": "res4", "layer4": "res5"}
+
+ADDED_LAYERS = {
+    "RPN_HEAD_NORM": "",
+    "KEYPOINT_HEAD_NORM": "",
+    "RES5_NORM": "",
+    "RPN_INPUT_NORM": "",
+    "RPN_INPUT_GRADIENT": 1.0,
+}
+"""Configuration keys below MODEL.SSL_BENCHMARK, with the values that add nothing.
+
+The norms have the names of MODEL.RESNETS.NORM: in the RPN's head, in the keypoint head, after
+layer4 (MoCo and CO2) and before the RPN (CO2). RPN_INPUT_GRADIENT is the factor of the gradient
+that the RPN sends into the shared map."""
+CONFIG_FILE, WEIGHTS_FILE = "config.yaml", "model.pth"
+"""Files of a trained detector, for detectron2."""
+DETECTRON2_DATASETS = {
+    "coco17": (80, ("coco_2017_train",), ("coco_2017_val",)),
+    "coco17_keypoints": (1, ("keypoints_coco_2017_train",), ("keypoints_coco_2017_val",)),
+    "voc0712": (20, ("voc_2007_trainval", "voc_2012_trainval"), ("voc_2007_test",)),
+}
+"""Number of classes, and detectron2's names of the training and test images, by our key."""
 
 
 @contextmanager
@@ -67,25 +93,52 @@ def to_detectron2(
     return renamed
 
 
-def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
+def build_detector(
+    recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm
+) -> "Detectron2Detector":
     """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
     with silence_known_warnings():
-        from detectron2.modeling.meta_arch import GeneralizedRCNN
+        settings = config(recipe, arch=arch, num_classes=num_classes, norm=norm)
+        return Detectron2Detector(rcnn_with_added_layers(settings), recipe, settings)
 
-        rcnn = GeneralizedRCNN(config(recipe, arch=arch, num_classes=num_classes, norm=norm))
-        _add_missing_layers(rcnn, recipe, arch, norm)
-    return Detectron2Detector(rcnn, recipe)
+
+def get_cfg() -> Any:
+    """Return detectron2's default configuration with the keys of the added layers.
+
+    The network that has these layers is registered as a meta-architecture.
+    """
+    with silence_known_warnings():
+        from detectron2.config import CfgNode
+        from detectron2.config import get_cfg as their_default
+        from detectron2.modeling import META_ARCH_REGISTRY
+
+    if rcnn_with_added_layers.__name__ not in META_ARCH_REGISTRY:
+        META_ARCH_REGISTRY.register(rcnn_with_added_layers)
+    c = their_default()
+    c.MODEL.META_ARCHITECTURE = rcnn_with_added_layers.__name__
+    c.MODEL.SSL_BENCHMARK = CfgNode(ADDED_LAYERS)
+    return c
+
+
+def load_config(path: str | Path) -> Any:
+    """Return the configuration of a trained detector, from which detectron2 opens it.
+
+    path: config.yaml as `write_files` wrote it. The weights are those of model.pth beside it.
+    Example: `DefaultPredictor(load_config("detectron2/config.yaml"))(image)`.
+    """
+    c = get_cfg()
+    c.merge_from_file(str(path))
+    c.MODEL.WEIGHTS = str(Path(path).parent / WEIGHTS_FILE)
+    return c
 
 
 def config(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
-    """Return the recipe as detectron2's CfgNode, as far as that has options for it."""
+    """Return the recipe as detectron2's CfgNode."""
     if arch in WIDE:
         raise ValueError(
             f"detectron2 on {arch} was asked for; this engine builds {', '.join(PLAIN)}: say "
             f"--engine torchvision"
         )
-    from detectron2.config import get_cfg
-
     c = get_cfg()
     c.INPUT.FORMAT = "RGB"
     c.INPUT.MIN_SIZE_TRAIN, c.INPUT.MIN_SIZE_TEST = recipe.train_short_px, recipe.test_short_px
@@ -97,6 +150,7 @@ def config(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -
     _set_network(c, recipe, int(arch.removeprefix("resnet")), norm)
     _set_proposals(c.MODEL, recipe)
     _set_heads(c.MODEL, recipe, num_classes, norm)
+    _set_added_layers(c.MODEL.SSL_BENCHMARK, recipe, norm)
     _set_training(c.SOLVER, recipe)
     c.TEST.DETECTIONS_PER_IMAGE = recipe.detections
     c.TEST.PRECISE_BN.ENABLED = recipe.precise_norm_batches > 0
@@ -177,29 +231,50 @@ def _set_training(solver: Any, recipe: DetectorRecipe) -> None:
     solver.WARMUP_ITERS, solver.WARMUP_FACTOR = recipe.warmup_iterations, recipe.warmup_factor
 
 
-def _add_missing_layers(rcnn: Any, recipe: DetectorRecipe, arch: str, norm: Norm) -> None:
-    """Add the layers that the configuration has no options for."""
-    from detectron2.layers import get_norm
-
+def _set_added_layers(added: Any, recipe: DetectorRecipe, norm: Norm) -> None:
     if "rpn_head" in recipe.normed:
-        _add_norm(rcnn.proposal_generator.rpn_head.conv, norm)
+        added.RPN_HEAD_NORM = norm
     if "keypoint_head" in recipe.normed and recipe.finds == "keypoints":
-        for number in range(1, 9):
-            _add_norm(getattr(rcnn.roi_heads.keypoint_head, f"conv_fcn{number}"), norm)
-    if recipe.neck == "c4" and arch in ("resnet18", "resnet34"):
-        rcnn.roi_heads.res5 = _basic_res5(2 if arch == "resnet18" else 3, norm)
+        added.KEYPOINT_HEAD_NORM = norm
     if recipe.extra_norms != "none":
-        rcnn.roi_heads.res5.add_module("norm", get_norm(norm, FEATURE_DIM[arch]))
-    scales = recipe.rpn_gradient == "scale_input"
-    if recipe.extra_norms == "co2" or scales:
+        added.RES5_NORM = norm
+    if recipe.extra_norms == "co2":
+        added.RPN_INPUT_NORM = norm
+    if recipe.rpn_gradient == "scale_input":
+        added.RPN_INPUT_GRADIENT = recipe.rpn_gradient_factor
+
+
+def rcnn_with_added_layers(cfg: Any) -> Any:
+    """Return detectron2's GeneralizedRCNN with the layers of MODEL.SSL_BENCHMARK.
+
+    detectron2 builds it by this function's name, which is MODEL.META_ARCHITECTURE.
+    """
+    from detectron2.layers import get_norm
+    from detectron2.modeling.meta_arch import GeneralizedRCNN
+
+    rcnn = GeneralizedRCNN(cfg)
+    resnet, added = cfg.MODEL.RESNETS, cfg.MODEL.SSL_BENCHMARK
+    if added.RPN_HEAD_NORM:
+        _add_norm(rcnn.proposal_generator.rpn_head.conv, added.RPN_HEAD_NORM)
+    if added.KEYPOINT_HEAD_NORM:
+        for number in range(1, 9):
+            convolution = getattr(rcnn.roi_heads.keypoint_head, f"conv_fcn{number}")
+            _add_norm(convolution, added.KEYPOINT_HEAD_NORM)
+    if cfg.MODEL.ROI_HEADS.NAME == "Res5ROIHeads" and resnet.DEPTH in (18, 34):
+        rcnn.roi_heads.res5 = _basic_res5(2 if resnet.DEPTH == 18 else 3, resnet.NORM)
+    if added.RES5_NORM:
+        norm = get_norm(added.RES5_NORM, 8 * resnet.RES2_OUT_CHANNELS)
+        rcnn.roi_heads.res5.add_module("norm", norm)
+    if added.RPN_INPUT_NORM or added.RPN_INPUT_GRADIENT != 1:
         rcnn.proposal_generator = SeparateNormRPN(
             rcnn.proposal_generator,
-            get_norm(norm, FEATURE_DIM[arch] // 2) if recipe.extra_norms == "co2" else None,
-            gradient_factor=recipe.rpn_gradient_factor if scales else 1.0,
+            get_norm(added.RPN_INPUT_NORM, 4 * resnet.RES2_OUT_CHANNELS),
+            gradient_factor=added.RPN_INPUT_GRADIENT,
         )
+    return rcnn
 
 
-def _add_norm(convolution: Any, norm: Norm) -> None:
+def _add_norm(convolution: Any, norm: str) -> None:
     """Add a norm between a detectron2 convolution and its activation; drop the convolution's bias.
 
     The norm's own bias replaces it.
@@ -210,7 +285,7 @@ def _add_norm(convolution: Any, norm: Norm) -> None:
     convolution.bias = None
 
 
-def _basic_res5(num_blocks: int, norm: Norm) -> nn.Sequential:
+def _basic_res5(num_blocks: int, norm: str) -> nn.Sequential:
     """Return a layer4 of basic blocks: (r, 256, 14, 14) to (r, 512, 7, 7).
 
     detectron2's own box head is built of bottlenecks only.
@@ -266,10 +341,11 @@ class Detectron2Detector(Detector):
 
     rpn_prefix = "rcnn.proposal_generator."
 
-    def __init__(self, rcnn: Any, recipe: DetectorRecipe) -> None:
+    def __init__(self, rcnn: Any, recipe: DetectorRecipe, config: Any) -> None:
         super().__init__()
         self.rcnn = rcnn
         self.recipe = recipe
+        self.config = config
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Return the losses by name, in training mode."""
@@ -320,3 +396,21 @@ class Detectron2Detector(Detector):
         """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place."""
         tensors = to_detectron2(state_dict, self.recipe.neck)
         self.rcnn.load_state_dict({**self.rcnn.state_dict(), **tensors})
+
+
+def write_files(detector: Detectron2Detector, dataset: str, folder: Path) -> None:
+    """Write config.yaml and model.pth, from which detectron2 opens a trained detector.
+
+    dataset: our key, for the names that detectron2 has for the images and classes. A set with
+    another number of classes, such as a user's own, has no name there.
+    """
+    c = detector.config.clone()
+    c.MODEL.WEIGHTS = str((folder / WEIGHTS_FILE).absolute())
+    c.MODEL.DEVICE = next(detector.parameters()).device.type
+    num_classes, train, test = DETECTRON2_DATASETS.get(dataset, (0, (), ()))
+    if num_classes == c.MODEL.ROI_HEADS.NUM_CLASSES:
+        c.DATASETS.TRAIN, c.DATASETS.TEST = train, test
+    content = io.BytesIO()
+    torch.save({"model": detector.rcnn.state_dict()}, content)
+    write_whole(folder / WEIGHTS_FILE, content.getbuffer(), "--runs")
+    write_text(folder / CONFIG_FILE, c.dump(), "--runs")

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 
 EngineName = Literal["detectron2", "torchvision"]
 
+SOURCE = (
+    "git+https://github.com/facebookresearch/detectron2.git"
+    "@02b5c4e295e990042a714712c21dc79b731e8833"
+)
+"""Commit of detectron2 that the tests have run with; it has no release that builds today."""
 HOW_TO_INSTALL = (
-    "pip install --no-build-isolation 'git+https://github.com/facebookresearch/detectron2.git' "
-    "(with a compiler, and torch already there; more in detectron2's INSTALL.md)"
+    f"To install it: make detectron2, or pip install --no-build-isolation '{SOURCE}' "
+    "(both need a C++ compiler; more in transfer/DETECTRON2.md)"
 )
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import numpy as np
 
+from pretrain.running.console import print_line
 from pretrain.running.processes import this_process
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.folders import Folders
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from transfer.detection.coco_ap import Kind
     from transfer.detection.detector import Detector, Sample
+    from transfer.detection.detectron2_engine import Detectron2Detector
     from transfer.detection.results import Detections
     from transfer.finetuning.norms import Norm
     from transfer.finetuning.state import Training
@@ -146,12 +148,14 @@ class Detection(RecipeTraining[DetectorRecipe]):
         return self.recipe.test_short_px / 800
 
     def notes(self) -> list[str]:
-        """Return a note if the engine is torchvision's."""
-        if self.engine != "torchvision":
-            return []
-        chosen = self.engine_choice == "torchvision"
-        reason = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
-        return [f"detection: the torchvision engine, {reason}"]
+        """Return a note on the engine."""
+        if self.engine == "detectron2":
+            engine = "the detectron2 engine; --engine torchvision computes the same detector"
+        elif self.engine_choice == "torchvision":
+            engine = "the torchvision engine, as asked"
+        else:
+            engine = f"the torchvision engine, since detectron2 is not installed. {HOW_TO_INSTALL}"
+        return [f"detection: {engine}"]
 
     def open(self, data: Path, split: str) -> Scenes:
         """Open a split of the data set."""
@@ -189,10 +193,15 @@ class Detection(RecipeTraining[DetectorRecipe]):
         return training(network, recipe, folder)
 
     def test(self, network: Detector, portion: Portion, folder: Path, folders: Folders) -> Detected:
-        """Return the detections on the test images."""
+        """Return the detections on the test images; detectron2's detector leaves its files."""
         from transfer.detection.train import detect
 
         scenes, process = portion.test, this_process()
+        if self.engine == "detectron2" and process.is_main:
+            from transfer.detection.detectron2_engine import write_files
+
+            write_files(cast("Detectron2Detector", network), self.dataset, folder / "detectron2")
+            print_line("detectron2", f"config and weights  ->  {folder / 'detectron2'}")
         return Detected(detect(network, scenes, self.recipe, process), scenes, self.kinds)
 
     @property

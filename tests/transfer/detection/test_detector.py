@@ -88,7 +88,8 @@ def test_wrong_weights_channels_and_norms_are_found_out(build: Build) -> None:
 
 @pytest.mark.detectron2
 def test_frozen_norms_are_found_out_though_features_are_the_same() -> None:
-    from detectron2.layers import FrozenBatchNorm2d
+    with detectron2_engine.silence_known_warnings():
+        from detectron2.layers import FrozenBatchNorm2d
 
     recipe = recipes.COCO_FPN.tiny()
     detector = loaded(detectron2_engine.build_detector, recipe, backbone())
