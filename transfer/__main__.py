@@ -26,9 +26,10 @@ from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.check import announce, check, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.folders import data_folder
-from transfer.encoders.encoder import BackboneError, require_file
-from transfer.encoders.opening import inspect_file
+from transfer.encoders.encoder import BackboneError
+from transfer.encoders.opening import open_file
 from transfer.encoders.options import AnyEncoder, EncoderOptions
+from transfer.encoders.report import render as render_inspection
 from transfer.finetuning.options import RANGES
 from transfer.getting.command import GetData
 from transfer.tasks import TASKS
@@ -94,11 +95,8 @@ class Inspect:
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""
-        require_file(self.file)
-        from transfer.encoders.report import render as render_inspection
-
-        inspection = inspect_file(self.file, self.branch, self.network)
-        print(render_inspection(inspection, everything=self.all))
+        encoder, inspection = open_file(self.file, self.network, branch=self.branch)
+        print(render_inspection(encoder, inspection, everything=self.all))
         return 0
 
 

@@ -36,6 +36,7 @@ REFUSED = (
     ("-m", "pretrain", "lorac/unknown"),
     ("-m", "transfer", "cifar10_knn", "--ckpt", "absent"),
     ("-m", "transfer", "inspect", "absent"),
+    ("-m", "transfer", "inspect", __file__),  # a text file
 )
 PROGRAM = """
 import runpy, sys

@@ -14,7 +14,8 @@ from transfer.cells.request import Request, require_heeded
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_row_name, check_writable
 from transfer.detection.engines import engine_for
-from transfer.encoders.encoder import BackboneError, default_name, require_file
+from transfer.encoders.encoder import BackboneError, default_name
+from transfer.encoders.file_types import require_checkpoint
 from transfer.finetuning.options import RANGES, length_fraction
 from transfer.tasks import task_of
 
@@ -74,7 +75,7 @@ class Evaluate:
         if checkpoint.declared:
             check_declared_recipe(checkpoint.declared)
         engine_for(settings.training.engine)
-        require_file(checkpoint.ckpt)
+        require_checkpoint(checkpoint.ckpt)
 
     def cell(self) -> Cell:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""

@@ -9,7 +9,8 @@ opening.py        opens a file: our own, a ResNet under the names of any project
 encoder.py        `Encoder`: network, input, hash, random twin, heads; loads no torch
 options.py        the options that name a network which is not a ResNet
 
-files.py          reads a file's tensors: format from its first bytes, names from its nesting
+file_types.py     the format of a file by its first bytes; refuses other files without torch
+files.py          reads a file's tensors, with names from its nesting
 inert.py          unpickles without importing or calling what a file names
 naming.py         the names that each project gives a ResNet's tensors; reads names.yaml
 matching.py       finds the networks in a file, chooses one and accounts for every other tensor
@@ -21,6 +22,8 @@ public_files.py   published files, recognized by their hashes
 
 architectures.py  the architectures by name, and BackboneError
 resnets.py        torchvision's ResNets with their stems
-sources.py        other networks and their pooling: timm, torchvision, transformers, own file
+sources.py        other networks: timm, torchvision, transformers, own file
+modules.py        a network of the user: its copy, its checks and its outputs
+pooling.py        a network of any source with its pooling
 projector.py      the projector of a checkpoint, for tasks that look at embeddings
 """

@@ -28,12 +28,10 @@ if TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor, nn
 
-    from transfer.encoders.sources import Built
+    from transfer.encoders.pooling import Built
 
 RESNET50_FLOPS = 2 * 4.09e9
 """Floating-point operations of a ResNet-50's forward pass at 224 px, the unit of costs."""
-MAX_SHOWN_PATH = 200
-"""Longest path in a message, in characters."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -60,12 +58,6 @@ class InputFormat:
     std: Channels = IMAGENET_STD
     size_px: int = 224
     channels: Literal["RGB"] = "RGB"
-
-    @property
-    def norm_words(self) -> str:
-        """How images are normalized, for people."""
-        mean, std = (" ".join(f"{v:g}" for v in values) for values in (self.mean, self.std))
-        return f"mean {mean}, std {std}"
 
     def __post_init__(self) -> None:
         """Check all numbers; every encoder passes here, whoever states its input."""
@@ -165,8 +157,8 @@ class Encoder:
 
     def network(self) -> Any:
         """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
+        from transfer.encoders.pooling import Pooled
         from transfer.encoders.resnets import network_with
-        from transfer.encoders.sources import Pooled
 
         if self.is_resnet:
             copies = {name: tensor.clone() for name, tensor in self.state_dict.items()}
@@ -176,7 +168,8 @@ class Encoder:
         return Pooled(built, self.options.pool, self.arch).requires_grad_(False).eval()
 
     def _build(self) -> Built:
-        from transfer.encoders.sources import build, copy_of, module_source
+        from transfer.encoders.modules import copy_of, module_source
+        from transfer.encoders.sources import build
 
         if self.module is not None:
             return module_source(copy_of(self.module))
@@ -261,9 +254,9 @@ class Encoder:
         encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION. BackboneError as on the
         command line.
         """
-        from transfer.encoders.opening import load
+        from transfer.encoders.opening import load_backbone
 
-        return load(Path(path), EncoderOptions(encoder=encoder, pool=pool), name=name)
+        return load_backbone(Path(path), EncoderOptions(encoder=encoder, pool=pool), name=name)
 
     @classmethod
     @torch_defaults()
@@ -285,8 +278,8 @@ class Encoder:
         torch.compile. mean, std: of pixels from 0 to 1. BackboneError for a network that returns
         something else, or whose features depend on more than the image.
         """
+        from transfer.encoders.modules import copy_of, module_source
         from transfer.encoders.opening import of_library
-        from transfer.encoders.sources import copy_of, module_source
 
         own = copy_of(network)
         words = f"{type(own).__module__}.{type(own).__qualname__}"
@@ -362,24 +355,6 @@ def content_sha256(
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def require_file(path: Path) -> None:
-    """Raise a BackboneError if there is no such file, before torch is imported to read it."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        raise BackboneError(
-            f"{shown_path(path)}: no such file; expected a checkpoint file"
-        ) from None
-    except OSError as error:
-        why = f"the system cannot open it ({error.strerror or error}); give another path"
-        raise BackboneError(f"{shown_path(path)}: {why}") from error
-
-
-def shown_path(path: Path) -> str:
-    """Return a path for a message; it may be of any length."""
-    return str(path)[:MAX_SHOWN_PATH] + "..." * (len(str(path)) > MAX_SHOWN_PATH)
 
 
 UNNAMED = {

@@ -1,11 +1,7 @@
-"""Open a checkpoint of any format and list its contents, without executing any of it.
-
-The first bytes decide the format, never the file name.
-"""
+"""Open a checkpoint of any format and list its contents, without executing any of it."""
 
 import json
 import pickle
-import re
 import struct
 import tarfile
 import zipfile
@@ -13,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,17 +19,13 @@ from torch import Tensor
 from pretrain.running.reading import retry_reads
 from transfer.encoders import inert
 from transfer.encoders.architectures import BackboneError
+from transfer.encoders.file_types import FileType, file_type
 from transfer.encoders.inert import Inert
-from transfer.encoders.naming import NAMES, brief, escape
+from transfer.encoders.naming import brief, escape
 
 AGAIN = "fetch the file again and compare its size with the source"
 MAX_VALUES = 10_000
 """Plain values of one container that are read; a log may hold millions."""
-FOLDER = (
-    "a folder; expected a checkpoint file. dcp_to_torch_save converts a folder of "
-    "torch.distributed.checkpoint, and DeepSpeed's zero_to_fp32.py one of DeepSpeed. For "
-    "transformers, pass its model.safetensors, with --encoder hf:FOLDER"
-)
 DAMAGED = (
     *(ValueError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError),
     *(RuntimeError, EOFError, MemoryError, struct.error, pickle.UnpicklingError),
@@ -58,24 +50,19 @@ class Contents:
 
 def read_file(path: Path) -> Contents:
     """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
+    kind = file_type(path)
     try:
-        if path.is_dir():
-            raise BackboneError(FOLDER)
-        if not path.is_file():
-            raise BackboneError("no such file; expected a checkpoint file")
         # a failing disk would kill a process that has the file mapped
         retry_reads(path, lambda: _read_through(path))
-        with path.open("rb") as file:
-            start = file.read(4096)
-        return _contents(path, start)
+        return _contents(path, kind)
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
     except DAMAGED as error:
         if isinstance(error, BackboneError):
             raise
-        kind = "the safetensors file" if isinstance(error, SafetensorError) else "it"
+        what = "the safetensors file" if isinstance(error, SafetensorError) else "it"
         reason = f"{type(error).__name__}: {str(error)[:300]}"
-        raise BackboneError(f"{kind} is truncated or damaged ({reason}); {AGAIN}") from error
+        raise BackboneError(f"{what} is truncated or damaged ({reason}); {AGAIN}") from error
 
 
 def _read_through(path: Path) -> None:
@@ -85,28 +72,15 @@ def _read_through(path: Path) -> None:
             pass
 
 
-def _contents(path: Path, start: bytes) -> Contents:
-    if not start:
-        raise BackboneError("the file is empty; fetch it again")
-    header_bytes = int.from_bytes(start[:8], "little")
-    is_pickle = start.startswith((b"\x80", b"PK"))
-    # the length of a header may start with any byte
-    if start[8:9] == b"{" and (not is_pickle or header_bytes < path.stat().st_size):
+def _contents(path: Path, kind: FileType) -> Contents:
+    if kind == "safetensors":
         return _of_safetensors(path)
-    for row in NAMES["formats"]:
-        if re.match(row["start"], start.decode("latin1")):
-            raise BackboneError(f"this is {row['is']}")
-    if not is_pickle and start[:1] not in b"(}]c":
-        raise BackboneError(
-            f"this is not a checkpoint: the file starts with {start[:16]!r}; expected a torch file "
-            f"(zip or legacy), a pickle or safetensors"
-        )
     with path.open("rb") as file:
-        if start.startswith(b"PK"):
+        if kind == "zip":
             _check_zip(path)
             # by this name, since torch treats a path that ends in .safetensors differently
             return contents_of(inert.load_torch(f"/dev/fd/{file.fileno()}", mmap=True))
-        if not inert.is_legacy(start):
+        if kind == "pickle":
             return contents_of(inert.load(file))
         if tarfile.is_tarfile(path):  # torch would extract it
             raise BackboneError("this is a tar archive; unpack it first")
@@ -161,42 +135,59 @@ def contents_of(tree: Any) -> Contents:
     the attributes are not read, since only the class knows what they mean.
     """
     contents = Contents({}, {}, {}, tree if _is_own(tree) else None)
-    visited: dict[int, Any] = {}  # keeps each node alive, so that its id stays its own
-    # attributes come last, since containers may be shared with items and are visited once
-    waiting: deque[tuple[str, Any, tuple[str, str] | None]] = deque([("", tree, None)])
+    visited: dict[int, Any] = {}  # keeps each container alive, so that its id stays its own
+    waiting = deque([_Node("", tree)])
     while waiting:
-        name, node, owner = waiting.popleft()  # owner: name and class of the object around it
-        if isinstance(node, np.ndarray) and node.dtype.kind in "fiub" and node.dtype.itemsize <= 8:
-            # a copy, in the byte order of this machine
-            node = torch.from_numpy(np.array(node, node.dtype.newbyteorder("="), order="C"))
-        if isinstance(node, np.ndarray) and node.dtype == object:
-            node = node.ravel().tolist()
-        if inert.holds_numbers(node):
-            if owner or not isinstance(node, Tensor) or node.layout != torch.strided:
-                path = getattr(node, "path", type(node).__name__)
-                contents.opaque.setdefault(*(owner or (name, path)))
-            elif name in contents.tensors:
-                raise BackboneError(
-                    f"two tensors are called {brief([name])}; expected distinct names"
-                )
-            else:
-                contents.tensors[name] = node.detach()
-        elif isinstance(node, int) and node.bit_length() > 64:
-            continue  # it describes nothing, and Python cannot print all of them
-        elif isinstance(node, str | int | float):
-            contents.values[name] = node
-        elif id(node) not in visited:
-            visited[id(node)] = node
-            waiting.extendleft(reversed(_children(name, _items(node), owner)))
-            if isinstance(node, Inert):
-                owner = owner or (name, node.path)
-                if any(isinstance(part, dict) and "_parameters" in part for part in node.parts):
-                    contents.opaque.setdefault(*owner)  # the settings of a module say nothing
-                else:
-                    waiting.extend(_children(name, enumerate(node.parts), owner))
+        node = waiting.popleft()
+        value = _as_tensor(node.value)
+        if inert.holds_numbers(value):
+            _add_numbers(contents, node, value)
+        elif isinstance(value, str | int | float):
+            # an integer of more digits describes nothing, and Python cannot print all of them
+            if not isinstance(value, int) or value.bit_length() <= 64:
+                contents.values[node.name] = value
+        elif id(value) not in visited:
+            visited[id(value)] = value
+            waiting.extendleft(reversed(_children(node, _items(value))))
+            if isinstance(value, Inert):
+                owner = node.owner or (node.name, value.path)
+                if any(isinstance(part, dict) and "_parameters" in part for part in value.parts):
+                    contents.opaque.setdefault(*owner)  # a module's settings say nothing
+                else:  # last, since a container may be shared with items and is visited once
+                    waiting.extend(_children(node._replace(owner=owner), enumerate(value.parts)))
     if both := contents.tensors.keys() & contents.opaque.keys():
         raise BackboneError(f"a tensor and another object are both called {brief(both)}")
     return contents
+
+
+class _Node(NamedTuple):
+    """A value in a file, and where it is."""
+
+    name: str
+    value: Any
+    owner: tuple[str, str] | None = None
+    """Name and class of the object of which it is an attribute, or inside of one."""
+
+
+def _as_tensor(value: Any) -> Any:
+    """Return an array of numbers as a tensor, an array of objects as a list, others as they are."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.kind in "fiub" and value.dtype.itemsize <= 8:
+        # a copy, in the byte order of this machine
+        return torch.from_numpy(np.array(value, value.dtype.newbyteorder("="), order="C"))
+    return value.ravel().tolist() if value.dtype == object else value
+
+
+def _add_numbers(contents: Contents, node: _Node, value: Any) -> None:
+    """Add a plain tensor by its name; of anything else with numbers, name and class alone."""
+    if node.owner or not isinstance(value, Tensor) or value.layout != torch.strided:
+        path = getattr(value, "path", type(value).__name__)
+        contents.opaque.setdefault(*(node.owner or (node.name, path)))
+    elif node.name in contents.tensors:
+        raise BackboneError(f"two tensors are called {brief([node.name])}; expected distinct names")
+    else:
+        contents.tensors[node.name] = value.detach()
 
 
 def _is_own(tree: Any) -> bool:
@@ -204,21 +195,20 @@ def _is_own(tree: Any) -> bool:
     return isinstance(layout, str) and layout.startswith(("ssl-backbone", "ssl-encoder"))
 
 
-def _items(node: Any) -> Iterable[tuple[object, Any]]:
-    if isinstance(node, dict):
-        return node.items()
-    if isinstance(node, Inert):
-        return node.items
-    return enumerate(node) if isinstance(node, list | tuple | set | frozenset) else ()
+def _items(value: Any) -> Iterable[tuple[object, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    if isinstance(value, Inert):
+        return value.items
+    return enumerate(value) if isinstance(value, list | tuple | set | frozenset) else ()
 
 
-def _children(
-    name: str, items: Iterable[tuple[object, Any]], owner: tuple[str, str] | None
-) -> list[tuple[str, Any, tuple[str, str] | None]]:
-    """Return the names of items, without plain values beyond the first MAX_VALUES."""
+def _children(parent: _Node, items: Iterable[tuple[object, Any]]) -> list[_Node]:
+    """Return items as nodes, without plain values beyond the first MAX_VALUES."""
     children = []
-    for position, (key, child) in enumerate(items):
-        if position < MAX_VALUES or not isinstance(child, str | int | float):
+    for position, (key, value) in enumerate(items):
+        if position < MAX_VALUES or not isinstance(value, str | int | float):
             word = escape(str(key) if isinstance(key, str | int) else type(key).__name__)
-            children.append((f"{name}.{word}" if name else word, child, owner))
+            name = f"{parent.name}.{word}" if parent.name else word
+            children.append(_Node(name, value, parent.owner))
     return children

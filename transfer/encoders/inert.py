@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.storage import TypedStorage
 
 from transfer.encoders.architectures import BackboneError
+from transfer.encoders.file_types import is_legacy
 
 RUNS_PROGRAMS = re.compile(
     r"(os|posix|nt|pty|subprocess|commands|runpy|importlib|ctypes|socket|shutil|webbrowser)\."
@@ -28,8 +29,6 @@ RUNS_PROGRAMS = re.compile(
 """Pattern of names that no honest checkpoint holds. Refusing them only makes a better message."""
 REBUILDING = re.compile(r"rebuild|mareconstruct")
 """Pattern in the names of functions that make a tensor or an array."""
-LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-"""First object of a file that torch before 1.6 wrote."""
 
 
 class Inert:
@@ -186,11 +185,6 @@ def load_torch(file: BinaryIO | str, *, mmap: bool = False) -> Any:
     finally:
         if forced is not None:
             os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = forced
-
-
-def is_legacy(start: bytes) -> bool:
-    """Return whether a file with these first bytes is one that torch before 1.6 wrote."""
-    return LEGACY_MAGIC.to_bytes(10, "little") in start[:32]
 
 
 def holds_numbers(node: object) -> bool:

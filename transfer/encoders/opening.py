@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,12 @@ from transfer.encoders.encoder import (
     content_sha256,
     default_name,
     library_sha256,
-    require_file,
-    shown_path,
     usual_input,
 )
+from transfer.encoders.file_types import require_checkpoint, shown_path
+from transfer.encoders.naming import brief, is_optional, layout_name
 from transfer.encoders.options import Checkpoint, EncoderOptions
+from transfer.encoders.report import Inspection, image_words
 from transfer.process_state import one_thread, torch_defaults
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
 
     from transfer.encoders.files import Contents
     from transfer.encoders.matching import Match
-    from transfer.encoders.report import Inspection
-    from transfer.encoders.sources import Built
+    from transfer.encoders.pooling import Built
     from transfer.encoders.stated import StatedInput
 
 FORMAT = "ssl-backbone/1"
@@ -52,24 +52,6 @@ SEGMENTATION = "torchvision's segmentation network"
 """Name of the layout of torchvision's FCN and DeepLab."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Opened:
-    """A network of a file with its weights, before the fields about the file are set."""
-
-    encoder: Encoder
-    layout: str
-    kinds: Counter[str]
-    prefix: str
-    num_placed: int
-    """Tensors of the network that come from the file."""
-    choice: str
-    candidates: tuple[str, ...]
-    """Every complete network in the file, the chosen one first."""
-    assumed: str = ""
-    notes: tuple[str, ...] = ()
-
-
-@torch_defaults()
 def open_file(
     path: Path, options: EncoderOptions = RESNET, *, name: str | None = None, branch: str = ""
 ) -> tuple[Encoder, Inspection]:
@@ -81,29 +63,20 @@ def open_file(
     network, each tensor of the network is set from the file, and every other tensor of the file is
     a head or another known part.
     """
-    from transfer.encoders.files import read_file
     from transfer.encoders.public_files import file_digests, public_file_sentence, recognize
-    from transfer.encoders.report import Inspection
 
     options.check()
-    require_file(path)
+    require_checkpoint(path)
     try:
-        contents = read_file(path)
-        _check_tensors(contents)
-        if options.encoder:
-            opened = _another(contents, path, options, branch)
-        elif contents.own is not None:
-            opened = _own(contents, contents.own, branch)
-        else:
-            opened = _resnet(contents, branch)
+        encoder, inspection = _read(path, options, branch)
     except BackboneError as error:
         raise BackboneError(f"{shown_path(path)}: {str(error)[:MAX_MESSAGE]}") from error
-    encoder, name = opened.encoder, default_name(path) if name is None else name
-    source = f"{path.name}: {opened.layout} layout"
-    source += f", prefix {opened.prefix}" if opened.prefix else ""
-    if len(opened.candidates) > 1 or options.encoder:
-        source += f" ({opened.choice})"
-    source += f"; assumed: {opened.assumed}" if opened.assumed else ""
+    name = default_name(path) if name is None else name
+    source = f"{path.name}: {inspection.layout} layout"
+    source += f", prefix {inspection.prefix}" if inspection.prefix else ""
+    if len(inspection.candidates) > 1 or options.encoder:
+        source += f" ({inspection.choice})"
+    source += f"; assumed: {inspection.assumed}" if inspection.assumed else ""
     source += encoder.source  # library and images of another network
     digests = file_digests(path)
     known = None if encoder.made_by else recognize(digests)
@@ -116,56 +89,32 @@ def open_file(
         declared=known.recipe if known else "",
         checkpoint=Checkpoint(ckpt=path, name=name, branch=branch, network=options),
     )
-    inspection = Inspection(
-        path=str(path),
-        layout=opened.layout,
-        prefix=opened.prefix,
-        arch=encoder.arch,
-        stem=encoder.stem,
-        kinds=opened.kinds,
-        candidates=opened.candidates,
-        choice=opened.choice,
-        proof=_placed_words(opened.num_placed, len(encoder.state_dict)),
-        num_features=encoder.feature_dim,
-        assumed=opened.assumed,
-        made_by=encoder.made_by,
-        notes=opened.notes,
-        image=_image_words(options, encoder.input),
-        norm=encoder.input.norm_words,
-        known_as=public_file_sentence(known) if known else "",
-    )
-    return encoder, inspection
+    return encoder, replace(inspection, known_as=public_file_sentence(known) if known else "")
 
 
-def load(
+def load_backbone(
     path: Path, options: EncoderOptions = RESNET, *, name: str | None = None, branch: str = ""
 ) -> Encoder:
     """Return the encoder in a file, as `open_file` does."""
     return open_file(path, options, name=name, branch=branch)[0]
 
 
-def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> Encoder:
-    """Return the ResNet in a file of ours or of another project, as `open_file` does."""
-    return open_file(path, name=name, branch=branch)[0]
+@torch_defaults()
+def _read(path: Path, options: EncoderOptions, branch: str) -> tuple[Encoder, Inspection]:
+    """Return the encoder in a file, before the fields about the file are set."""
+    from transfer.encoders.files import read_file
 
-
-def inspect_file(path: Path, branch: str = "", options: EncoderOptions = RESNET) -> Inspection:
-    """Return how `open_file` reads a file."""
-    return open_file(path, options, branch=branch)[1]
-
-
-def _image_words(options: EncoderOptions, form: InputFormat) -> str:
-    words = f"{form.channels}, {form.size_px} px"
-    if not options.encoder:
-        return words
-    origin = "as asked for" if options.input_px else "as the source says"
-    return f"{words}, {origin}; pooling {options.pool or 'of its own'}"
+    contents = read_file(path)
+    _check_tensors(contents)
+    if options.encoder:
+        return _another(contents, path, options, branch)
+    if contents.own is not None:
+        return _own(contents, contents.own, branch)
+    return _resnet(contents, branch)
 
 
 def _check_tensors(contents: Contents) -> None:
     """Raise BackboneError for a file without tensors that can be read."""
-    from transfer.encoders.naming import brief
-
     if contents.tensors:
         return
     if contents.opaque:
@@ -179,18 +128,11 @@ def _check_tensors(contents: Contents) -> None:
     )
 
 
-def _placed_words(num_placed: int, num_tensors: int) -> str:
-    """Return how many of a network's tensors come from the file."""
-    words = f"{num_placed} of {num_tensors} tensors set once from the file, in their shapes"
-    return words if num_placed == num_tensors else f"{words}; the others are counters or constants"
-
-
-def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> _Opened:
+def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> tuple[Encoder, Inspection]:
     """Open our own file; check every field, and that names and shapes are the architecture's."""
     import torch
     from torch import Tensor
 
-    from transfer.encoders.naming import is_optional
     from transfer.encoders.proof import plain_floats
     from transfer.encoders.resnets import network_with, tensor_shapes
 
@@ -226,8 +168,7 @@ def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> _Opened:
     weights = {name: weights[name] for name in tensor_shapes(arch, stem)}
     encoder = _of_resnet(arch, stem, weights, _own_input(input_fields), made_by)
     beside = sum(not name.startswith("state_dict.") for name in contents.tensors)
-    return _Opened(
-        encoder=encoder,
+    return encoder, Inspection(
         layout=layout,
         prefix="state_dict.",
         kinds=+Counter(backbone=len(tensors), head=beside),
@@ -276,10 +217,9 @@ def _of_resnet(
     )
 
 
-def _resnet(contents: Contents, branch: str) -> _Opened:
+def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     """Open a ResNet under the names of any project, with the stem and images that it states."""
     from transfer.encoders.matching import account, choose, find, resnet_plans, weights_of
-    from transfer.encoders.naming import layout_name
     from transfer.encoders.resnets import meta_tensors
     from transfer.encoders.stated import apply_stem, input_of, read_statements
 
@@ -306,8 +246,7 @@ def _resnet(contents: Contents, branch: str) -> _Opened:
         notes.append("layer3 and layer4 stride here; in that network they are usually dilated")
     unknown = "strides, eps" if stem_note else "strides, eps, padding and pooling"
     images = "" if stated.entries else ", RGB, mean and std of ImageNet"
-    return _Opened(
-        encoder=encoder,
+    return encoder, Inspection(
         layout=layout,
         prefix=match.prefix,
         kinds=kinds,
@@ -323,8 +262,6 @@ def _precision_notes(chosen: Match, contents: Contents) -> list[str]:
     """Return a note if the file stores the network in another precision than float32."""
     import torch
 
-    from transfer.encoders.naming import is_optional
-
     names = (name for own, name in chosen.names.items() if not is_optional(own))
     cast = {contents.tensors[name].dtype for name in names} - {torch.float32}
     return [f"cast to float32 from {', '.join(sorted(map(str, cast)))}"] if cast else []
@@ -332,8 +269,6 @@ def _precision_notes(chosen: Match, contents: Contents) -> list[str]:
 
 def _notes(match: Match, contents: Contents, stated: StatedInput) -> list[str]:
     """Return what a reader should know about the images, the precision and unread objects."""
-    from transfer.encoders.naming import brief
-
     notes = [f"images as the file says: {stated.entries}"] if stated.entries else []
     if stated.is_bgr:
         notes.append("the channels of the first convolution are reversed: BGR became RGB")
@@ -344,12 +279,14 @@ def _notes(match: Match, contents: Contents, stated: StatedInput) -> list[str]:
     return notes
 
 
-def _another(contents: Contents, path: Path, options: EncoderOptions, branch: str) -> _Opened:
+def _another(
+    contents: Contents, path: Path, options: EncoderOptions, branch: str
+) -> tuple[Encoder, Inspection]:
     """Open a network that a library or a file of the user builds."""
     from transfer.encoders.matching import account, choose, find, plan_of, weights_of
-    from transfer.encoders.naming import brief
+    from transfer.encoders.pooling import Pooled
     from transfer.encoders.proof import fill
-    from transfer.encoders.sources import Pooled, build, left_out_heads, loaded_by_transformers
+    from transfer.encoders.sources import build, left_out_heads, loaded_by_transformers
 
     built = build(options.encoder, options.input_px, contents.tensors)
     # ask for missing options before checking the file
@@ -369,8 +306,7 @@ def _another(contents: Contents, path: Path, options: EncoderOptions, branch: st
     elif changed := [name for name, values in stored.items() if not values.equal(weights[name])]:
         raise BackboneError(f"transformers changes the values of {brief(changed)}")
     encoder = of_library(built, options, "", "")
-    return _Opened(
-        encoder=encoder,
+    return encoder, Inspection(
         layout=options.label,
         prefix=match.prefix,
         kinds=kinds,
@@ -402,8 +338,8 @@ def of_library(
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from transfer.encoders.pooling import Pooled
     from transfer.encoders.proof import fixed_images
-    from transfer.encoders.sources import Pooled
     from transfer.encoders.trial import check_features, forward
 
     form = _input(built, options)
@@ -420,14 +356,14 @@ def of_library(
         digits = (features / features.abs().max() * 1000).round().to(torch.int16).numpy()
         library += f", response {hashlib.sha256(digits.tobytes()).hexdigest()[:8]}"
     weights = dict(built.network.state_dict())
-    return Encoder(
+    encoder = Encoder(
         name=name,
         arch=options.label,
         stem="",  # type: ignore[arg-type]
         state_dict=weights,
         input=form,
         made_by={},
-        source=f"{source}; {library}; {_image_words(options, form)}",
+        source="",
         file_sha256="",
         sha256=library_sha256(options, library, form, weights),
         options=options,
@@ -436,6 +372,7 @@ def of_library(
         library=library,
         module=module,
     )
+    return replace(encoder, source=f"{source}; {library}; {image_words(encoder)}")
 
 
 def _input(built: Built, options: EncoderOptions) -> InputFormat:

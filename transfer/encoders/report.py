@@ -2,77 +2,80 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from transfer.encoders.architectures import Stem, network_words
+from transfer.encoders.architectures import network_words
+from transfer.encoders.encoder import Encoder
 from transfer.encoders.naming import escape
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """The interpretation of a checkpoint file."""
+    """How the file of an `Encoder` was read."""
 
-    path: str
-    """Path of the file, as the user gave it."""
     layout: str
+    """Project whose names the tensors have, or the network as the user named it."""
     prefix: str
-    """Prefix of the backbone's tensors, with all enclosing keys of the file."""
-    arch: str
-    stem: Stem
+    """Prefix of the network's tensors, with all enclosing keys of the file."""
     kinds: Counter[str]
     """Number of tensors by kind: backbone, head, another network, optimizer, ..."""
+    num_placed: int
+    """Number of the network's tensors that come from the file."""
     candidates: tuple[str, ...]
-    """Every complete ResNet in the file, the chosen one first."""
+    """Every complete network in the file, the chosen one first."""
     choice: str
     """Reason for the choice."""
-    proof: str
-    """How many tensors of the network come from the file."""
-    num_features: int
-    """Feature dimension."""
     assumed: str = ""
     """Settings that neither tensors nor entries of a third-party file show; empty for our files."""
-    made_by: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     known_as: str = ""
     """Sentence on the published file that this is; empty if it is not recognized."""
-    image: str = ""
-    """Images that the backbone expects: channels and size in pixels."""
-    norm: str = ""
-    """Mean and standard deviation per channel that images are normalized by."""
 
 
-def render(inspection: Inspection, *, everything: bool = False) -> str:
-    """Return the report, a line per fact.
+def render(encoder: Encoder, inspection: Inspection, *, everything: bool = False) -> str:
+    """Return the report on an encoder and its file, a line per fact.
 
     everything: also list the settings of the training of our own file.
     """
-    lines = [*_network_lines(inspection)]
-    entries = ((key, _text(value)) for key, value in inspection.made_by.items())
+    lines = [*_network_lines(encoder, inspection)]
+    entries = ((key, _text(value)) for key, value in encoder.made_by.items())
     lines += [entry for entry in entries if entry[1] and (everything or entry[0] != "settings")]
     lines += [("note", note) for note in inspection.notes]
     return escape("\n".join(f"{label:<13} {text}" for label, text in lines))
 
 
-def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
+def _network_lines(encoder: Encoder, inspection: Inspection) -> Iterator[tuple[str, str]]:
     """Yield label and text of the lines that hold for every file."""
     prefix = f", backbone below {inspection.prefix}" if inspection.prefix else ""
     counts = ", ".join(f"{kind} {count}" for kind, count in inspection.kinds.items())
-    yield "path", inspection.path
+    yield "path", encoder.file
     if inspection.known_as:
         yield "public file", inspection.known_as
     yield "format", f"{inspection.layout} layout{prefix}"
-    yield "architecture", network_words(inspection.arch, inspection.stem)
-    yield "features", f"{inspection.num_features} per image"
-    yield "image", inspection.image
-    yield "norm", inspection.norm
+    yield "architecture", network_words(encoder.arch, encoder.stem)
+    yield "features", f"{encoder.feature_dim} per image"
+    mean, std = (" ".join(f"{v:g}" for v in own) for own in (encoder.input.mean, encoder.input.std))
+    yield "image", image_words(encoder)
+    yield "norm", f"mean {mean}, std {std}"
     yield "weights", f"{inspection.kinds.total()} tensors, all accounted for: {counts}"
-    yield "proof", inspection.proof
+    placed, total = inspection.num_placed, len(encoder.state_dict)
+    others = "; the others are counters or constants" if placed < total else ""
+    yield "proof", f"{placed} of {total} tensors set once from the file, in their shapes{others}"
     if inspection.assumed:
         yield "assumed", inspection.assumed
     if len(inspection.candidates) > 1:
-        chosen, *others = inspection.candidates
+        chosen, *not_taken = inspection.candidates
         yield "chosen", f"{chosen}: {inspection.choice}"
-        yield "not taken", "; ".join(others)
+        yield "not taken", "; ".join(not_taken)
+
+
+def image_words(encoder: Encoder) -> str:
+    """Return channels and size of an encoder's images, and the pooling of another network."""
+    words = f"{encoder.input.channels}, {encoder.input.size_px} px"
+    if encoder.is_resnet:
+        return words
+    origin = "as asked for" if encoder.options.input_px else "as the source says"
+    return f"{words}, {origin}; pooling {encoder.options.pool or 'of its own'}"
 
 
 def _text(value: object) -> str:

@@ -5,122 +5,29 @@ pooling, and which images it expects as far as the source tells. Weights come la
 checkpoint; nothing is downloaded. Only FILE.py, which the user names, is executed.
 """
 
-import copy
 import hashlib
 import importlib.util
 import inspect
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
-from pickle import PicklingError
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from pretrain.running.command_line import nearest
 from transfer.encoders.architectures import BackboneError
-from transfer.encoders.options import Pool
+from transfer.encoders.modules import check_values, described, module_source, unwrapped
+from transfer.encoders.pooling import Built
 from transfer.process_state import torch_defaults
 
 NO_TENSORS: Mapping[str, Tensor] = MappingProxyType({})
-LAST_FOUR: tuple[Pool, ...] = ("cls-of-last-4", "cls-of-last-4+mean")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Built:
-    """A network with random weights and without classifier, and what its source says."""
-
-    network: nn.Module
-    library: str
-    """Library and version, or the hash of the user's file: a part of what determines features."""
-    size_px: Any = 0
-    mean: Any = None
-    std: Any = None
-    """Input as the source states it, not checked yet; 0 and None where it does not."""
-    unstated: str = ""
-    """Why the source states no input."""
-    assumed: str = ""
-    """Weights of the library, other than the file's, that mean and std are taken from."""
-    unpooled: Callable[[nn.Module, Tensor], Tensor] | None = None
-    """Tokens (n, T, C) or maps (n, C, H, W) of images; None if the source offers features alone."""
-    own: Callable[[nn.Module, Tensor], Tensor] | None = None
-    """Features (n, C) with the network's own pooling; None if it has none."""
-    last_four: Callable[[nn.Module, Tensor], Tensor] | None = None
-    """Normalized class tokens of the last four blocks and mean of the last patches (n, 5 C); None
-    if the source has none."""
-    note: str = ""
-    """What a reader should know of a part that the features do not depend on."""
-    folder: Path | None = None
-    """Folder of a model of transformers, which stores tensors under other names than it has."""
-
-
-class Pooled(nn.Module):
-    """A network with its pooling, (n, 3, H, W) -> (n, C)."""
-
-    def __init__(self, built: Built, pool: Pool, asked: str) -> None:
-        """Combine a network with a pooling; BackboneError if the network does not offer it."""
-        super().__init__()
-        if pool not in get_args(Pool):
-            raise BackboneError(
-                f"--pool {pool}: expected {', '.join(filter(None, get_args(Pool)))}"
-            )
-        features = built.unpooled if pool else built.own
-        if pool in LAST_FOUR:
-            features = built.last_four
-        if features is None:
-            raise BackboneError(
-                f"{asked} does not offer --pool {pool}; leave it out for its own pooling"
-                if pool
-                else f"{asked} has no pooling of its own: say --pool cls, mean, ..."
-            )
-        self.network, self.pool, self.features = built.network, pool, features
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return features (n, C) of images (n, 3, H, W)."""
-        features = self.features(self.network, images)
-        if self.pool == LAST_FOUR[0]:
-            return features[:, : features.shape[1] * 4 // 5]  # without the patches, which come last
-        if self.pool in ("", *LAST_FOUR):
-            return features
-        return pooled(features, self.pool, self.network)
-
-
-def pooled(tokens: Tensor, pool: Pool, network: nn.Module) -> Tensor:
-    """Return features (n, C), or (n, 2 C) for cls+mean, of tokens (n, T, C) or maps.
-
-    Maps are (n, C, H, W), or (n, H, W, C) where the network says so. BackboneError for a class
-    token that the network does not have.
-    """
-    prefix = num_prefix_tokens(network)
-    if tokens.ndim == 4:
-        last = getattr(network, "output_fmt", "NCHW") == "NHWC"
-        tokens, prefix = (tokens if last else tokens.permute(0, 2, 3, 1)).flatten(1, 2), 0
-    if pool == "mean":
-        return tokens.mean(dim=1)
-    if pool == "patch-mean":
-        return tokens[:, prefix:].mean(dim=1)
-    if prefix == 0:
-        raise BackboneError(f"--pool {pool}: the network has no class token; say --pool mean")
-    cls = tokens[:, 0]
-    return cls if pool == "cls" else torch.cat([cls, tokens[:, prefix:].mean(dim=1)], dim=1)
-
-
-def num_prefix_tokens(network: nn.Module) -> int:
-    """Return the number of tokens before those of the patches: class token and registers."""
-    stated = getattr(network, "num_prefix_tokens", None)
-    if stated is not None:
-        return int(stated)
-    has_cls = any(name.rpartition(".")[2] == "cls_token" for name, _ in network.named_parameters())
-    registers = int(getattr(getattr(network, "config", None), "num_register_tokens", 0) or 0)
-    return registers + 1 if has_cls else 0
 
 
 def build(asked: str, size_px: int = 0, tensors: Mapping[str, Tensor] = NO_TENSORS) -> Built:
@@ -374,59 +281,6 @@ def _own_file(path: Path, function: str) -> Built:
     )
 
 
-def module_source(network: nn.Module) -> Built:
-    """Return a user's network, which computes features, or tokens or maps for a pooling.
-
-    It is moved to the CPU and cast to float32, in place.
-    """
-    return Built(
-        network=network.cpu().float(),
-        library=f"torch {torch.__version__}",
-        unpooled=lambda net, images: _output(net, images, pool=True),
-        own=lambda net, images: _output(net, images, pool=False),
-    )
-
-
-def _output(network: nn.Module, images: Tensor, *, pool: bool) -> Tensor:
-    """Return the features (n, C) of a user's network, or tokens or maps to pool.
-
-    BackboneError if the network returns something else.
-    """
-    output: Any = network(images)
-    axes = "tokens (n, T, C) or maps (n, C, H, W)" if pool else "features (n, C)"
-    expected = f"for images {tuple(images.shape)}; expected a tensor of floats: {axes}"
-    if not isinstance(output, Tensor):
-        raise BackboneError(
-            f"the network returns {described(output)} {expected}. Wrap the network in a module "
-            f"that returns this tensor alone"
-        )
-    n, *sizes = output.shape or (0,)
-    if not output.is_floating_point() or n != len(images) or not sizes or not all(sizes):
-        raise BackboneError(f"the network returns {described(output)} {expected}")
-    if pool and len(sizes) not in (2, 3):
-        raise BackboneError(f"the network returns {described(output)} {expected}; leave out --pool")
-    if not pool and len(sizes) != 1:
-        raise BackboneError(
-            f"the network returns {described(output)} {expected}; say --pool mean (in Python, "
-            f"pool='mean') or another pooling"
-        )
-    return output
-
-
-def described(value: object) -> str:
-    """Return a phrase on what a user's function returned, such as "a tuple of 2: ..."."""
-    if isinstance(value, Tensor):
-        return f"a tensor {tuple(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
-    kind = type(value).__name__
-    if isinstance(value, Mapping):  # also the outputs of transformers
-        parts = ", ".join(f"{key!r}: {described(part)}" for key, part in [*value.items()][:4])
-    elif isinstance(value, tuple | list):
-        parts = ", ".join(described(part) for part in value[:4])
-    else:
-        return f"a value of type {kind}"
-    return f"a {kind} of {len(value)} ({parts})"
-
-
 def left_out_heads(
     network: nn.Module, prefix: str, tensors: Mapping[str, Tensor]
 ) -> frozenset[str]:
@@ -435,75 +289,3 @@ def left_out_heads(
     weights = ((f"{prefix}{name}", tensors.get(f"{prefix}{name}.weight")) for name in modules)
     linear = [name for name, weight in weights if weight is not None and weight.ndim == 2]
     return frozenset(f"{name}.{kind}" for name in linear for kind in ("weight", "bias"))
-
-
-def copy_of(network: nn.Module) -> nn.Module:
-    """Return a copy of a user's network on the CPU, in eval mode, without parallel wrappers.
-
-    BackboneError for something else than a network, for parameters without values, and for a
-    network that cannot be copied.
-    """
-    if not isinstance(network, nn.Module):
-        raise BackboneError(f"the network is {described(network)}; expected a torch.nn.Module")
-    network = unwrapped(network)
-    check_values(network)
-    try:
-        own = copied(network)
-    except (AttributeError, RuntimeError, TypeError, PicklingError) as error:
-        raise BackboneError(
-            f"{type(network).__qualname__} cannot be copied ({type(error).__name__}: "
-            f"{str(error).splitlines()[0]}). Give it no attributes but modules, tensors and values"
-        ) from error
-    for parent in list(own.modules()):
-        for name, child in parent.named_children():
-            if (inner := unwrapped(child)) is not child:
-                setattr(parent, name, inner)
-    return own.cpu().eval()
-
-
-def copied(network: nn.Module) -> nn.Module:
-    """Return a copy of a network, also of one whose norms keep computed weights as attributes.
-
-    `torch.nn.utils.weight_norm` and `spectral_norm` do, and torch refuses to copy the graph of
-    such a weight. It is computed again in each forward pass, so the copy gets its value.
-    """
-    computed = {
-        id(value): value.detach().clone()
-        for module in network.modules()
-        for value in vars(module).values()
-        if isinstance(value, Tensor) and not value.is_leaf
-    }
-    with torch.no_grad():  # copies of TorchScript's parameters would otherwise have a graph
-        return copy.deepcopy(network, computed)
-
-
-def unwrapped(network: nn.Module) -> nn.Module:
-    """Return the network within DataParallel, DistributedDataParallel and torch.compile."""
-    while True:
-        if isinstance(network, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            network = network.module
-        elif isinstance(inner := getattr(network, "_orig_mod", None), nn.Module):
-            network = inner
-        else:
-            return network
-
-
-def check_values(network: nn.Module) -> None:
-    """Raise BackboneError if a parameter or buffer has no plain values in this process."""
-    sharded = any(type(part).__name__ == "FullyShardedDataParallel" for part in network.modules())
-    for name, tensor in chain(network.named_parameters(), network.named_buffers()):
-        reason = ""
-        if is_lazy(tensor):
-            reason = "has no shape yet: run the network on a batch of images first"
-        elif tensor.is_meta:
-            reason = "is on the meta device and has no values: load the weights first"
-        elif sharded or hasattr(tensor, "full_tensor"):
-            reason = "is sharded: gather the full state dict in a network that is not"
-        if reason:
-            raise BackboneError(f"{name} of {type(network).__qualname__} {reason}")
-    for name, value in network.state_dict().items():
-        if not isinstance(value, Tensor) or value.is_quantized:
-            raise BackboneError(
-                f"{name} of {type(network).__qualname__} is {described(value)}; expected a tensor: "
-                "give the network before its quantization, and without extra state"
-            )

@@ -18,7 +18,7 @@ from tests.transfer.encoders.conftest import Weights, another, below, linear, lo
 from tests.transfer.encoders.damage import archive, zip_bytes
 from transfer.__main__ import main
 from transfer.encoders.encoder import BackboneError, Encoder
-from transfer.encoders.opening import inspect_file, load_backbone
+from transfer.encoders.opening import load_backbone, open_file
 
 
 def tar_bytes() -> bytes:
@@ -193,7 +193,7 @@ def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(file: Path) -> No
     }
     content = {**another(weights()), **pyramid, **linear("fc.0", 512, 512)}
     torch.save({"state_dict": below("module.encoder_q.", content)}, file)
-    kinds = inspect_file(file).kinds
+    kinds = open_file(file)[1].kinds
     assert (kinds["feature pyramid"], kinds["head"]) == (5, 2)
 
 

@@ -24,7 +24,7 @@ from tests.transfer.encoders.conftest import (
 )
 from tests.transfer.encoders.plain_resnet import plain_features
 from transfer.encoders.architectures import Stem
-from transfer.encoders.opening import inspect_file, load_backbone, open_file
+from transfer.encoders.opening import load_backbone, open_file
 from transfer.encoders.proof import fixed_images
 
 
@@ -200,7 +200,7 @@ def test_a_network_under_two_names_is_taken_once(
 ) -> None:
     content = {**below(names[0], weights()), **below(names[1], weights())}
     torch.save(content | below("target_encoder.net.", another(weights())), file)
-    inspection = inspect_file(file)
+    inspection = open_file(file)[1]
     assert (inspection.layout, inspection.prefix) == (layout, names[0])
     assert load_backbone(file).state_dict["conv1.weight"].equal(weights()["conv1.weight"])
 
@@ -227,7 +227,7 @@ def test_other_precision_is_cast_and_said(file: Path) -> None:
     original = {n: t.bfloat16() if t.ndim else t for n, t in weights().items()}
     backbone = load(original, file)
     assert torch.equal(backbone.state_dict["conv1.weight"], original["conv1.weight"].float())
-    assert "cast to float32 from torch.bfloat16" in inspect_file(file).notes
+    assert "cast to float32 from torch.bfloat16" in open_file(file)[1].notes
 
 
 def without(name: str, weights: Weights) -> Weights:
@@ -285,7 +285,7 @@ def test_mocos_own_file_for_detectron2_is_read_with_its_head(file: Path) -> None
     renamed = detectron2_names({**expected, **head("fc.0"), **head("fc.2")})
     content = {"model": {name: tensor.numpy() for name, tensor in renamed.items()}}
     file.write_bytes(pickle.dumps({**content, "__author__": "MOCO", "matching_heuristics": True}))
-    backbone, inspection = load_backbone(file), inspect_file(file)
+    backbone, inspection = open_file(file)
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
     assert inspection.kinds == {"backbone": len(expected), "head": 4}
     assert "RGB" in inspection.assumed
@@ -294,6 +294,6 @@ def test_mocos_own_file_for_detectron2_is_read_with_its_head(file: Path) -> None
 def test_a_segmentation_network_is_named_with_its_dilations(file: Path) -> None:
     tensors = {**below("backbone.", weights()), "classifier.0.weight": torch.ones(8, 512, 3, 3)}
     torch.save(tensors, file)
-    inspection = inspect_file(file)
+    inspection = open_file(file)[1]
     assert inspection.layout == "torchvision's segmentation network"
     assert any("dilated" in note for note in inspection.notes)

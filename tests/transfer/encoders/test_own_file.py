@@ -18,7 +18,7 @@ from transfer.encoders.encoder import (
     random_backbone,
     with_heads,
 )
-from transfer.encoders.opening import inspect_file, load_backbone
+from transfer.encoders.opening import load_backbone, open_file
 from transfer.encoders.report import render
 from transfer.encoders.resnets import build_resnet
 
@@ -137,7 +137,7 @@ def test_a_foreign_file_and_its_report_tell_layout_network_and_proof(tmp_path: P
     layout, _, assumed = backbone.source.partition("; assumed: ")
     assert layout == "moco.pth: MoCo layout, prefix state_dict.module.encoder_q."
     assert assumed
-    text = render(inspect_file(tmp_path / "moco.pth"))
+    text = render(*open_file(tmp_path / "moco.pth"))
     facts = ["moco.pth", "MoCo layout", "state_dict.module.encoder_q.", "resnet18, imagenet stem"]
     facts += ["512", "224 px", "121 tensors", "backbone 120", "120 of 120", assumed]
     assert [fact for fact in facts if fact not in text] == []
@@ -146,7 +146,7 @@ def test_a_foreign_file_and_its_report_tell_layout_network_and_proof(tmp_path: P
 def test_the_report_of_our_own_file_is_short(cifar: Encoder, tmp_path: Path) -> None:
     settings = {f"views.setting_{i}": i for i in range(60)}
     file = own_file(cifar, {**MADE_BY, "settings": settings}, tmp_path / "jcl.pt")
-    text = render(inspect_file(file))
+    text = render(*open_file(file))
     assert len(text.splitlines()) == 11
     facts = ["ssl-backbone/1", "resnet18, cifar stem", "512", "32 px", "0.1 0.2 0.3", "0.229"]
     facts += ["120 tensors", "120 of 120", "jcl", "epochs        3", "a 1"]

@@ -15,7 +15,7 @@ from torchvision.transforms.functional import normalize
 from tests.transfer.encoders.conftest import another, below, linear, load, numbered, refuse, weights
 from transfer.encoders.architectures import Stem
 from transfer.encoders.encoder import IMAGENET_MEAN, IMAGENET_STD, InputFormat
-from transfer.encoders.opening import inspect_file
+from transfer.encoders.opening import open_file
 from transfer.encoders.resnets import network_with
 from transfer.encoders.stated import MAX_CONFIG, read_statements
 
@@ -81,7 +81,7 @@ def test_a_variant_computes_what_its_own_project_computes(case: str, file: Path)
     assert torch.equal(variant.network()(images), by_hand(images))
     assert not torch.allclose(plain.network()(images), by_hand(images), rtol=1e-2)
     assert variant.sha256 != plain.sha256
-    assert f"{stem} stem, as the file says: " in " ".join(inspect_file(file).notes)
+    assert f"{stem} stem, as the file says: " in " ".join(open_file(file)[1].notes)
 
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -214,7 +214,7 @@ def test_the_stated_images_give_the_features_of_the_files_own_network(
     expected = network(normalize(theirs, mean, std)).detach()
     found = backbone.network()(normalize(images, backbone.input.mean, backbone.input.std))
     assert torch.allclose(found, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
-    assert "images as the file says: " in " ".join(inspect_file(file).notes)
+    assert "images as the file says: " in " ".join(open_file(file)[1].notes)
 
 
 def test_hostile_texts_are_searched_in_a_moment() -> None:

@@ -1,0 +1,78 @@
+"""The format of a checkpoint file by its first bytes, never by its name. Loads no torch.
+
+A wrong path, and a file that is no checkpoint, are refused here, before torch is imported.
+"""
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pretrain.running.reading import retry_reads
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.naming import NAMES
+
+FileType = Literal["safetensors", "zip", "legacy", "pickle"]
+"""safetensors, torch.save's zip, a file of torch before 1.6, or a plain pickle."""
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+"""First object of a file that torch before 1.6 wrote."""
+MAX_SHOWN_PATH = 200
+"""Longest path in a message, in characters."""
+FOLDER = (
+    "a folder; expected a checkpoint file. dcp_to_torch_save converts a folder of "
+    "torch.distributed.checkpoint, and DeepSpeed's zero_to_fp32.py one of DeepSpeed. For "
+    "transformers, pass its model.safetensors, with --encoder hf:FOLDER"
+)
+
+
+def file_type(path: Path) -> FileType:
+    """Return the format of a checkpoint file; BackboneError for any other file."""
+    try:
+        if path.is_dir():
+            raise BackboneError(FOLDER)
+        if not path.is_file():
+            raise BackboneError("no such file; expected a checkpoint file")
+        start, num_bytes = retry_reads(path, lambda: _first_bytes(path)), path.stat().st_size
+    except OSError as error:
+        raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
+    if not start:
+        raise BackboneError("the file is empty; fetch it again")
+    header_bytes = int.from_bytes(start[:8], "little")
+    is_zip, is_pickle = start.startswith(b"PK"), start.startswith(b"\x80")
+    # the length of a header may start with any byte
+    if start[8:9] == b"{" and (not (is_zip or is_pickle) or header_bytes < num_bytes):
+        return "safetensors"
+    for row in NAMES["formats"]:
+        if re.match(row["start"], start.decode("latin1")):
+            raise BackboneError(f"this is {row['is']}")
+    if is_zip:
+        return "zip"
+    if not is_pickle and start[:1] not in b"(}]c":
+        raise BackboneError(
+            f"this is not a checkpoint: the file starts with {start[:16]!r}; expected a torch file "
+            f"(zip or legacy), a pickle or safetensors"
+        )
+    return "legacy" if is_legacy(start) else "pickle"
+
+
+def _first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4096)
+
+
+def is_legacy(start: bytes) -> bool:
+    """Return whether a file with these first bytes is one that torch before 1.6 wrote."""
+    return LEGACY_MAGIC.to_bytes(10, "little") in start[:32]
+
+
+def require_checkpoint(path: Path) -> None:
+    """Raise a BackboneError that names the path unless it has the format of a checkpoint."""
+    try:
+        file_type(path)
+    except BackboneError as error:
+        raise BackboneError(f"{shown_path(path)}: {error}") from error
+
+
+def shown_path(path: Path) -> str:
+    """Return a path for a message; it may be of any length."""
+    text = str(path)
+    return text if len(text) <= MAX_SHOWN_PATH else f"{text[:MAX_SHOWN_PATH]}..."
