@@ -53,7 +53,7 @@ def keep_logs(request: Request) -> None:
         print(f"log  {keep(log, request.results)}")
 
 
-class Outcome(NamedTuple):
+class DrawnFigures(NamedTuple):
     """Pictures of a folder of results."""
 
     paths: list[Path]
@@ -64,14 +64,14 @@ class Outcome(NamedTuple):
     """Sentences on material that cannot be drawn."""
 
 
-def draw_figures(folder: Path, results: Results) -> Outcome:
+def draw_figures(folder: Path, results: Results) -> DrawnFigures:
     """Write every figure for which there is material, and remove pictures that have none left.
 
     A figure that cannot be drawn becomes a problem; the others are drawn.
     """
     logs, problems_of_logs = read_logs(folder)
     material, pictures = material_of(results, logs), folder / FIGURES
-    outcome, kept = Outcome([], [], []), set()
+    outcome, kept = DrawnFigures([], [], []), set()
     for figure in figures().values():
         picture, problems = figure.draw(material)
         if picture:

@@ -10,9 +10,9 @@ import yaml
 from benchmarks.drawing.captions import caption, stated, title_of
 from benchmarks.drawing.kinds import KINDS, Material, Picture
 from benchmarks.drawing.panels import PublishedPoint
-from benchmarks.drawing.selection import MALFORMED, Line, is_published, is_unchanged
+from benchmarks.drawing.selection import MALFORMED, MethodLine, is_published, is_unchanged
 
-OBJECTS = {"line": Line, "point": PublishedPoint}
+OBJECTS = {"line": MethodLine, "point": PublishedPoint}
 """Class that a mapping of the file becomes, by its `kind`."""
 
 
@@ -81,7 +81,7 @@ class Figure(NamedTuple):
         ]
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[MethodLine]:
         """Return the lines of its sweeps and histograms."""
         sources = [self.arguments, *(self.arguments.get(key, {}) for key in ("across", "upward"))]
         return [
@@ -89,7 +89,7 @@ class Figure(NamedTuple):
             for source in sources
             for key in ("lines", "levels", "methods")
             for line in source.get(key, ())
-            if isinstance(line, Line)
+            if isinstance(line, MethodLine)
         ]
 
 

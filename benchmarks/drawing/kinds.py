@@ -25,7 +25,7 @@ from benchmarks.drawing.panels import (
 from benchmarks.drawing.selection import (
     NO_SETTING,
     VIEW_TASKS,
-    Line,
+    MethodLine,
     PictureKey,
     Points,
     best_points,
@@ -93,7 +93,7 @@ class Picture:
     """Sort key of pictures of one figure; the highest is drawn."""
 
 
-Outcome = tuple[Sequence[Picture], Iterable[str]]
+Drawings = tuple[Sequence[Picture], Iterable[str]]
 """Pictures, and messages on what cannot be drawn."""
 
 
@@ -102,14 +102,14 @@ def sweep(
     *,
     setting: str,
     symbol: str,
-    lines: Sequence[Line],
-    levels: Sequence[Line] = (),
+    lines: Sequence[MethodLine],
+    levels: Sequence[MethodLine] = (),
     published: Sequence[PublishedPoint] = (),
     log_x: bool = False,
     tasks: Sequence[str] = ACCURACY_TASKS,
     metric: str = "top1",
     y_label: str = "",
-) -> Outcome:
+) -> Drawings:
     """Draw a metric against a setting of pre-training: a line per method, a point per value.
 
     setting: on the x axis, such as config.num_keys; symbol is its label. levels: lines without a
@@ -177,7 +177,7 @@ def _swept_results(
     )
 
 
-def _shares(names: Iterable[str], run: Run, others: Iterable[tuple[Line, Run]]) -> bool:
+def _shares(names: Iterable[str], run: Run, others: Iterable[tuple[MethodLine, Run]]) -> bool:
     """Return whether a run has the same values of these settings as all others."""
     wanted = [(name, other.settings.get(name)) for name in names for _, other in others]
     return all(run.settings.get(name) == value for name, value in wanted)
@@ -195,14 +195,16 @@ def tradeoff(
     upward: Mapping[str, Any],
     x_label: str,
     symbol: str,
-) -> Outcome:
+) -> Drawings:
     """Draw two sweeps of one setting against each other, as far as they have the same backbones.
 
     across, upward: arguments of the sweeps whose metrics are on the x axis and on the y axis.
     symbol: the setting, whose values are the points' labels.
     """
 
-    def lines_of(arguments: Mapping[str, Any], results: Sequence[Run]) -> list[tuple[Line, Points]]:
+    def lines_of(
+        arguments: Mapping[str, Any], results: Sequence[Run]
+    ) -> list[tuple[MethodLine, Points]]:
         every = [(line, arguments["setting"]) for line in arguments["lines"]]
         every += [(line, NO_SETTING) for line in arguments["levels"]]
         both = [(line, line.points(results, setting)) for line, setting in every]
@@ -247,7 +249,7 @@ def tradeoff(
     return pictures, ()
 
 
-def snapshot_curves(material: Material, *, task: str, variants: Mapping[str, str]) -> Outcome:
+def snapshot_curves(material: Material, *, task: str, variants: Mapping[str, str]) -> Drawings:
     """Draw the accuracy of snapshots over the epochs of pre-training, a line per variant.
 
     variants: recipes by label, from what the paper finds fastest to slowest.
@@ -331,7 +333,7 @@ def log_curves(
     last_step_only: Mapping[str, Sequence[str]],
     same: str,
     stated_ends: Mapping[str, float],
-) -> Outcome:
+) -> Drawings:
     """Draw metrics of runs' logs over the epochs, a panel per metric and a line per method.
 
     metrics: label of the y axis by name. methods: label by method. recipes: the paper's, by
@@ -429,11 +431,11 @@ def histograms(
     *,
     statistic: str,
     x_label: str,
-    methods: Sequence[Line],
+    methods: Sequence[MethodLine],
     lower: Sequence[str],
     stated_views: int,
     stated_images: int,
-) -> Outcome:
+) -> Drawings:
     """Draw one statistic of the views of an image as histograms over images, one per method.
 
     statistic: name of the histogram in the records' details. lower: labels of two methods, that
@@ -497,7 +499,7 @@ def histograms(
     return pictures, problems.values()
 
 
-def head_shares(material: Material, *, recipe: str, keys: Mapping[str, str]) -> Outcome:
+def head_shares(material: Material, *, recipe: str, keys: Mapping[str, str]) -> Drawings:
     """Draw the mean share of each head in the correct predictions of linear probes.
 
     keys: key in TASKS of the paper's probes by task id.
@@ -608,7 +610,7 @@ def range_words(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-KINDS: Mapping[str, Callable[..., Outcome]] = {
+KINDS: Mapping[str, Callable[..., Drawings]] = {
     "sweep": sweep,
     "tradeoff": tradeoff,
     "snapshot_curves": snapshot_curves,

@@ -88,7 +88,7 @@ def line_key(run: Run, swept: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class MethodLine:
     """One line of a figure: a method, and the value of the setting in each published recipe."""
 
     label: str

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from benchmarks.results.differences import (
     how_compared,
     with_errors,
 )
-from benchmarks.results.numbers import Block, Column, Number, blocks
+from benchmarks.results.numbers import Block, ColumnKey, Number, blocks
 from benchmarks.results.published import AVERAGE
 from benchmarks.results.records import Run, grouped, plural
 from benchmarks.results.tables import row_label
@@ -41,8 +41,13 @@ class Task(NamedTuple):
     tests: Sequence[str]
     """The test of each pair, in words."""
 
-    def content(self, *, with_conditions: bool) -> dict[str, Any]:
-        """Return the task as the page's script reads it."""
+    def content(
+        self, significant: Collection[tuple[int, int]], *, with_conditions: bool
+    ) -> dict[str, Any]:
+        """Return the task as the page's script reads it.
+
+        significant: the pairs that differ, after Holm's correction over all tasks of the pair.
+        """
         conditions = self.conditions.lower() if with_conditions else ""
         pairs, kinds = self.differences.values(), list(dict.fromkeys(self.tests))
         return {
@@ -55,7 +60,7 @@ class Task(NamedTuple):
             "places": [index for index, score in enumerate(self.scores) if score],
             # of each pair of these places, in order
             "reaches": [_rounded(pair.half_interval, 2) for pair in pairs],
-            "chances": [float(f"{pair.p:.6g}") if pair.p <= 1 else 1 for pair in pairs],
+            "sure": [int(pair in significant) for pair in self.differences],
             "kinds": kinds,
             "tests": [kinds.index(test) for test in self.tests] if len(kinds) > 1 else [],
         }
@@ -81,18 +86,27 @@ class Group(NamedTuple):
         others = (index for index in range(len(self.names)) if index != self.reference)
         return [*filter(None, (self._sentence(index, self.reference) for index in others))]
 
+    def _judged(self, pair: tuple[int, int]) -> dict[int, bool]:
+        """Return which tasks with known errors a pair differs on, after Holm, by their indices."""
+        p_values = {
+            index: task.differences[pair].p
+            for index, task in enumerate(self.tasks)
+            if pair in task.differences and math.isfinite(task.differences[pair].p)
+        }
+        return dict(zip(p_values, holm(p_values.values()), strict=True))
+
     def _sentence(self, first: int, second: int) -> str:
-        """Return on how many tasks a checkpoint is significantly better and worse, after Holm.
+        """Return on how many tasks a checkpoint is significantly better and worse.
 
         Empty if the two have no task in common.
         """
         pair = min(first, second), max(first, second)
-        common = [task.differences[pair] for task in self.tasks if pair in task.differences]
-        if not common:
+        num_common = sum(pair in task.differences for task in self.tasks)
+        if not num_common:
             return ""
-        judged = [one for one in common if math.isfinite(one.p)]
-        significant = zip(judged, holm(one.p for one in judged), strict=True)
-        leads = [(one.points > 0) == (first < second) for one, is_sure in significant if is_sure]
+        judged = self._judged(pair)
+        sure = (self.tasks[index].differences[pair] for index, is_sure in judged.items() if is_sure)
+        leads = [(one.points > 0) == (first < second) for one in sure]
         better, worse = leads.count(True), leads.count(False)
         one, other = self.names[first], self.names[second]
         total = plural(len(judged), "task")
@@ -103,7 +117,7 @@ class Group(NamedTuple):
         else:
             text = f"{one} and {other} differ surely on {better + worse} of {total}"
         text += f", undecided on {len(judged) - better - worse}"
-        if unknown := len(common) - len(judged):
+        if unknown := num_common - len(judged):
             text += f"; {unknown} without known errors"
         return f"{text}."
 
@@ -116,11 +130,23 @@ class Group(NamedTuple):
     def content(self) -> dict[str, Any]:
         """Return the group as the page's script reads it."""
         several = len({task.conditions for task in self.tasks}) > 1
+        indices = range(len(self.names))
+        judged = {pair: self._judged(pair) for pair in combinations(indices, 2)}
         return {
             "conditions": self.conditions,
             "names": self.names,
             "reference": self.reference,
-            "tasks": [task.content(with_conditions=several) for task in self.tasks],
+            # of the first checkpoint beside the second
+            "sentences": [
+                [self._sentence(i, j) if i != j else "" for j in indices] for i in indices
+            ],
+            "tasks": [
+                task.content(
+                    [pair for pair, own in judged.items() if own.get(index)],
+                    with_conditions=several,
+                )
+                for index, task in enumerate(self.tasks)
+            ],
         }
 
 
@@ -180,7 +206,7 @@ def _group(all_blocks: Sequence[Block], rows: Sequence[Number], address: Address
     return Group("; ".join(words), [row_label(row, rows) for row in rows], reference, tasks)
 
 
-def _task(block: Block, column: Column, rows: Sequence[Number], address: Address) -> Task | None:
+def _task(block: Block, column: ColumnKey, rows: Sequence[Number], address: Address) -> Task | None:
     first = next(number for number in block.numbers if number.column == column)
     metric = first.primary_metric
     if metric in SIGNED_METRICS:  # not a quality: more is not better

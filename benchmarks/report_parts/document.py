@@ -1,4 +1,4 @@
-"""Texts, tables, charts and pictures as HTML; every value is escaped."""
+"""Texts, tables, charts and images as HTML; every value is escaped."""
 
 import base64
 import re
@@ -59,11 +59,11 @@ class Chart(NamedTuple):
     note: str = ""
 
 
-class Picture(NamedTuple):
-    """One picture with its caption."""
+class Image(NamedTuple):
+    """One image with its caption."""
 
     source: str
-    """Address that contains the whole image."""
+    """Address that contains its whole file."""
     caption: str
     group: str = ""
     name: str = ""
@@ -71,10 +71,10 @@ class Picture(NamedTuple):
 
 
 class Gallery(NamedTuple):
-    """Pictures of one record, or of pre-training, or the papers' figures."""
+    """Images of one record, or of pre-training, or the papers' figures."""
 
     title: str
-    pictures: Sequence[Picture]
+    images: Sequence[Image]
     note: str = ""
     kind: str = "gallery small"
     """Class of the element; "neighbors": a query, then its nearest images."""
@@ -106,8 +106,8 @@ def _html(part: Part, address: Address) -> str:
         return f'<figure>{caption}<ul class="legend">{legend}</ul>{_below(part.note)}</figure>'
     if isinstance(part, Gallery):
         title = f"<h3>{escape(part.title)}</h3>" if part.title else ""
-        pictures = "".join(map(_picture, part.pictures))
-        gallery = f'<div class="{part.kind}">{pictures}</div>'
+        images = "".join(map(_image, part.images))
+        gallery = f'<div class="{part.kind}">{images}</div>'
         return f'<div class="wide">{title}{_below(part.note)}{gallery}</div>'
     texts = (("name", part.name), ("what", part.text), ("count", part.num))
     spans = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in texts)
@@ -150,12 +150,12 @@ def _below(note: str) -> str:
     return f'<p class="below">{inline(note)}</p>' if note else ""
 
 
-def _picture(picture: Picture) -> str:
-    kind = escape(f"tile {picture.group.replace(' ', '-')}".strip())
-    caption, name = escape(picture.caption), escape(picture.name)
-    image = f'<img src="{picture.source}" alt="{caption}" title="{name}" decoding="async">'
-    image = image if picture.source else ""
-    return f'<figure class="{kind}">{image}<figcaption>{caption}</figcaption></figure>'
+def _image(image: Image) -> str:
+    kind = escape(f"tile {image.group.replace(' ', '-')}".strip())
+    caption, name = escape(image.caption), escape(image.name)
+    shown = f'<img src="{image.source}" alt="{caption}" title="{name}" decoding="async">'
+    shown = shown if image.source else ""
+    return f'<figure class="{kind}">{shown}<figcaption>{caption}</figcaption></figure>'
 
 
 def _sheet(sheet: Sheet, address: Address) -> str:

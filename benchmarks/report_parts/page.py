@@ -13,8 +13,8 @@ from benchmarks.report_parts.compare import comparisons
 from benchmarks.report_parts.document import (
     Fold,
     Gallery,
+    Image,
     Part,
-    Picture,
     Sheet,
     html,
 )
@@ -32,7 +32,7 @@ from benchmarks.results.verdicts import Pair
 
 PACKAGE = "benchmarks.report_parts"
 MAX_FIGURES, MAX_VIEWS, MAX_TASKS = 4_000_000, 2_000_000, 2_500_000
-"""Characters of the pictures in one section. The whole page can still be sent by mail."""
+"""Characters of the images in one section. The whole page can still be sent by mail."""
 MEANINGS = {
     "reproduced": "0 lies in the interval, which reaches no further than 1 point",
     "undecided": "0 lies in the interval, which is wider",
@@ -251,17 +251,17 @@ def _all_numbers(contents: Contents) -> list[Part]:
 
 def _figures(folder: Path) -> list[Part]:
     """Return the SVG files of the results. In an image element, a browser runs no script of one."""
-    pictures = []
+    images = []
     for path in sorted((folder / FIGURES).rglob("*.svg")):
         source = f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
         title = metadata_of(path).get("title") or path.stem.replace("_", " ")
-        pictures.append(Picture(source, title))
-    return [Gallery("", pictures, kind="gallery")] if pictures else []
+        images.append(Image(source, title))
+    return [Gallery("", images, kind="gallery")] if images else []
 
 
 def _thinned(parts: Sequence[Part], limit: int) -> list[Part]:
-    """Return the parts with as many pictures, evenly spread, as fit into a number of characters."""
-    size = sum(len(one.source) for gallery in _galleries(parts) for one in gallery.pictures)
+    """Return the parts with as many images, evenly spread, as fit into a number of characters."""
+    size = sum(len(one.source) for gallery in _galleries(parts) for one in gallery.images)
     step = -(-size // limit)
     return [_with_every(part, step) for part in parts] if step > 1 else [*parts]
 
@@ -272,11 +272,11 @@ def _galleries(parts: Iterable[Part]) -> list[Gallery]:
 
 
 def _with_every(part: Part, step: int) -> Part:
-    """Return a part with every step-th picture of its galleries."""
+    """Return a part with every step-th image of its galleries."""
     if isinstance(part, Fold):
         return part._replace(parts=[_with_every(one, step) for one in part.parts])
     if not isinstance(part, Gallery):
         return part
-    kept = part.pictures[::step]
-    note = f"{part.note} {len(part.pictures) - len(kept)} more are left out for size.".strip()
-    return part._replace(pictures=kept, note=note)
+    kept = part.images[::step]
+    note = f"{part.note} {len(part.images) - len(kept)} more are left out for size.".strip()
+    return part._replace(images=kept, note=note)

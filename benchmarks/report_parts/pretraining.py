@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
 from benchmarks.report_parts.charts import Draft, line_charts
-from benchmarks.report_parts.document import Chart, Gallery, Part, Picture, jpeg_address
+from benchmarks.report_parts.document import Chart, Gallery, Image, Part, jpeg_address
 from benchmarks.results.records import REPORT, TRAINING_LOGS
 from benchmarks.results.tables import plain
 from pretrain.running.atomic_files import write_whole
@@ -65,7 +65,7 @@ def pretraining_parts(results: Path, runs: Sequence[Path]) -> list[Part]:
         for run, paths in files.items()
         if not paths
     ]
-    views = [Picture(log.views, f"First views: {log.name}") for log in logs if log.views]
+    views = [Image(log.views, f"First views: {log.name}") for log in logs if log.views]
     note = "A row per image, a column per view, as the network sees them."
     galleries = [Gallery("", views, note, kind="gallery")] if views else []
     return ["\n".join(lines), *galleries, *_charts(logs)] if lines else []

@@ -14,7 +14,7 @@ from benchmarks.report_parts.document import (
     Chart,
     Fold,
     Gallery,
-    Picture,
+    Image,
     Sheet,
     jpeg_address,
     sheet,
@@ -276,17 +276,18 @@ def _galleries(folder: Path, records: Iterable[Named]) -> list[Gallery]:
     """Return the pictures of a task's best checkpoints, as far as their galleries are complete."""
     galleries: list[Gallery] = []
     for name, run in records:
-        pictures = [*_pictures(gallery_folder(folder / run.file), run.finished)]
-        if pictures and len(galleries) < MAX_RECORDS:
+        if len(galleries) == MAX_RECORDS:
+            break
+        if images := [*_images(gallery_folder(folder / run.file), run.finished)]:
             is_pair = run.heading == "Detection and segmentation"
             note = "Left the truth, right the prediction." if is_pair else ""
             kind = "gallery" if is_pair else "gallery small"
-            galleries.append(Gallery(f"Pictures: {name}", pictures, note, kind))
+            galleries.append(Gallery(f"Pictures: {name}", images, note, kind))
     return galleries
 
 
-def _pictures(folder: Path, finished: str) -> Iterator[Picture]:
-    """Yield the pictures of a record; those of an older record of the cell are left out."""
+def _images(folder: Path, finished: str) -> Iterator[Image]:
+    """Yield the images of a record; those of an older record of the cell are left out."""
     try:
         lines = (folder / CAPTIONS).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -302,7 +303,7 @@ def _pictures(folder: Path, finished: str) -> Iterator[Picture]:
             continue
         if source := jpeg_address(content):
             group, caption, name = (str(words.get(key, "")) for key in ("group", "caption", "name"))
-            yield Picture(source, f"{group}: {caption}" if group else caption, name=name)
+            yield Image(source, f"{group}: {caption}" if group else caption, name=name)
 
 
 def _queries(records: Sequence[Named]) -> list[Gallery]:
@@ -326,14 +327,14 @@ def evenly(drawn: Sequence[Any], count: int) -> list[Any]:
     return [drawn[len(drawn) * index // count] for index in range(count)]
 
 
-def _neighbor(image: Mapping[str, Any], query: Mapping[str, Any]) -> Picture:
+def _neighbor(image: Mapping[str, Any], query: Mapping[str, Any]) -> Image:
     """Return an image of a record; without a readable thumbnail its source is empty."""
     try:
         source = jpeg_address(base64.b64decode(image["jpeg_base64"], validate=True))
     except binascii.Error:
         source = ""
     if image is query:
-        return Picture(source, image["class"], "query", image["file"])
+        return Image(source, image["class"], "query", image["file"])
     is_same = image["class"] == query["class"]
     sign, group = ("✓", "same class") if is_same else ("✗", "other class")
-    return Picture(source, f"{sign} {image['class']}", group, image["file"])
+    return Image(source, f"{sign} {image['class']}", group, image["file"])

@@ -46,9 +46,9 @@ COMPUTED = (
 REMOVED_FLAGS = {"--trust-topology"}
 REMOVED_VALUES = {"--rates-at-once"}
 """Flags that older records hold and commands no longer know."""
-Line = tuple[str, str]
+Entry = tuple[str, str]
 """Label and text."""
-Explanation = Mapping[str, Sequence[Line]]
+Explanation = Mapping[str, Sequence[Entry]]
 """Lines by the title of their section, in the order in which they are shown."""
 
 
@@ -112,14 +112,14 @@ def explain(run: Run) -> Explanation:
     return {title: lines for title, lines in sections.items() if lines}
 
 
-def _numbers(record: Record) -> Iterator[Line]:
+def _numbers(record: Record) -> Iterator[Entry]:
     first = record.primary_metric or next(iter(record.metrics), "")
     names = sorted(record.metrics, key=lambda name: name != first)
     for name in names:
         yield f"{record.task} {name}", f"{record.metrics[name]:.2f}"
 
 
-def _published(run: Run) -> Iterator[Line]:
+def _published(run: Run) -> Iterator[Entry]:
     """Yield the published number next to each of ours, with the verdict, or why there is none."""
     if run.small:
         yield "none", SMALL_DATA[run.small]
@@ -150,7 +150,7 @@ def _published(run: Run) -> Iterator[Line]:
         yield from (reasons or {"none": "no paper prints a number of this task"}).items()
 
 
-def _protocol(record: Record) -> Iterator[Line]:
+def _protocol(record: Record) -> Iterator[Entry]:
     protocol = record.protocol
     yield "name", f"{protocol['name']}, schedule {record.schedule}, hash {protocol['hash']}"
     same = protocol["hash"] == protocol["paper_hash"]
@@ -177,7 +177,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def checkpoint_lines(record: Record) -> list[Line]:
+def checkpoint_lines(record: Record) -> list[Entry]:
     """Return identity and origin of a record's checkpoint, without the settings of its recipe."""
     made_by = dict(record.backbone.get("made_by") or {})
     if made_by.get("recipe"):  # which settings differ from the recipe's is in `changed`
@@ -189,12 +189,12 @@ def checkpoint_lines(record: Record) -> list[Line]:
     return lines
 
 
-def _fields(fields: Mapping[str, Any]) -> list[Line]:
+def _fields(fields: Mapping[str, Any]) -> list[Entry]:
     """Return fields of a record as they are stored, nested ones as "cifar10.counts.test"."""
     return [(name, value_words(value)) for name, value in _flat(fields).items()]
 
 
-def again_lines(record: Record, path: Path) -> Iterator[Line]:
+def again_lines(record: Record, path: Path) -> Iterator[Entry]:
     """Yield the command that makes the number again, what its words mean, and if it is cached."""
     key = record.request.get("task")
     if key not in TASKS or not file_of(record) or record.request.get("variant"):

@@ -27,7 +27,7 @@ from benchmarks.results.records import (
 )
 from transfer.outcomes import PER_IMAGE
 
-Column = tuple[str, str]
+ColumnKey = tuple[str, str]
 """Task id, and protocol without its version."""
 RowKey = tuple[bool, str, str, str]
 """Whether the weights are untrained, name, hash of the weights, and conditions of a further row."""
@@ -62,7 +62,7 @@ class Number(NamedTuple):
         return self.run.is_untrained, *self.run.identity, self.conditions
 
     @property
-    def column(self) -> Column:
+    def column(self) -> ColumnKey:
         """Return task and protocol."""
         return self.task, self.reading
 
@@ -110,21 +110,21 @@ class Block:
         return [firsts[row] for row in sorted(firsts)]
 
     @cached_property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[ColumnKey]:
         """Return the columns, sorted, without LORAC's average."""
         return sorted({one.column for one in self.numbers if one.task != AVERAGE})
 
-    def protocols(self, columns: Iterable[Column]) -> str:
+    def protocols(self, columns: Iterable[ColumnKey]) -> str:
         """Return the protocols, with versions, of the results in these columns."""
         wanted = set(columns)
         runs = (run for one in self.numbers if one.column in wanted for run in one.runs)
         return ", ".join(sorted({run.protocol for run in runs}))
 
     @cached_property
-    def _by_place(self) -> dict[tuple[RowKey, Column, str], Number]:
+    def _by_place(self) -> dict[tuple[RowKey, ColumnKey, str], Number]:
         return {(one.row, one.column, one.metric): one for one in self.numbers}
 
-    def number(self, row: Number, column: Column, metric: str) -> Number:
+    def number(self, row: Number, column: ColumnKey, metric: str) -> Number:
         """Return the number of a row, column and metric, or the text that is shown instead."""
         if number := self._by_place.get((row.row, column, metric)):
             return number

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, groupby
 
 from benchmarks.results.differences import LEVEL, Difference, Score, difference, holm, with_errors
-from benchmarks.results.numbers import Block, Column, Number, blocks, run_name
+from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
 from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
 from benchmarks.results.records import UnusedFile, grouped
 from benchmarks.results.tables import (
@@ -62,7 +62,7 @@ def _columns(block: Block) -> list[Number]:
     firsts = {number.column: number for number in reversed(block.numbers)}
     readings = list(dict.fromkeys(name for task, name in block.columns if task in twelve))
 
-    def place(number: Number) -> tuple[int, int, int, Column]:
+    def place(number: Number) -> tuple[int, int, int, ColumnKey]:
         if number.task in twelve:
             return 0, readings.index(number.reading), twelve.index(number.task), number.column
         return 1, 0, order.get(number.task, len(order)), number.column

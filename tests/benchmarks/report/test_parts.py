@@ -112,10 +112,10 @@ def test_pictures_beside_a_record_are_embedded_and_none_from_elsewhere(tmp_path:
     (result,) = read_contents(tmp_path).results.done
     folder = write_gallery(tmp_path / result.file, [tile(), tile()])
     (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # not a JPEG
-    (picture,) = galleries(tmp_path)[0].pictures
-    assert picture.source == "data:image/jpeg;base64,/9j/"
+    (image,) = galleries(tmp_path)[0].images
+    assert image.source == "data:image/jpeg;base64,/9j/"
     page = report_page(read_contents(tmp_path))
-    assert picture.source in page
+    assert image.source in page
     assert HOSTILE not in page
     (tmp_path / "secret.jpg").write_bytes(b"\xff\xd8\xffsecret")
     captions = folder / "captions.jsonl"
