@@ -60,7 +60,7 @@ def _network_lines(encoder: Encoder, inspection: Inspection) -> Iterator[tuple[s
     yield "weights", f"{inspection.kinds.total()} tensors, all accounted for: {counts}"
     placed, total = inspection.num_placed, len(encoder.state_dict)
     others = "; the others are counters or constants" if placed < total else ""
-    yield "proof", f"{placed} of {total} tensors set once from the file, in their shapes{others}"
+    yield "verified", f"{placed} of {total} tensors set once from the file, in their shapes{others}"
     if inspection.assumed:
         yield "assumed", inspection.assumed
     if len(inspection.candidates) > 1:
