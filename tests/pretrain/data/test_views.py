@@ -9,6 +9,7 @@ from torchvision.transforms import RandomResizedCrop
 from pretrain.data.views import (
     NUM_UNIFORMS,
     PLACES,
+    TEXTURE_STRENGTH,
     Floats,
     ViewRecipe,
     draw_boxes,
@@ -107,3 +108,10 @@ def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() 
     turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
     shares = np.bincount(turns, minlength=4) / MANY
     assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
+
+
+def test_strength_of_a_texture_has_its_own_number() -> None:
+    numbers = np.zeros((1, NUM_UNIFORMS))
+    numbers[0, PLACES["texture"].start + 3] = 1.0
+    texture = draw_colors(ViewRecipe(texture_probability=1.0), numbers).texture
+    assert texture.tolist() == [[3.0, 0.0, TEXTURE_STRENGTH[1]]]

@@ -135,3 +135,9 @@ def test_equal_rows_give_zero_and_a_zero_gradient(dim: int) -> None:
     assert factor.metrics()["whitening_failures"] == 1
     assert views.grad is not None
     assert torch.equal(views.grad, torch.zeros_like(views))
+
+
+def test_condition_number_is_that_of_the_worst_group() -> None:
+    groups = torch.stack([torch.eye(3), torch.diag(torch.tensor([1.0, 4.0, 9.0]))])
+    metrics = factorize(groups[None], torch.zeros(1, 2)).metrics()
+    assert metrics["condition_number"].item() == pytest.approx(9)
