@@ -17,6 +17,9 @@ hours.py       GPU hours of tasks: seconds per image, measured or assumed; what 
 encoders/      opens checkpoints of any project; the class of all networks to transfer
 getting/       downloads, unpacks, sorts and checks data sets
 datasets/      one data set per file: description, reader, small version; the check of data sets
+argument_names.py
+               errors of public functions name arguments in place of options
+fact_tables.py what print and notebooks show of an encoder and of a result
 process_state.py
                torch's own settings for a public function, whatever the caller has set
 record.py      the result file

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from pretrain.running.console import format_duration
+from transfer.argument_names import argument_names
 from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate as evaluate_cell
 from transfer.cells.request import Settings
 from transfer.datasets.folders import check_row_name, data_folder
-from transfer.encoders.encoder import Encoder, Precision
+from transfer.encoders.encoder import BackboneError, Encoder, Precision
+from transfer.fact_tables import table_html, table_text
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.process_state import torch_defaults
@@ -29,6 +32,34 @@ class Result:
     """The result of an evaluation, with everything that its record stores."""
 
     record: Record
+
+    def __repr__(self) -> str:
+        """Return a line per fact: metrics, protocol, deviations, data."""
+        return table_text(self._title(), self._facts())
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table, for notebooks."""
+        return table_html(self._title(), self._facts())
+
+    def _title(self) -> str:
+        return f"Result of {self.record.backbone['name']} on {self.record.task}"
+
+    def _facts(self) -> dict[str, object]:
+        record, protocol = self.record, self.record.protocol["name"]
+        data = {
+            key: f"({', '.join(filter(None, [told['small'], told['fingerprint']]))})"
+            for key, told in record.data.items()
+        }
+        return {
+            "metrics": {name: f"{value:.2f} %" for name, value in record.metrics.items()},
+            "protocol": f"{protocol}, schedule {record.schedule}, seed {record.seed}",
+            "deviations": "; ".join(record.departures),
+            "data": data,
+            "backbone": record.backbone["source"],
+            "engine": record.engine,
+            "time": format_duration(record.wall_s),
+            "details": ", ".join(record.details),
+        }
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -46,6 +77,7 @@ class Result:
         return self.record.protocol
 
 
+@argument_names()
 @torch_defaults()
 def evaluate(
     encoder: Encoder,
@@ -65,12 +97,14 @@ def evaluate(
     None. schedule: paper, short, smoke, or a share of the paper's length. results: folder that
     keeps the record, as of the command line, and in which a finished one is found again; None keeps
     nothing. runs: folder of the cache and of unfinished work. TaskError for a task that the encoder
-    cannot do, DataError for data that are absent or broken.
+    cannot do, DataError for data that are absent or broken, BackboneError for an object that is not
+    an `Encoder`.
 
     The result does not depend on the state of the process: autocast, gradients, default dtype and
     device, a process group. It is computed by this process alone, on its current device. Several
     ranks may call it: where they share `runs`, one waits for the other.
     """
+    require_encoder(encoder)
     asked = task
     named = get(asked) if isinstance(asked, str) else asked
     length_fraction(schedule)
@@ -98,3 +132,17 @@ def evaluate(
             changes=named.changes,
         )
         return Result(evaluate_cell(cell, wait=True))
+
+
+def require_encoder(encoder: object) -> None:
+    """Raise a BackboneError, with the line to write, for a bare network or a path."""
+    if isinstance(encoder, Encoder):
+        return
+    if isinstance(encoder, str | Path):
+        found, line = f"the path {str(encoder)!r}", f"load_backbone({str(encoder)!r})"
+        line += ", or Encoder.from_file(..., encoder='timm:...') if it is not a ResNet"
+    else:
+        found = f"an object of {type(encoder).__module__}.{type(encoder).__qualname__}"
+        line = "Encoder.from_module(network, size_px=224, mean=(0.485, 0.456, 0.406), "
+        line += "std=(0.229, 0.224, 0.225)), with the images that the network was trained on"
+    raise BackboneError(f"evaluate takes an Encoder, not {found}. Write {line}")

@@ -91,10 +91,10 @@ def _whole(name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]
 
 def _origin(backbone: Path) -> dict[str, Any]:
     from transfer.encoders.encoder import BackboneError
-    from transfer.encoders.opening import load_backbone
+    from transfer.encoders.opening import load
 
     try:
-        made_by = dict(load_backbone(backbone).made_by)
+        made_by = dict(load(backbone).made_by)
     except BackboneError as error:
         raise ValueError(f"{backbone}: {error}") from error
     if "settings" not in made_by:

@@ -39,7 +39,7 @@ LAYERS = {
         ("getting",),
         ("datasets",),
         ("record",),
-        ("metrics", "outcomes", "process_state"),
+        ("metrics", "outcomes", "process_state", "argument_names", "fact_tables"),
     ),
     "benchmarks": (
         ("speed", "run_all", "explain", "gpu_check", "scripts"),

@@ -17,7 +17,7 @@ from transfer.cells.request import Request, Settings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, with_heads
-from transfer.encoders.opening import load_backbone
+from transfer.encoders.opening import load
 from transfer.encoders.options import Checkpoint
 from transfer.frozen.feature_cache import feature_precision
 from transfer.record import (
@@ -154,7 +154,7 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
 @lru_cache(maxsize=4)
 def _read_checkpoint(checkpoint: Checkpoint, size: int, written_ns: int) -> Encoder:
     name, branch = checkpoint.name, checkpoint.branch
-    backbone = load_backbone(checkpoint.ckpt, checkpoint.network, name=name, branch=branch)
+    backbone = load(checkpoint.ckpt, checkpoint.network, name=name, branch=branch)
     return with_heads(backbone, checkpoint.heads) if checkpoint.heads else backbone
 
 

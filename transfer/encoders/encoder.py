@@ -17,9 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pretrain.running.command_line import Range
+from transfer.argument_names import argument_names
 from transfer.encoders.architectures import BackboneError as BackboneError
-from transfer.encoders.architectures import Stem, feature_dim, is_large, network_and_heads
+from transfer.encoders.architectures import (
+    Stem,
+    feature_dim,
+    is_large,
+    network_and_heads,
+    network_words,
+)
 from transfer.encoders.options import Checkpoint, EncoderOptions, Pool
+from transfer.fact_tables import table_html, table_text
 from transfer.process_state import torch_defaults
 
 if TYPE_CHECKING:
@@ -140,6 +148,34 @@ class Encoder:
     module: nn.Module | None = field(default=None, repr=False)
     """Network of `from_module`; None if it is built from its source."""
 
+    def __repr__(self) -> str:
+        """Return a line per fact, without the weights."""
+        return table_text(f"Encoder {self.name}", self._facts())
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table, for notebooks."""
+        return table_html(f"Encoder {self.name}", self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        """Return what identifies the encoder, by label."""
+        num_values = sum(tensor.numel() for tensor in self.state_dict.values())
+        made_by = {key: value for key, value in self.made_by.items() if key != "settings"}
+        mean, std = (
+            " ".join(f"{v:g}" for v in values) for values in (self.input.mean, self.input.std)
+        )
+        return {
+            "network": network_words(self.arch, self.stem),
+            "features": f"{self.feature_dim} per image, in {self.precision}",
+            "image": f"{self.input.channels}, {self.input.size_px} px",
+            "norm": f"mean {mean}, std {std}",
+            "pooling": self.options.pool,
+            "weights": f"{num_values:,} values in {len(self.state_dict)} tensors, sha256 "
+            f"{self.sha256[:12]}",
+            "source": self.source,
+            "made by": made_by,
+            "declared": self.declared,
+        }
+
     @property
     def is_resnet(self) -> bool:
         """True for a ResNet of torchvision's form, which has stages and can be trained whole."""
@@ -212,7 +248,7 @@ class Encoder:
             raise BackboneError(
                 f"{self.arch} has no random twin: {', '.join(kept[:6])} stay as they were; give "
                 "their modules reset_parameters, make fixed tables buffers with persistent=False, "
-                "and leave the loading of weights to --ckpt"
+                "and leave the loading of weights to the checkpoint"
             )
         return replace(
             self,
@@ -245,20 +281,40 @@ class Encoder:
         return image_features(self, images, resize_px=resize_px)
 
     @classmethod
+    @argument_names()
     @torch_defaults()
     def from_file(
-        cls, path: Path | str, *, encoder: str, pool: Pool = "", name: str | None = None
+        cls,
+        path: Path | str,
+        *,
+        encoder: str,
+        pool: Pool = "",
+        size_px: int = 0,
+        mean: Iterable[float] = (),
+        std: Iterable[float] = (),
+        branch: str = "",
+        name: str | None = None,
     ) -> Encoder:
         """Return the encoder that a source names, with the weights of a file.
 
-        encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION. BackboneError as on the
-        command line.
+        encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION. size_px, mean, std: of
+        its images, where the source does not say, or for others; mean and std of pixels from 0 to
+        1. branch: a part of the prefix of the network to take if a file holds several.
+        BackboneError as on the command line.
         """
-        from transfer.encoders.opening import load_backbone
+        from transfer.encoders.opening import load
 
-        return load_backbone(Path(path), EncoderOptions(encoder=encoder, pool=pool), name=name)
+        options = EncoderOptions(
+            encoder=encoder,
+            pool=pool,
+            input_px=size_px,
+            input_mean=tuple(mean),
+            input_std=tuple(std),
+        )
+        return load(path, options, name=name, branch=branch)
 
     @classmethod
+    @argument_names()
     @torch_defaults()
     def from_module(
         cls,

@@ -47,8 +47,8 @@ def _output(network: nn.Module, images: Tensor, *, pool: bool) -> Tensor:
         raise BackboneError(f"the network returns {described(output)} {expected}; leave out --pool")
     if not pool and len(sizes) != 1:
         raise BackboneError(
-            f"the network returns {described(output)} {expected}; say --pool mean (in Python, "
-            f"pool='mean') or another pooling"
+            f"the network returns {described(output)} {expected}; say --pool mean or another "
+            "pooling"
         )
     return output
 

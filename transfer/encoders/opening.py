@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transfer.argument_names import argument_names
 from transfer.encoders.architectures import STEMS, BackboneError, Stem, network_words
 from transfer.encoders.encoder import (
     RESNET50_FLOPS,
@@ -53,7 +54,11 @@ SEGMENTATION = "torchvision's segmentation network"
 
 
 def open_file(
-    path: Path, options: EncoderOptions = RESNET, *, name: str | None = None, branch: str = ""
+    path: Path | str,
+    options: EncoderOptions = RESNET,
+    *,
+    name: str | None = None,
+    branch: str = "",
 ) -> tuple[Encoder, Inspection]:
     """Return the encoder in a file of ours or of another project, and how it was read.
 
@@ -65,6 +70,7 @@ def open_file(
     """
     from transfer.encoders.public_files import file_digests, public_file_sentence, recognize
 
+    path = Path(path)
     options.check()
     require_checkpoint(path)
     try:
@@ -92,11 +98,21 @@ def open_file(
     return encoder, replace(inspection, known_as=public_file_sentence(known) if known else "")
 
 
-def load_backbone(
-    path: Path, options: EncoderOptions = RESNET, *, name: str | None = None, branch: str = ""
+def load(
+    path: Path | str,
+    options: EncoderOptions = RESNET,
+    *,
+    name: str | None = None,
+    branch: str = "",
 ) -> Encoder:
     """Return the encoder in a file, as `open_file` does."""
     return open_file(path, options, name=name, branch=branch)[0]
+
+
+@argument_names()
+def load_backbone(path: Path | str, *, name: str | None = None, branch: str = "") -> Encoder:
+    """Return the ResNet in a file of ours or of another project, as `open_file` does."""
+    return open_file(path, name=name, branch=branch)[0]
 
 
 @torch_defaults()
@@ -322,9 +338,7 @@ def _assumed_input(built: Built, options: EncoderOptions) -> str:
     """Return where mean and std come from, if neither the file nor the user states them."""
     if options.input_mean or not built.assumed:
         return ""
-    return (
-        f"mean and std of {built.assumed}; if the file has others, give --input-mean, --input-std"
-    )
+    return f"mean and std of {built.assumed}, not stated for this file"
 
 
 def of_library(

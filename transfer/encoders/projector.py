@@ -20,7 +20,7 @@ from torch.nn.utils import skip_init
 
 from transfer.encoders.encoder import BackboneError, Encoder
 from transfer.encoders.files import Contents, read_file
-from transfer.encoders.opening import FORMAT, load_backbone
+from transfer.encoders.opening import FORMAT, load
 from transfer.encoders.proof import plain_floats
 
 ENCODER_FILE = "encoder.pt"
@@ -126,7 +126,7 @@ def _encoder_beside(path: Path, backbone: Encoder) -> tuple[Path, Contents]:
             f"beside it. Start the finished pre-training run once more, which writes it; methods "
             f"without a projector (supervised, random) have none: look at features"
         )
-    other = load_backbone(beside)
+    other = load(beside)
     if other.sha256 != backbone.sha256:
         raise BackboneError(
             f"{beside} beside it holds another backbone, so its projector does not belong to this "

@@ -53,9 +53,9 @@ def other_files() -> dict[str, tuple[bytes, str]]:
         "DeepSpeed": (zip_bytes({"single_partition_of_fp32_groups": [some]}), "zero_to_fp32"),
         "Caffe2": (pickle.dumps({"blobs": {"res2_0_branch2a_w": np.zeros(3)}}), "Caffe2"),
         "transformers": (zip_bytes({"resnet.encoder.stages.0.layers.0.w": some}), "hf:FOLDER"),
-        "timm": (zip_bytes(deep), "--encoder timm:"),
+        "timm": (zip_bytes(deep), "encoder='timm:"),
         "CLIP": (zip_bytes({**deep, "attnpool.positional_embedding": some}), "attention pooling"),
-        "ViT": (zip_bytes({"cls_token": some, "pos_embed": some}), "--encoder"),
+        "ViT": (zip_bytes({"cls_token": some, "pos_embed": some}), "encoder='timm:"),
         "zip in zip": (archive({"model.pth": zip_bytes(whole)}), "Unpack"),
         "npz": (archive({"weight.npy": numpy_bytes()}), ".npz"),
         "npy": (numpy_bytes(), "NumPy"),
@@ -79,7 +79,7 @@ def other_files() -> dict[str, tuple[bytes, str]]:
 FOLDERS = {
     "dcp/.metadata": "dcp_to_torch_save",
     "deepspeed/global_step1/zero_pp_rank_0_mp_rank_00_optim_states.pt": "zero_to_fp32",
-    "hf/config.json": "--encoder hf:",
+    "hf/config.json": "encoder='hf:",
 }
 """A file in a folder that holds a checkpoint in parts, and a fact of the folder's refusal."""
 
@@ -138,7 +138,7 @@ def test_a_whole_prefix_goes_before_a_part_of_another(branch: str, file: Path) -
 def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(file: Path) -> None:
     student = {"student.patch_embed.proj.weight": torch.ones(8, 3, 16, 16)}
     content = {**student, **below("teacher.", weights())}
-    refuse(content, file, "student.patch_embed", "--branch teacher")
+    refuse(content, file, "student.patch_embed", "branch='teacher'")
     assert is_resnet18(load_backbone(file, branch="teacher"), weights())
 
 
@@ -151,7 +151,7 @@ def test_no_rule_holds_between_different_networks(one: str, other: str, file: Pa
 
 
 def test_our_own_file_has_no_branches(checkpoint: Path) -> None:
-    with pytest.raises(BackboneError, match="leave out --branch"):
+    with pytest.raises(BackboneError, match="leave out `branch`"):
         load_backbone(checkpoint, branch="student")
 
 

@@ -1,0 +1,37 @@
+"""Errors of the Python API name its arguments, where those of the command line name options."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pretrain.running.errors import SuiteError
+
+ARGUMENTS = {
+    "input-px": "size_px",
+    "input-mean": "mean",
+    "input-std": "std",
+    **{
+        name: name for name in ("branch", "name", "pool", "results", "runs", "schedule", "tolerate")
+    },
+}
+"""Arguments of the functions of `transfer`, by option. Other options are parts of commands."""
+
+
+@contextmanager
+def argument_names() -> Iterator[None]:
+    """Rewrite the messages of errors in the block, or in the decorated function."""
+    try:
+        yield
+    except (SuiteError, ValueError) as error:
+        error.args = (with_argument_names(str(error)),)
+        raise
+
+
+def with_argument_names(message: str) -> str:
+    """Return a message with arguments in place of options: pool='cls' for --pool cls."""
+    source = r"--encoder ([\w./-]+(?::[\w./-]*\w)?)"
+    message = re.sub(source, r"Encoder.from_file(..., encoder='\1')", message)
+    message = message.replace("--encoder", "`encoder` of Encoder.from_file")
+    message = re.sub(r"--(pool|branch) '?([\w.+-]*\w)'?", r"\1='\2'", message)
+    options = "|".join(ARGUMENTS)
+    return re.sub(rf"--({options})(?![\w-])", lambda option: f"`{ARGUMENTS[option[1]]}`", message)
