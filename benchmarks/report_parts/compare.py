@@ -1,8 +1,12 @@
-"""Which checkpoint is better, on which tasks, and significantly so?"""
+"""Which checkpoint is better, on which tasks, and significantly so?
+
+Any two checkpoints are compared on every task that both have under one protocol and on the same
+test images, whatever their networks and their pre-training: `records.Comparison` is the rule.
+"""
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -15,7 +19,7 @@ from benchmarks.results.differences import (
     how_compared,
     with_errors,
 )
-from benchmarks.results.numbers import Block, ColumnKey, Number, blocks
+from benchmarks.results.numbers import Number, RowKey
 from benchmarks.results.published import AVERAGE
 from benchmarks.results.records import Run, grouped, plural
 from benchmarks.results.tables import row_label
@@ -23,9 +27,31 @@ from benchmarks.results.verdicts import TRAIN_IMAGES, trained_on
 from transfer.encoders.architectures import network_words
 from transfer.record import SIGNED_METRICS
 
+SHOWN = 0.05
+"""Points below which a difference is shown as 0.0."""
+
+
+class Checkpoint(NamedTuple):
+    """A row of the comparison."""
+
+    name: str
+    network: str
+    parameters: int
+    """0 if the records do not say how many."""
+    data: str
+    """Pre-training set; empty if it is not known."""
+    is_random: bool
+
+    @property
+    def facts(self) -> str:
+        """Return what stands beside the name: network, parameters, pre-training data."""
+        count = f"{self.parameters / 1e6:.1f} M parameters" if self.parameters else ""
+        data = "random weights" if self.is_random else self.data or "unknown pre-training data"
+        return ", ".join(filter(None, [self.network, count, data]))
+
 
 class Task(NamedTuple):
-    """One task of a group, with every pair of its checkpoints compared."""
+    """One task under one reading, with every pair of the checkpoints that have it compared."""
 
     key: str
     """Task and reading."""
@@ -40,6 +66,8 @@ class Task(NamedTuple):
     """Difference of each two checkpoints with a number, by their indices in order."""
     tests: Sequence[str]
     """The test of each pair, in words."""
+    sizes: Sequence[int]
+    """Side in px of each checkpoint's images; 0 where the protocol does not set it."""
 
     def content(
         self, significant: Collection[tuple[int, int]], *, with_conditions: bool
@@ -63,6 +91,7 @@ class Task(NamedTuple):
             "sure": [int(pair in significant) for pair in self.differences],
             "kinds": kinds,
             "tests": [kinds.index(test) for test in self.tests] if len(kinds) > 1 else [],
+            "sizes": self.sizes if len({*filter(None, self.sizes)}) > 1 else [],
         }
 
 
@@ -70,21 +99,40 @@ def _rounded(value: float, digits: int) -> float | None:
     return round(value, digits) if math.isfinite(value) else None
 
 
-class Group(NamedTuple):
-    """Checkpoints that may be compared: one network and one pre-training set, on equal tasks."""
+class Compared(NamedTuple):
+    """All checkpoints of a results folder that share a task with another one."""
 
-    conditions: str
-    """Network, pre-training data, and schedule and data if all tasks share them."""
-    names: Sequence[str]
-    reference: int
-    """Index of the checkpoint with which the sentences compare: random weights, if there are."""
+    checkpoints: Sequence[Checkpoint]
+    references: Sequence[int]
+    """For each checkpoint, the one that its sentence compares it with: random weights of its
+    network if there are, else the first with a common task."""
     tasks: Sequence[Task]
 
     @property
+    def names(self) -> list[str]:
+        """Return the names of the checkpoints."""
+        return [one.name for one in self.checkpoints]
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return each checkpoint and its reference, those with the most common tasks first."""
+        pairs = [(one, other) for one, other in enumerate(self.references) if one != other]
+        return sorted(pairs, key=lambda pair: -self._num_common(*pair))
+
+    @property
     def sentences(self) -> list[str]:
-        """Return a sentence for each checkpoint except the reference."""
-        others = (index for index in range(len(self.names)) if index != self.reference)
-        return [*filter(None, (self._sentence(index, self.reference) for index in others))]
+        """Return a sentence for each checkpoint with a reference."""
+        return [self._sentence(one, other) for one, other in self.pairs]
+
+    def _num_common(self, first: int, second: int) -> int:
+        """Return the number of tasks that two checkpoints have in common."""
+        pair = min(first, second), max(first, second)
+        return sum(pair in task.differences for task in self.tasks)
+
+    @property
+    def are_trained(self) -> bool:
+        """Return whether trained checkpoints are compared, each of which is one training run."""
+        return any(not one.is_random for one in self.checkpoints)
 
     def _judged(self, pair: tuple[int, int]) -> dict[int, bool]:
         """Return which tasks with known errors a pair differs on, after Holm, by their indices."""
@@ -101,41 +149,51 @@ class Group(NamedTuple):
         Empty if the two have no task in common.
         """
         pair = min(first, second), max(first, second)
-        num_common = sum(pair in task.differences for task in self.tasks)
-        if not num_common:
+        if not (num_common := self._num_common(first, second)):
             return ""
         judged = self._judged(pair)
-        sure = (self.tasks[index].differences[pair] for index, is_sure in judged.items() if is_sure)
+        differences = {index: self.tasks[index].differences[pair] for index in judged}
+        sure = [differences[index] for index, is_sure in judged.items() if is_sure]
         leads = [(one.points > 0) == (first < second) for one in sure]
         better, worse = leads.count(True), leads.count(False)
-        one, other = self.names[first], self.names[second]
-        total = plural(len(judged), "task")
-        if worse > better:
-            text = f"{one} is surely worse than {other} on {worse} of {total}, better on {better}"
+        unsure = [differences[index] for index, is_sure in judged.items() if not is_sure]
+        equal = sum(max(abs(d.points), d.half_interval) < SHOWN for d in unsure)
+        one, other = self.checkpoints[first], self.checkpoints[second]
+        total = count_words([self.tasks[index].key for index in judged])
+        is_twin = other.is_random and one.network == other.network and not one.is_random
+        if is_twin and not better:
+            text = f"{one.name} is not better than random weights: "
+            text += f"surely better on 0 of {total}, worse on {worse}"
+        elif worse > better:
+            text = f"{one.name} is surely worse than {other.name} on {worse} of {total}, "
+            text += f"better on {better}"
         elif better:
-            text = f"{one} is surely better than {other} on {better} of {total}, worse on {worse}"
+            text = f"{one.name} is surely better than {other.name} on {better} of {total}, "
+            text += f"worse on {worse}"
         else:
-            text = f"{one} and {other} differ surely on {better + worse} of {total}"
-        text += f", undecided on {len(judged) - better - worse}"
+            text = f"{one.name} and {other.name} differ surely on {better + worse} of {total}"
+        text += f", undecided on {len(unsure) - equal}"
+        text += f", equal on {equal}" if equal else ""
         if unknown := num_common - len(judged):
             text += f"; {unknown} without known errors"
-        return f"{text}."
+        return "; ".join([text, *_unlike(one, other)]) + "."
 
     @property
-    def num_results(self) -> int:
-        """Return the number of results of all tasks."""
-        return sum(score is not None for task in self.tasks for score in task.scores)
+    def conditions(self) -> str:
+        """Return schedule and data if all tasks share them, else an empty text."""
+        headings = {task.conditions for task in self.tasks}
+        return headings.pop() if len(headings) == 1 else ""
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the group as the page's script reads it."""
-        several = len({task.conditions for task in self.tasks}) > 1
-        indices = range(len(self.names))
+        """Return the comparison as the page's script reads it."""
+        indices = range(len(self.checkpoints))
         judged = {pair: self._judged(pair) for pair in combinations(indices, 2)}
         return {
             "conditions": self.conditions,
             "names": self.names,
-            "reference": self.reference,
+            "facts": [one.facts for one in self.checkpoints],
+            "first_pair": self.pairs[0] if self.pairs else (0, 1),
             # of the first checkpoint beside the second
             "sentences": [
                 [self._sentence(i, j) if i != j else "" for j in indices] for i in indices
@@ -143,35 +201,79 @@ class Group(NamedTuple):
             "tasks": [
                 task.content(
                     [pair for pair, own in judged.items() if own.get(index)],
-                    with_conditions=several,
+                    with_conditions=not self.conditions,
                 )
                 for index, task in enumerate(self.tasks)
             ],
         }
 
 
-def comparisons(numbers: Iterable[Number], address: Address) -> list[Group]:
-    """Return the groups with at least two checkpoints, those with the most results first."""
-    all_blocks = blocks(number for number in numbers if number.runs and number.task != AVERAGE)
-    firsts = {row.row: row for block in reversed(all_blocks) for row in block.rows}
+def count_words(keys: Collection[str]) -> str:
+    """Return how many tasks, or readings of how many tasks, these keys are."""
+    tasks = plural(len({key.partition("@")[0] for key in keys}), "task")
+    return tasks if tasks.startswith(f"{len(keys)} ") else f"{len(keys)} readings of {tasks}"
+
+
+def _unlike(one: Checkpoint, other: Checkpoint) -> list[str]:
+    """Return in which of network and pre-training data two checkpoints differ, in words."""
+    words = []
+    if one.network != other.network:
+        words.append(f"their networks differ ({one.network}; {other.network})")
+    if one.data != other.data and not (one.is_random or other.is_random):
+        data = [checkpoint.data or "unknown data" for checkpoint in (one, other)]
+        words.append(f"so do their pre-training data ({data[0]}; {data[1]})")
+        if len(words) == 1:
+            words = [f"their pre-training data differ ({data[0]}; {data[1]})"]
+    return words
+
+
+def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
+    """Return the comparison of all checkpoints; None without two that have a task in common."""
+    numbers = [one for one in numbers if one.score and one.runs and one.task != AVERAGE]
+    columns = grouped((one.runs[0].comparison, one) for one in numbers if _is_shown(one))
+    # a row of a column has one number; a second one, of other input settings, would hide it
+    places = [{one.row: one for one in reversed(own)} for own in columns.values()]
+    places = [column for column in places if len(column) > 1]
+    firsts = {row: one for column in reversed(places) for row, one in reversed(column.items())}
     rows = sorted(
         firsts.values(), key=lambda row: (row.run.is_random, row.run.identity, row.conditions)
     )
-    groups = (_group(all_blocks, own, address) for own in _comparable(rows))
-    return sorted(filter(None, groups), key=lambda group: -group.num_results)
+    if not rows:
+        return None
+    checkpoints = [
+        Checkpoint(
+            name=row_label(row, rows),
+            network=_network(row.run),
+            parameters=int(row.runs[0].record.backbone.get("num_parameters") or 0),
+            data=re.sub(r", fingerprint \w+", "", _data(row.run)),
+            is_random=row.run.is_random,
+        )
+        for row in rows
+    ]
+    tasks = [_task(column, [row.row for row in rows], address) for column in places]
+    return Compared(checkpoints, _references(checkpoints, tasks), tasks)
 
 
-def _comparable(rows: Sequence[Number]) -> list[list[Number]]:
-    """Return the rows of one network and pre-training set, each with the random networks.
+def _is_shown(number: Number) -> bool:
+    """Return whether the number represents its task, and more of it is better."""
+    return number.metric == number.primary_metric and number.metric not in SIGNED_METRICS
 
-    A row whose pre-training set is not known joins every set of its network.
+
+def _references(checkpoints: Sequence[Checkpoint], tasks: Sequence[Task]) -> list[int]:
+    """Return the checkpoint that each one is compared with.
+
+    Random weights of its network if there are, else the first one before it; only one with which it
+    shares a task. A checkpoint without any is compared with itself: not at all.
     """
-    groups = []
-    for own in grouped((_network(row.run), row) for row in rows).values():
-        data = dict.fromkeys(_data(row.run) for row in own if not row.run.is_random)
-        for name in list(filter(None, data)) or data:
-            groups.append([r for r in own if r.run.is_random or _data(r.run) in (name, "")])
-    return groups
+    random = [index for index, one in enumerate(checkpoints) if one.is_random]
+    references = []
+    for index, one in enumerate(checkpoints):
+        twins = [other for other in random if checkpoints[other].network == one.network]
+        asked = [index] if one.is_random else [*twins, *range(index), index]
+        pairs = [(min(index, other), max(index, other)) for other in asked]
+        shared = (any(pair in task.differences for task in tasks) for pair in pairs)
+        references.append(next((o for o, has in zip(asked, shared, strict=True) if has), index))
+    return references
 
 
 def _network(run: Run) -> str:
@@ -185,46 +287,30 @@ def _data(run: Run) -> str:
     return next((name for name in TRAIN_IMAGES if trained_on(name, run)), run.data)
 
 
-def _group(all_blocks: Sequence[Block], rows: Sequence[Number], address: Address) -> Group | None:
-    """Return the comparison of the rows; None without two that have a task in common.
-
-    The numbers of one task are those of one column, which has one protocol and one state of data.
-    """
-    columns = ((block, column) for block in all_blocks for column in block.columns)
-    tasks = [task for place in columns if (task := _task(*place, rows, address))]
-    kept = [row for index, row in enumerate(rows) if any(t.scores[index] for t in tasks)]
-    if len(kept) < len(rows):
-        return _group(all_blocks, kept, address) if kept else None
-    data = {_data(row.run) for row in rows if not row.run.is_random}
-    words = [_network(rows[0].run)]
-    if any(data):
-        names = [re.sub(r", fingerprint \w+", "", name) for name in sorted(data, reverse=True)]
-        words.append(f"pre-trained on {' or '.join(name or 'unknown data' for name in names)}")
-    headings = list(dict.fromkeys(task.conditions for task in tasks))
-    words += headings if len(headings) == 1 else []
-    reference = next((index for index, row in enumerate(rows) if row.run.is_random), 0)
-    return Group("; ".join(words), [row_label(row, rows) for row in rows], reference, tasks)
-
-
-def _task(block: Block, column: ColumnKey, rows: Sequence[Number], address: Address) -> Task | None:
-    first = next(number for number in block.numbers if number.column == column)
-    metric = first.primary_metric
-    if metric in SIGNED_METRICS:  # not a quality: more is not better
-        return None
-    numbers = [block.number(row, column, metric) for row in rows]
-    indices = [index for index, number in enumerate(numbers) if number.score]
-    if len(indices) < 2:
-        return None
-    scores = with_errors([number.score for number in numbers if number.score])
+def _task(column: Mapping[RowKey, Number], rows: Sequence[RowKey], address: Address) -> Task:
+    numbers = [column.get(row) for row in rows]
+    indices = [index for index, number in enumerate(numbers) if number]
+    own = [number for number in numbers if number]
+    first = own[0]
+    scores = with_errors([number.score for number in own if number.score])
     known = dict(zip(indices, scores, strict=True))
     pairs = [*combinations(known, 2)]
+    reasons = first.reasons
+    if not all(number.reasons.altered for number in own):
+        reasons = reasons._replace(altered="")  # by the input of some networks alone
+    heading = ", ".join(reasons.words) or "paper schedule, full data"
     return Task(
         key=first.runs[0].key,
-        metric=metric,
-        conditions=block.heading,
+        metric=first.metric,
+        conditions=heading[0].upper() + heading[1:],
         family=first.heading,
-        scores=[number.score for number in numbers],
-        addresses=[address(number.files) if number.score else "" for number in numbers],
-        differences={(i, j): difference(known[i], known[j], column[0]) for i, j in pairs},
-        tests=[how_compared(known[i], known[j], column[0]) for i, j in pairs],
+        scores=[number.score if number else None for number in numbers],
+        addresses=[address(number.files) if number else "" for number in numbers],
+        differences={(i, j): difference(known[i], known[j], first.task) for i, j in pairs},
+        tests=[how_compared(known[i], known[j], first.task) for i, j in pairs],
+        sizes=[_input_px(number) if number else 0 for number in numbers],
     )
+
+
+def _input_px(number: Number) -> int:
+    return int(number.runs[0].record.protocol["fields"].get("crop_px", 0))

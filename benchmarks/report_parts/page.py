@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from benchmarks.drawing.files import metadata_of
-from benchmarks.report_parts.compare import comparisons
+from benchmarks.report_parts.compare import compared
 from benchmarks.report_parts.document import (
     Fold,
     Gallery,
@@ -109,7 +109,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
 
     folder, results = contents.folder, contents.results
     explanations = Explanations(contents)
-    groups = comparisons(contents.numbers, explanations.address)
+    comparison = compared(contents.numbers, explanations.address)
     words = [{*run.reasons.words} for run in results.done]
     identities = {run.identity for run in results.runs}
     tasks = task_folds(folder, results.done, contents.snapshots)
@@ -140,7 +140,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     return environment.get_template("page.html.j2").render(
         title=plural(len(identities), "checkpoint") if identities else "No results yet",
         badges=sorted(set.intersection(*words)) if words else [],
-        groups=groups,
+        comparison=comparison,
         num_results=plural(len(results.done), "result"),
         num_tasks=plural(len({run.task for run in results.done}), "task"),
         num_failed=sum(bool(run.failure) for run in results.runs),
@@ -150,7 +150,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         sections=[section for section in sections if section.parts],
         html=lambda part: html(part, explanations.address),
         explanations=explanations.content,
-        comparisons=[group.content for group in groups],
+        comparison_content=comparison and comparison.content,
         # files of ours, the only text that is not escaped
         style=Markup((own / "report.css").read_text(encoding="utf-8")),
         script=Markup((own / "report.js").read_text(encoding="utf-8")),

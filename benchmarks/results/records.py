@@ -82,6 +82,29 @@ class Conditions(NamedTuple):
     departures: str = ""
 
 
+INPUT_FIELDS = ("crop_px", "resize_px", "std")
+"""Fields of protocols that follow from the size and the normalization of a network's input."""
+
+
+class Comparison(NamedTuple):
+    """What two records share whose numbers may be compared, whatever their networks.
+
+    This is the one rule: the same task under the same protocol, apart from what the network's input
+    sets; the same length; the same data.
+    """
+
+    key: str
+    """Task and reading."""
+    protocol: str
+    """Name and version."""
+    fields: str
+    """The protocol's settings but for INPUT_FIELDS; its hash if it has none of these."""
+    length: str
+    """Schedule in words; empty for the paper's."""
+    data: str
+    """Fingerprints of the data sets; empty for full data."""
+
+
 class Reasons(NamedTuple):
     """Why a number may not be compared with the papers' numbers, in words; empty: it may."""
 
@@ -206,6 +229,20 @@ class Run(NamedTuple):
     def cell(self) -> CellId:
         """Return the identity of the evaluation."""
         return CellId(self.backbone, self.task, self.protocol, self.schedule, self.seed)
+
+    @property
+    def comparison(self) -> Comparison:
+        """Return what this run shares with those that it may be compared with."""
+        fields = dict(self.stored.protocol["fields"]) if self.stored else {}
+        of_input = {name: fields.pop(name) for name in INPUT_FIELDS if name in fields}
+        return Comparison(
+            key=self.key,
+            protocol=self.protocol,
+            fields=json.dumps(fields, sort_keys=True) if of_input else self.protocol_hash,
+            length=self.reasons.length,
+            # full data are the same as images or as arrays, so their fingerprints are not compared
+            data=self.fingerprint if self.small or self.tolerated else "",
+        )
 
     @property
     def paper_hash(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.compare import Group, comparisons
+from benchmarks.report_parts.compare import Compared, compared, count_words
 from benchmarks.report_parts.page import Explanations, report_page
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import UNTRAINED, transfer_tasks
@@ -59,55 +59,85 @@ def results_of_two(results: Path) -> None:
             complete(results, name, task, backbone=entry, metrics=metrics, details=details)
 
 
-def groups_of(results: Path) -> list[Group]:
+def compared_of(results: Path) -> Compared:
     contents = read_contents(results)
-    return comparisons(contents.numbers, Explanations(contents).address)
+    comparison = compared(contents.numbers, Explanations(contents).address)
+    assert comparison is not None
+    return comparison
 
 
-def test_the_first_sentence_says_which_is_better_and_other_conditions_are_other_experiments(
-    tmp_path: Path,
-) -> None:
+def test_the_first_sentence_says_which_is_better_after_correction(tmp_path: Path) -> None:
     results_of_two(tmp_path)
-    (group,) = groups_of(tmp_path)
+    comparison = compared_of(tmp_path)
     said = "good is surely better than random on 1 of 2 tasks, worse on 0, undecided on 1."
-    assert group.sentences == [said]
-    assert said in report_page(read_contents(tmp_path))
-    assert group.tasks[0].key == TASK
-    assert [*dict.fromkeys(group.tasks[0].tests)] == ["paired on the same 1,000 images"]
-    complete(tmp_path, "other", TASK, backbone=backbone("other", "resnet18"))
+    assert comparison.sentences == [said]
+    page = report_page(read_contents(tmp_path))
+    assert said in page
+    assert "these are sentences about files, not yet about methods" in page
+    assert comparison.tasks[0].key == TASK
+    assert [*dict.fromkeys(comparison.tasks[0].tests)] == ["paired on the same 1,000 images"]
     complete(tmp_path, "random", transfer_tasks()[2], schedule="short")
-    (group,) = groups_of(tmp_path)
-    assert group.names == ["good", "random"]
-    assert [task.key for task in group.tasks] == list(transfer_tasks()[:2])
+    assert [task.key for task in compared_of(tmp_path).tasks] == list(transfer_tasks()[:2])
 
 
-def names_of(results: Path) -> dict[str, tuple[str, ...]]:
-    groups = groups_of(results)
-    return {one.conditions.partition("; Paper")[0]: tuple(one.names) for one in groups}
-
-
-def test_own_declared_and_unknown_files_of_one_data_set_and_timms_tags_are_compared(
+def test_checkpoints_of_unlike_networks_and_data_are_compared_and_the_sentence_says_so(
     tmp_path: Path,
 ) -> None:
     count = "train (1281167 images, fingerprint 0a)"
-    others = "photographs (900 images)"
-    for name, made_by in (
-        ("own", {"method": "jcl", "recipe": "jcl/in1k-r50", "data": count}),
-        ("declared", {"method": "moco", "recipe": "moco/in1k-r50-v2", "data": "in1k"}),
-        ("foreign", {}),
-        ("of-others", {"method": "jcl", "recipe": "jcl/in1k-r50", "data": others}),
-        ("random", {"method": UNTRAINED}),
+    small = {"method": "moco", "recipe": "moco/in100-r18", "data": "photographs (900 images)"}
+    for entry in (
+        backbone("mine", made_by={"method": "jcl", "recipe": "jcl/in1k-r50", "data": count}),
+        backbone("moco", "resnet18", made_by=small),
+        backbone("foreign", "timm:vit_small.dino", stem="", num_parameters=21_665_664),
+        backbone("random-resnet18", "resnet18", made_by={"method": UNTRAINED}),
+        backbone("random", made_by={"method": UNTRAINED}),
     ):
-        complete(tmp_path, name, TASK, backbone=backbone(name, made_by=made_by))
-    network = "resnet50, imagenet stem; pre-trained on"
-    assert names_of(tmp_path) == {
-        f"{network} in1k or unknown data": ("declared", "foreign", "own", "random"),
-        f"{network} {others} or unknown data": ("foreign", "of-others", "random"),
-    }
-    for tag in ("dino", "augreg"):
-        of_timm = backbone(tag, f"timm:vit_small.{tag}", stem="")
-        complete(tmp_path / "timm", tag, TASK, backbone=of_timm)
-    assert names_of(tmp_path / "timm") == {"timm:vit_small": ("augreg", "dino")}
+        metrics = {"mean_per_class": {"mine": 60.0, "moco": 50.0}.get(entry["name"], 40.0)}
+        details = {"num_test": 3333}
+        complete(tmp_path, entry["name"], TASK, backbone=entry, metrics=metrics, details=details)
+    comparison = compared_of(tmp_path)
+    assert comparison.names == ["foreign", "mine", "moco", "random", "random-resnet18"]
+    assert [one.facts for one in comparison.checkpoints[:3]] == [
+        "timm:vit_small, 21.7 M parameters, unknown pre-training data",
+        "resnet50, imagenet stem, in1k",
+        "resnet18, imagenet stem, photographs (900 images)",
+    ]
+    assert comparison.sentences == [
+        "mine is surely better than random on 1 of 1 task, worse on 0, undecided on 0.",
+        "moco is surely better than random-resnet18 on 1 of 1 task, worse on 0, undecided on 0.",
+    ]
+    assert comparison.content["sentences"][1][2] == (
+        "mine is surely better than moco on 1 of 1 task, worse on 0, undecided on 0; their "
+        "networks differ (resnet50, imagenet stem; resnet18, imagenet stem); so do their "
+        "pre-training data (in1k; photographs (900 images))."
+    )
+
+
+def test_a_checkpoint_that_beats_random_weights_nowhere_is_called_so(tmp_path: Path) -> None:
+    for name, made_by in (("mine", {}), ("random", {"method": UNTRAINED})):
+        for task in transfer_tasks()[:2]:
+            entry, metrics = backbone(name, made_by=made_by), {"mean_per_class": 40.0}
+            complete(tmp_path, name, task, backbone=entry, metrics=metrics)
+    (sentence,) = compared_of(tmp_path).sentences
+    start = "mine is not better than random weights: surely better on 0 of "
+    assert sentence.startswith(start)
+
+
+def test_input_sizes_of_networks_may_differ_and_other_settings_may_not(tmp_path: Path) -> None:
+    for name, px, margin in (("a", 32, 0), ("b", 224, 0), ("c", 32, 8)):
+        fields = {"crop_px": px, "margin_px": margin}
+        names = {"name": "lorac-2021/1", "hash": f"{px} {margin}", "paper_hash": "32 0"}
+        protocol = {**names, "fields": fields}
+        complete(tmp_path, name, TASK, backbone=backbone(name), protocol=protocol)
+    comparison = compared_of(tmp_path)
+    assert comparison.names == ["a", "b"]
+    assert comparison.content["tasks"][0]["sizes"] == [32, 224]
+    assert comparison.conditions == "Paper schedule, full data"
+
+
+def test_readings_are_counted_as_such() -> None:
+    assert count_words(["a", "b"]) == "2 tasks"
+    assert count_words(["a@x", "a@y", "b"]) == "3 readings of 2 tasks"
 
 
 def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.report_parts.compare import comparisons
+from benchmarks.report_parts.compare import compared
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import UNTRAINED, transfer_tasks
 from benchmarks.tables import write_tables
@@ -105,9 +105,10 @@ def shown(results: Path) -> dict[str, str]:
     texts = {Path(name).name: (results / name).read_text() for name in files}
     stated = (results / "tables" / "stated.md").read_text()
     texts["stated_co2.md"] = f"## CO2{stated.partition('## CO2')[2].partition('## ')[0]}"
-    groups = comparisons(contents.numbers, lambda files: "")
-    compared = [[*group.sentences, group.content] for group in groups]
-    texts["comparisons.json"] = json.dumps(compared, indent=1, ensure_ascii=False) + "\n"
+    comparison = compared(contents.numbers, lambda files: "")
+    assert comparison is not None
+    shown = [*comparison.sentences, comparison.content]
+    texts["comparisons.json"] = json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
     return texts
 
 
