@@ -4,13 +4,14 @@ The cells hold numbers alone: what they depend on is in the lines that follow th
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
 from benchmarks.results.differences import LEVEL, difference, holm, with_errors
-from benchmarks.results.numbers import Block, Number, blocks, mean_over_tasks
+from benchmarks.results.numbers import Number, mean_over_tasks, rank
 from benchmarks.results.published import AVERAGE
+from benchmarks.results.records import Comparison
 from benchmarks.results.tables import Cell, Grid, Line, csv_text, latex_text, plain, row_label
 from transfer.record import SIGNED_METRICS
 
@@ -41,18 +42,15 @@ Backbone = tuple[str, str]
 
 
 class _Column(NamedTuple):
-    """A task under one reading, in the block that has it for most of the checkpoints."""
+    """Numbers of one task that may be compared, by checkpoint."""
 
     key: str
-    block: Block
-    first: Number
+    numbers: Mapping[Backbone, Number]
 
-    def number(self, backbone: Backbone) -> Number | None:
-        """Return a checkpoint's number under its most frequent conditions; None if it has none."""
-        rows = [row for row in self.block.rows if row.run.identity == backbone]
-        metric = self.first.primary_metric
-        numbers = [self.block.number(row, self.first.column, metric) for row in rows]
-        return next((number for number in numbers if number.score), None)
+    @property
+    def first(self) -> Number:
+        """Return one of the numbers, for what they share."""
+        return next(iter(self.numbers.values()))
 
 
 def chosen_table(
@@ -64,23 +62,26 @@ def chosen_table(
     for all readings of it that were run; readings such as in1k_linear@co2; families such as
     transfer_linear. If none is given, all tasks that two of the checkpoints have.
 
-    A column has one protocol, one schedule and one state of the data. The best number of a column
-    is bold if it is significantly ahead of every other one, after Holm's correction. The last
-    column is the unweighted mean over the tasks, of rows that have all of them.
+    A column has one protocol but for what the networks' input sets, one schedule and one state of
+    the data: where a checkpoint has several, those that most of the checkpoints have. The best
+    number of a column is bold if it is significantly ahead of every other one, after Holm's
+    correction. The last column is the unweighted mean over the tasks, of rows that have all of
+    them.
 
     ValueError for a name or a task without results.
     """
-    scored = [one for one in numbers if one.runs and one.task != AVERAGE]
+    scored = [one for one in numbers if one.score and one.runs and one.task != AVERAGE]
+    scored = [one for one in scored if one.metric == one.primary_metric]
     rows = _rows(scored, names)
     columns = _columns([one for one in scored if one.run.identity in rows], [*rows], tasks)
-    cells = [[column.number(backbone) for column in columns] for backbone in rows]
+    cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
     keys = [column.key for column in columns]
     labels, lines = _labels(keys), []
     for label, own in zip(rows.values(), cells, strict=True):
         shown = [*own, *([_mean(own)] if len(columns) > 1 else [])]
         lines.append(Line(words=[plain(label)], numbers=[_cell(number) for number in shown]))
     for index, column in enumerate(columns):
-        if column.first.primary_metric not in SIGNED_METRICS:
+        if column.first.metric not in SIGNED_METRICS:
             _mark_best(lines, index, column.first.task)
     if len(columns) > 1:
         _mark_best(lines, len(columns), "")
@@ -122,26 +123,27 @@ def _rows(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str
 def _columns(
     numbers: Sequence[Number], backbones: Sequence[Backbone], tasks: Sequence[str]
 ) -> list[_Column]:
-    """Return the columns of these tasks in their order, each from the block with most results."""
+    """Return the columns of these tasks in their order, each from the numbers that most share."""
+    alike: dict[Comparison, dict[Backbone, Number]] = {}
+    for number in sorted(numbers, key=lambda one: (rank(one.reasons, one.version), one.conditions)):
+        own = alike.setdefault(number.runs[0].comparison, {})
+        own.setdefault(number.run.identity, number)  # of several conditions the most frequent
     found: dict[str, _Column] = {}
-    counts: dict[str, int] = {}
-    for block in blocks(numbers):
-        for place in block.columns:
-            first = next(one for one in block.numbers if one.column == place)
-            column = _Column(first.runs[0].key, block, first)
-            count = sum(column.number(backbone) is not None for backbone in backbones)
-            if count > counts.get(column.key, 0):  # blocks come in order: paper schedule first
-                found[column.key], counts[column.key] = column, count
+    for comparison, own in alike.items():  # those at the paper's schedule come first
+        other = found.get(comparison.key)
+        if other is None or len(own) > len(other.numbers):
+            found[comparison.key] = _Column(comparison.key, own)
     if not tasks:
         wanted = min(2, len(backbones))
-        return [column for key, column in found.items() if counts[key] >= wanted]
+        return [column for column in found.values() if len(column.numbers) >= wanted]
     chosen: dict[str, _Column] = {}
     for task in tasks:
-        own = [c for k, c in found.items() if task in (k, c.first.task, c.first.task.split("/")[0])]
-        if not own:
+        names = ((column, column.key, column.first.task) for column in found.values())
+        named = [c for c, key, name in names if task in (key, name, name.split("/")[0])]
+        if not named:
             known = ", ".join(found) or "none"
             raise ValueError(f"--tasks: no results of {task!r}; these checkpoints have {known}")
-        chosen |= {column.key: column for column in own}
+        chosen |= {column.key: column for column in named}
     return [*chosen.values()]
 
 
@@ -176,12 +178,12 @@ def _column_notes(
     column: _Column, label: str, numbers: Sequence[tuple[str, Number | None]]
 ) -> list[str]:
     """Return a sentence on the column, and one for each row whose numbers depend on more."""
-    said = ", ".join(column.block.reasons.words) or "paper schedule, full data"
+    # the notes say what was altered
+    said = ", ".join(column.first.reasons._replace(altered="").words) or "paper schedule, full data"
     own = {name: _number_notes(number, said) for name, number in numbers if number}
     shared = [note for note in next(iter(own.values())) if all(note in n for n in own.values())]
     words = [] if label == column.key else [column.key]
-    words += [column.first.primary_metric, said, *shared]
-    words.insert(-1 - len(shared), f"protocol {column.block.protocols([column.first.column])}")
+    words += [column.first.metric, f"protocol {column.first.runs[0].protocol}", said, *shared]
     notes = [f"{label}: {'; '.join(words)}."]
     for name, of_row in own.items():
         if rest := [note for note in of_row if note not in shared]:

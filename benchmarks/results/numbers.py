@@ -1,9 +1,10 @@
 """Which runs may share a table, a row or a mean: all of our numbers as rows.
 
-A block is a table of rows that may be compared with each other. Numbers with other reasons against
-a comparison with the papers (length, altered protocol, data) are in another block. In a block, each
-column has one protocol hash and one state of the data; version 0 has the newest. Runs that must not
-share a mean are in different rows of a backbone, and the further ones name their conditions.
+A block is a table of rows that may be compared with each other (`records.Comparison`). Numbers with
+other reasons against a comparison with the papers (length, altered protocol, data) are in another
+block. In a block, each column has one protocol, apart from what the networks' input sets, and one
+state of the data; version 0 has the newest. Runs that must not share a mean are in different rows
+of a backbone, and the further ones name their conditions.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -192,10 +193,7 @@ def _places(done: Sequence[Run], *, by_pretraining: bool) -> dict[str, Place]:
     places: dict[str, Place] = {}
     columns = grouped(((run.reasons, run.task, run.reading), run) for run in done)
     for (reasons, _, _), column in columns.items():
-        # full data are the same as images or as arrays, so their fingerprints are not compared
-        states = grouped(
-            ((r.protocol_hash, r.fingerprint if r.small or r.tolerated else ""), r) for r in column
-        )
+        states = grouped((run.comparison, run) for run in column)
         newest_first = sorted(
             states, key=lambda state: (max(r.finished for r in states[state]), state), reverse=True
         )

@@ -82,6 +82,17 @@ def test_a_column_has_one_schedule_and_the_one_with_most_of_the_checkpoints(tmp_
     assert "smoke" in table.notes[1]
 
 
+def test_a_column_may_have_several_input_sizes_and_says_so(tmp_path: Path) -> None:
+    for name, px in (("resnet", 32), ("vit", 224)):
+        names = {"name": "uniclr-2022/1", "hash": f"{px}", "paper_hash": "32"}
+        content: dict[str, Any] = {"protocol": {**names, "fields": {"crop_px": px}}}
+        content |= {"departures": [f"crop_px {px} instead of 32"] if px > 32 else []}
+        record(tmp_path, 60.0, name=name, sha256=name, task="cifar10_knn", content=content)
+    table = chosen(tmp_path)
+    assert texts(table)[1:] == [["resnet", "60.0"], ["vit", "60.0"]]
+    assert "cifar10, vit: crop_px 224 instead of 32." in table.notes
+
+
 def test_the_command_prints_latex_of_numbers_alone_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
