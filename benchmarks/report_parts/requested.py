@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.results.records import CellId, Run, grouped
+from benchmarks.results.records import RUN_ALL, CellId, Run, grouped
 from transfer.cells.state import read_states
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS
@@ -50,7 +50,7 @@ def run_command(
     tasks: Iterable[str], backbones: Collection[str], schedule: str, seeds: Iterable[int]
 ) -> str:
     """Return the command that runs tasks."""
-    words = ["python", "benchmarks/run_all.py", "--ckpt", "FILE"]
+    words = [*RUN_ALL, "--ckpt", "FILE"]
     words += ["--name", *backbones] if len(backbones) == 1 else []
     numbers = ",".join(map(str, seeds))
     words += ["--data", "DATA", "--tasks", ",".join(tasks)]

@@ -1,5 +1,6 @@
 """The result of a subject, as a digest of each of its parts."""
 
+import csv
 import hashlib
 import json
 from pathlib import Path
@@ -17,6 +18,8 @@ RESULT_FIELDS = (
 """Fields of a record that do not depend on time, load or memory."""
 VOLATILE_DETAILS = ("training",)
 """Details with times and rates."""
+VOLATILE_COLUMNS = ("wall_s", "peak_memory_gb")
+"""Columns of results.csv with times and memory."""
 CACHE = "runs/cache/"
 """Folder of entries that a hash of their content's origin names: a surplus one does no harm."""
 EXACT_SUFFIXES = (".md", ".csv")
@@ -48,6 +51,10 @@ def _content(path: Path, name: Path) -> bytes | None:
     """Return the bytes that must be equal; None for a file that is no part of the result."""
     if path.is_symlink() or not path.is_file():
         return None
+    if path.name == "results.csv":
+        rows = csv.DictReader(path.read_text().splitlines())
+        kept = [{k: v for k, v in row.items() if k not in VOLATILE_COLUMNS} for row in rows]
+        return json.dumps(kept).encode()
     if path.suffix in EXACT_SUFFIXES:
         return path.read_bytes()
     if path.suffix == ".npy":  # behind the array stands which state of the data it is of
