@@ -140,9 +140,13 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
 
     The last files that were read stay in memory, so that the cells of a run read theirs once.
     """
-    file = checkpoint.ckpt.stat()
     named = replace(checkpoint, declared=None, random=False)
-    backbone = _read_checkpoint(named, file.st_size, file.st_mtime_ns)
+    try:
+        file = checkpoint.ckpt.stat()
+    except OSError:
+        backbone = _read_checkpoint(named)  # which says what is wrong with the file
+    else:
+        backbone = _kept_checkpoint(named, file.st_size, file.st_mtime_ns)
     if checkpoint.declared is not None:
         backbone = with_declared_recipe(backbone, checkpoint.declared)
     if not checkpoint.random:
@@ -152,7 +156,11 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
 
 
 @lru_cache(maxsize=4)
-def _read_checkpoint(checkpoint: Checkpoint, size: int, written_ns: int) -> Encoder:
+def _kept_checkpoint(checkpoint: Checkpoint, size: int, written_ns: int) -> Encoder:
+    return _read_checkpoint(checkpoint)
+
+
+def _read_checkpoint(checkpoint: Checkpoint) -> Encoder:
     name, branch = checkpoint.name, checkpoint.branch
     backbone = load(checkpoint.ckpt, checkpoint.network, name=name, branch=branch)
     return with_heads(backbone, checkpoint.heads) if checkpoint.heads else backbone
