@@ -35,8 +35,6 @@ class Evaluate:
 
         key, settings = self.request.task, self.request.settings
         require_heeded(settings, [task_of(key)])
-        check_writable(settings.results, "--results")
-        check_writable(settings.runs, "--runs")
         cell = self.cell()
         if this_process().is_main:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
@@ -65,7 +63,7 @@ class Evaluate:
         return 0
 
     def check(self) -> None:
-        """Raise a BackboneError or ValueError for a misspelled word, before torch is imported."""
+        """Raise an error for a misspelled word or an unusable path, before torch is imported."""
         check_ranges(self.request, RANGES)
         checkpoint, settings = self.request.checkpoint, self.request.settings
         default = default_name(checkpoint.ckpt)
@@ -75,6 +73,8 @@ class Evaluate:
         if checkpoint.declared:
             check_declared_recipe(checkpoint.declared)
         engine_for(settings.training.engine)
+        check_writable(settings.results, "--results")
+        check_writable(settings.runs, "--runs")
         require_checkpoint(checkpoint.ckpt)
 
     def cell(self) -> Cell:
