@@ -20,7 +20,7 @@ from pretrain.running.command_line import (
     parse,
     run_command,
 )
-from pretrain.running.processes import process_group
+from pretrain.running.processes import process_group, require_launcher
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.check import announce, check, render, render_found
@@ -173,6 +173,7 @@ def main(words: list[str]) -> int:
         check_ranges(run, RANGES)
         return run()
     request = parse(Evaluate, words, prog="python -m transfer", description=__doc__)
+    require_launcher()
     request.check()
     with process_group():
         return request()
