@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from pretrain.running import stop
+from pretrain.running.console import QUIET
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import SMALL_DATA
@@ -56,10 +57,11 @@ def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(autouse=True)
 def nothing_asked() -> Iterator[None]:
-    """A signal to one test stops no other that runs in the same process."""
+    """A signal to one test, or its --quiet, is none of the others' in the same process."""
     yield
     stop._asked.clear()
     stop._asked_s.clear()
+    os.environ.pop(QUIET, None)
 
 
 @pytest.fixture
