@@ -68,5 +68,5 @@ def test_a_file_system_without_locks_is_named_before_any_work(
         lock_folder(tmp_path / "cell").__enter__()
     with pytest.raises(WriteError, match=f"b: {words}"):
         wait_for_lock(tmp_path / "b", "--runs").__enter__()
-    with pytest.raises(WriteError, match=rf"a\.partial: {words}"):
+    with pytest.raises(WriteError, match=rf"a\.lock: {words}"):
         unfinished_rows(tmp_path / "a.npy", (2, 3)).__enter__()
