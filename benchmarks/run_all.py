@@ -148,7 +148,7 @@ def run(request: RunAll) -> int:
 
             print(sbatch_scripts(rows, request.cluster, where))
         if command := get_data_command(rows):
-            print(command, file=sys.stderr)
+            print(command)
         return 0
     require_something_to_run(rows, request)
     with explain_write_errors(results, "--results"):
@@ -172,7 +172,10 @@ def run(request: RunAll) -> int:
 
 
 def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) -> None:
-    """Print the plan, deviations of its cells, unused result files and cluster notes to stderr."""
+    """Print the plan and deviations of its cells, then warnings.
+
+    The plan is the result of --plan, on stdout; before a run it is a message, on stderr.
+    """
     shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
     departing = protocol_notes(rows)
     departing = (
@@ -181,8 +184,9 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
         else first_lines(departing, MOST_LINES, "more, see --plan full")
     )
     results = request.settings.results
-    lines = [shown, *departing, *unused_lines(read_results(results).unused, results)]
-    print("\n".join(lines), file=sys.stderr)
+    print("\n".join([shown, *departing]), file=sys.stdout if request.plan else sys.stderr)
+    for warning in unused_lines(read_results(results).unused, results):
+        print(warning, file=sys.stderr)
     for warning in where.warnings() if where is not None else ():
         print(warning, file=sys.stderr)
     automatic = request.settings.features_in == "auto"

@@ -161,7 +161,7 @@ def test_a_users_encoder_has_its_rows_and_detection_says_why_not(
     words += ["--data", str(request_for().settings.data), "--results", str(tmp_path / "results")]
     words += ["--runs", str(tmp_path / "runs"), "--tasks", "cifar10_knn,coco_det"]
     assert main([*words, "--plan"]) == 0
-    assert "four stages of a ResNet" in capsys.readouterr().err
+    assert "four stages of a ResNet" in capsys.readouterr().out
     assert main(words) == 0
     (path,) = (tmp_path / "results" / "records").rglob("*.seed0.json")
     record = json.loads(path.read_text())
@@ -238,7 +238,7 @@ def test_a_cell_beside_others_is_planned_for_the_gpus_that_it_will_have(
     for options, told in (("--images-per-gpu 2", "hours on 1 GPU;"), ("--gpus 2", "on 2 GPUs;")):
         with assume_gpus(8):
             assert main(f"{words} {options}".split()) == 0
-        assert told in capsys.readouterr().err
+        assert told in capsys.readouterr().out
     with assume_gpus(8):
         assert main(f"{words} --gpus 16".split()) == 2
 
