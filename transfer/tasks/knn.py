@@ -6,24 +6,21 @@ votes for its class with the weight exp(similarity / temperature).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, TrainAndTest
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops
+from transfer.tasks.task import NearestTraining
 
 if TYPE_CHECKING:
-    from transfer.datasets.images import Images
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
-class KNN(CenterCrops):
+class KNN(NearestTraining):
     """Weighted nearest neighbors with the settings of MoCo's and SimSiam's CIFAR monitor.
 
     UniCLR does not print its own.
@@ -39,15 +36,6 @@ class KNN(CenterCrops):
         """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
         fewer = min(self.num_neighbors, 20) if schedule == "smoke" else self.num_neighbors
         return replace(self, num_neighbors=fewer)
-
-    def too_few_images(self, data: Path) -> str:
-        """Return why the neighbors are more than the training images; empty if not or unknown."""
-        num_images = expected_sizes(self.dataset, data).counts.get("trainval", 0)
-        return self.too_few(num_images) if num_images else ""
-
-    def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return why the training images are fewer than the neighbors; empty if they are enough."""
-        return self.too_few(len(images["trainval"]))
 
     def too_few(self, num_images: int) -> str:
         """Return why so many training images are too few; empty if they are enough."""

@@ -7,18 +7,15 @@ once for all backbones, so that figures of two backbones show the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Never
 
-from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
-from transfer.datasets.images import Images, describe_image
+from transfer.datasets.images import describe_image
 from transfer.frozen.feature_cache import TrainAndTest, open_images
 from transfer.outcomes import per_image
-from transfer.tasks.task import CenterCrops
+from transfer.tasks.task import NearestTraining
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +34,7 @@ class Neighbors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestImages(CenterCrops):
+class NearestImages(NearestTraining):
     """The nearest training images of test images, and how many are of the query's class."""
 
     heading: ClassVar[str] = "Figures"
@@ -50,15 +47,6 @@ class NearestImages(CenterCrops):
     """Test images that the record shows, of as many classes as possible."""
     query_draw: int = 0
     """Seed of the draw of the queries, the same for every run."""
-
-    def too_few_images(self, data: Path) -> str:
-        """Return why the neighbors are more than the training images; empty if not or unknown."""
-        num_images = expected_sizes(self.dataset, data).counts.get("trainval", 0)
-        return self.too_few(num_images) if num_images else ""
-
-    def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return why the training images are fewer than the neighbors; empty if they are enough."""
-        return self.too_few(len(images["trainval"]))
 
     def too_few(self, num_images: int) -> str:
         """Return why so many training images are too few; empty if they are enough."""

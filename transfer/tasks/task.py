@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from pretrain.running.errors import SuiteError
-from transfer.datasets.catalog import DATASETS
+from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
@@ -231,6 +231,24 @@ class CenterCrops(Task):
 def occurring(names: tuple[str, ...], *labels: Any) -> tuple[str, ...]:
     """Return the names up to that of the last class in any of the labels (n,)."""
     return names[: 1 + max(int(part.max()) for part in labels)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestTraining(CenterCrops):
+    """A task that finds the nearest training images, and needs as many of them."""
+
+    def too_few_images(self, data: Path) -> str:
+        """Return why the neighbors are more than the training images; empty if not or unknown."""
+        num_images = expected_sizes(self.dataset, data).counts.get("trainval", 0)
+        return self.too_few(num_images) if num_images else ""
+
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return why the training images are fewer than the neighbors; empty if they are enough."""
+        return self.too_few(len(images["trainval"]))
+
+    @abstractmethod
+    def too_few(self, num_images: int) -> str:
+        """Return why so many training images are too few; empty if they are enough."""
 
 
 def too_few_of_a_class(
