@@ -17,8 +17,10 @@ SIGNS = "●■▲◆▼✚✖★"
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 """Strokes of lines: another one for each round through the colors."""
 DASH_SIGNS = "▬╍┅┉"
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 540, 290, 58, 44, 10, 10
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 540, 290, 68, 44, 10, 10
 """Size of a chart and its margins, in px."""
+LABEL_PX = 9
+"""Width of a character of a label on the x axis, with the space around the label."""
 MAX_POINTS, MAX_MARKED, NUM_TICKS = 200, 20, 5
 Points = Sequence[tuple[float, float]]
 
@@ -140,8 +142,13 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
         )
         text(LEFT - 6, py(value) + 4, f"{value:g}", "end")
     whole = all(float(x).is_integer() for x in xs)
-    for value in xs[:: -(-len(xs) // 8)] if draft.log_x else _ticks(xs[0], xs[-1], whole=whole):
-        text(px(value), end + 16, f"{value:g}")
+    label_end = -math.inf
+    for value in xs if draft.log_x else _ticks(first - side, last + side, whole=whole):
+        label = f"{value:.3g}" if draft.log_x else f"{value:g}"
+        half_px = LABEL_PX * len(label) / 2
+        if px(value) - half_px > label_end:
+            text(px(value), end + 16, label)
+            label_end = px(value) + half_px
     for name, points in series.items():
         look = looks[name]
         dash = DASHES[look.round % len(DASHES)]

@@ -19,7 +19,7 @@ from benchmarks.results.differences import (
     how_compared,
     with_errors,
 )
-from benchmarks.results.numbers import Number, RowKey
+from benchmarks.results.numbers import Number, RowKey, shared_heading
 from benchmarks.results.published import AVERAGE
 from benchmarks.results.records import Run, grouped, plural
 from benchmarks.results.tables import row_label
@@ -295,14 +295,10 @@ def _task(column: Mapping[RowKey, Number], rows: Sequence[RowKey], address: Addr
     scores = with_errors([number.score for number in own if number.score])
     known = dict(zip(indices, scores, strict=True))
     pairs = [*combinations(known, 2)]
-    reasons = first.reasons
-    if not all(number.reasons.altered for number in own):
-        reasons = reasons._replace(altered="")  # by the input of some networks alone
-    heading = ", ".join(reasons.words) or "paper schedule, full data"
     return Task(
         key=first.runs[0].key,
         metric=first.metric,
-        conditions=heading[0].upper() + heading[1:],
+        conditions=shared_heading(own),
         family=first.heading,
         scores=[number.score if number else None for number in numbers],
         addresses=[address(number.files) if number else "" for number in numbers],

@@ -7,21 +7,24 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.document import (
-    Chart,
     Fold,
     Gallery,
     Image,
+    Part,
     Sheet,
+    Terms,
     jpeg_address,
     sheet,
 )
-from benchmarks.results.numbers import Number, blocks
+from benchmarks.results.numbers import Number, rank, shared_heading
 from benchmarks.results.overview import curve_of
-from benchmarks.results.records import Run, grouped, plural, schedule_words
+from benchmarks.results.published import AVERAGE
+from benchmarks.results.records import Run, grouped, plural
+from benchmarks.results.tables import row_label
 from transfer.galleries.tile import CAPTIONS, gallery_folder
 
 SEARCHES = (
@@ -41,66 +44,116 @@ MAX_COLUMNS = 6
 """Checkpoints next to each other in one table."""
 MAX_RECORDS, MAX_QUERIES = 2, 6
 """Records of one task whose pictures are shown, those of the best checkpoints; and queries."""
-Named = tuple[str, Run]
-"""A record behind a name that no other record of the task has."""
+Record = tuple[str, Run]
+Named = tuple[str, Number]
+"""Record or number of a checkpoint, behind a name that no other checkpoint beside it has."""
 
 
-def task_folds(folder: Path, done: Sequence[Run], snapshots: Iterable[Number]) -> list[Fold]:
+class View(NamedTuple):
+    """Results of one task that may be compared: one reading of it, one length, the same data."""
+
+    title: str
+    named: Sequence[Named]
+    """One number of each checkpoint, the best first."""
+    snapshots: Sequence[Number]
+
+
+def task_folds(folder: Path, numbers: Iterable[Number], snapshots: Iterable[Number]) -> list[Fold]:
     """Return charts, tables and pictures of each task whose records contain some."""
-    runs = grouped((run.task, run) for run in done)
-    curves = grouped((number.task, number) for number in snapshots if number.score)
+    results = grouped((number.task, number) for number in numbers if _is_shown(number))
+    curves = grouped((number.task, number) for number in snapshots if _is_shown(number))
     folds = []
-    for task in dict.fromkeys([*runs, *curves]):
-        records = named_records(runs.get(task, []))
+    for task in dict.fromkeys([*results, *curves]):
+        own, of_snapshots = results.get(task, []), curves.get(task, [])
         try:
-            parts: list[Gallery | Chart | Sheet | str] = [
-                *_galleries(folder, records),
-                *_queries(records),
-            ]
-            parts += line_charts([*_charts(records), *_curves(curves.get(task, []))])
-            parts += [*_sizes(records), *_classes(records), *_corruptions(records)]
-            parts += _confusions(records)
+            parts = _parts(folder, views_of(own, of_snapshots))
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             what = f"have a shape that this page cannot read ({type(error).__name__}: {error})"
             parts = [f"Details of a record of {task} {what}."]
         if parts:
-            unread = "Details that cannot be read"
-            titles = (unread if isinstance(part, str) else part.title for part in parts)
-            count = plural(len(records), "result") if records else "snapshots only"
-            text = "; ".join(dict.fromkeys(title.partition(":")[0] for title in titles if title))
-            first = records[0][1] if records else curves[task][0].runs[0]
-            folds.append((first.heading, task, Fold(task, text, count, parts)))
+            num_results = sum(len(number.runs) for number in own)
+            count = plural(num_results, "result") if own else "snapshots only"
+            heading = (own or of_snapshots)[0].heading
+            folds.append((heading, task, Fold(task, _titles(parts), count, parts)))
     return [fold for *_, fold in sorted(folds, key=lambda entry: entry[:2])]
 
 
-def named_records(runs: Iterable[Run]) -> list[Named]:
-    """Return the records of a task with their names, those of the best checkpoint first.
+def _is_shown(number: Number) -> bool:
+    is_main = number.metric == number.primary_metric and number.task != AVERAGE
+    return is_main and bool(number.score and number.runs)
 
-    A name is that of the backbone, and what distinguishes its records.
+
+def views_of(numbers: Iterable[Number], snapshots: Iterable[Number] = ()) -> list[View]:
+    """Return the results of a task by what they may be compared with, the paper's length first.
+
+    Of a checkpoint with results under several conditions, the most frequent ones are shown.
     """
-    best_first = sorted(runs, key=_main_number, reverse=True)
-    named = []
-    for run in best_first:
-        others = [_traits(other) for other in best_first if other.backbone == run.backbone]
-        traits = zip(_traits(run), *others, strict=True)
-        differing = ", ".join(own for own, *values in traits if {own} != {*values})
-        named.append((f"{run.label} ({differing})" if differing else run.label, run))
-    return named
+    results = grouped((number.runs[0].comparison, number) for number in numbers)
+    curves = grouped((number.runs[0].comparison, number) for number in snapshots)
+    views = []
+    for comparison in dict.fromkeys([*results, *curves]):
+        own, of_snapshots = results.get(comparison, []), curves.get(comparison, [])
+        by_row = sorted(own, key=lambda number: number.row, reverse=True)
+        checkpoints = {number.run.identity: number for number in by_row}.values()
+        best_first = sorted(checkpoints, key=lambda one: (-_main_number(one), one.row))
+        named = [(row_label(number, best_first), number) for number in best_first]
+        every = [*own, *of_snapshots]
+        order = min(rank(number.reasons, number.version) for number in every)
+        view = View(f"{comparison.key}: {shared_heading(every)}", named, of_snapshots)
+        views.append((order, view.title, view))
+    return [view for *_, view in sorted(views, key=lambda entry: entry[:2])]
 
 
-def _traits(run: Run) -> tuple[str, ...]:
-    """Return what may distinguish records of one backbone and task, in words."""
-    weights = f"weights {run.sha256[:8]}"
-    seed = f"seed {run.seed}"
-    return run.protocol, schedule_words(run.schedule), seed, weights, *run.conditions
+def _main_number(number: Number) -> float:
+    """Return the main number; below all others if it is not finite."""
+    return number.score.mean if number.score and number.score.finite else -math.inf
 
 
-def _main_number(run: Run) -> float:
-    """Return the main number; below all others if the record has none."""
-    return run.metrics.get(run.primary_metric, -math.inf)
+def _parts(folder: Path, views: Sequence[View]) -> list[Part]:
+    """Return pictures of the best checkpoints, then charts and tables of each view."""
+    firsts: dict[tuple[str, str], Named] = {}
+    for name, number in (named for view in views for named in view.named):
+        firsts.setdefault(number.run.identity, (name, number))
+    records = _records(firsts.values())
+    pictures: list[Part] = [*_galleries(folder, records), *_queries(records)]
+    by_view = [(view, parts) for view in views if (parts := _parts_of(view))]
+    if len(by_view) < 2:
+        return pictures + [part for _, parts in by_view for part in parts]
+    folds = [
+        Fold(view.title, "", plural(len(view.named), "checkpoint"), parts, "family")
+        for view, parts in by_view
+    ]
+    return [*pictures, folds[0]._replace(is_open=True), *folds[1:]]
 
 
-def _charts(records: Sequence[Named]) -> Iterator[Draft]:
+def _parts_of(view: View) -> list[Part]:
+    """Return the charts and tables of a view."""
+    records = _records(view.named)
+    drafts = [*_charts(records), *_against_parameters(view.named), *_curves(view.snapshots)]
+    tables = [*_precisions(records), *_classes(view.named), *_corruptions(records)]
+    return [*line_charts(drafts), *tables, *_confusions(records)]
+
+
+def _records(named: Iterable[Named]) -> list[Record]:
+    """Return one record of each checkpoint, that of the first of several seeds, by a name."""
+    return [
+        (f"{name}, seed {number.runs[0].seed}" if len(number.runs) > 1 else name, number.runs[0])
+        for name, number in named
+    ]
+
+
+def _titles(parts: Iterable[Part]) -> str:
+    """Return the titles of parts, without the names in them."""
+    titles = []
+    for part in (one for p in parts for one in (p.parts if isinstance(p, Fold) else [p])):
+        if isinstance(part, str):
+            titles.append("Details that cannot be read")
+        elif not isinstance(part, Fold | Terms):
+            titles.append(part.title)
+    return "; ".join(dict.fromkeys(title.partition(":")[0] for title in titles if title))
+
+
+def _charts(records: Sequence[Record]) -> Iterator[Draft]:
     """Yield the charts of a task."""
     for scores, chosen, y in SEARCHES:
         yield _search(records, scores, chosen, y)
@@ -111,15 +164,6 @@ def _charts(records: Sequence[Named]) -> Iterator[Draft]:
         severities[name] = [(severity, fmean(own)) for severity, own in sorted(values.items())]
     title = "Accuracy by severity of the corruption"
     yield Draft(title=title, x="severity", y="top-1, percent", series=severities)
-    sizes = {n: run.record.backbone.get("num_parameters", math.nan) / 1e6 for n, run in records}
-    if len({size for size in sizes.values() if math.isfinite(size)}) > 1:
-        yield Draft(
-            title="Accuracy against parameters",
-            x="parameters, millions",
-            y=f"{records[0][1].primary_metric}, percent",
-            series={name: [(sizes[name], _main_number(run))] for name, run in records},
-            log_x=True,
-        )
     yield Draft(
         title="Accuracy after each pass",
         x="pass over the training images",
@@ -131,7 +175,23 @@ def _charts(records: Sequence[Named]) -> Iterator[Draft]:
     yield Draft(title="Training loss", x="step", y="loss", series=losses, markers=False)
 
 
-def _search(records: Sequence[Named], scores: str, chosen: str, y: str) -> Draft:
+def _against_parameters(named: Sequence[Named]) -> Iterator[Draft]:
+    """Yield the main number against the number of parameters, if the networks differ in it."""
+    points = {
+        name: (number.run.record.backbone.get("num_parameters", math.nan) / 1e6, number)
+        for name, number in named
+    }
+    if len({millions for millions, _ in points.values() if math.isfinite(millions)}) > 1:
+        yield Draft(
+            title="Accuracy against parameters",
+            x="parameters, millions",
+            y=f"{named[0][1].metric}, percent",
+            series={name: [(size, _main_number(one))] for name, (size, one) in points.items()},
+            log_x=True,
+        )
+
+
+def _search(records: Sequence[Record], scores: str, chosen: str, y: str) -> Draft:
     """Return the chart of a search over learning rates or costs."""
     series, rings, num_diverged = {}, {}, 0
     for name, run in records:
@@ -155,25 +215,16 @@ def _search(records: Sequence[Named], scores: str, chosen: str, y: str) -> Draft
 
 
 def _curves(snapshots: Sequence[Number]) -> Iterator[Draft]:
-    """Yield the main number over the epochs of pre-training, a line per run and kind of result."""
-    main = [number for number in snapshots if number.metric == number.primary_metric]
-    all_blocks = blocks(main)
-    several_protocols = len({number.column for number in main}) > 1
-    points = []
-    for block in all_blocks:
-        for number in block.numbers:
-            words = [curve_of(number), *([block.heading.lower()] if len(all_blocks) > 1 else [])]
-            words += [f"protocol {number.reading}"] if several_protocols else []
-            run = number.runs[0]
-            point = float(run.epochs or 0), run.metrics.get(number.metric, math.nan)
-            points.append((number.metric, (", ".join(words), point)))
-    for metric, named in grouped(points).items():
-        series = {name: sorted(curve) for name, curve in grouped(named).items()}
-        x, y = "epoch of pre-training", f"{metric}, percent"
+    """Yield the main number over the epochs of pre-training, a line per run."""
+    epochs = [(one, float(one.runs[0].epochs or 0)) for one in snapshots]
+    points = grouped((curve_of(one), (epoch, _main_number(one))) for one, epoch in epochs)
+    if points:
+        series = {name: sorted(curve) for name, curve in points.items()}
+        x, y = "epoch of pre-training", f"{snapshots[0].metric}, percent"
         yield Draft(title="During pre-training", x=x, y=y, series=series)
 
 
-def _sizes(records: Sequence[Named]) -> list[Sheet]:
+def _precisions(records: Sequence[Record]) -> list[Sheet]:
     """Return average precision by kind, threshold and size of the objects."""
     rows = [
         [f"{name}, {KINDS.get(kind, kind)}", *(_text(values.get(key)) for key in SIZES)]
@@ -184,37 +235,42 @@ def _sizes(records: Sequence[Named]) -> list[Sheet]:
     return [sheet("Average precision by threshold and size", header, rows)] if rows else []
 
 
-def _classes(records: Sequence[Named]) -> Iterator[Sheet]:
-    """Yield the numbers of each class: a table per reading, a column per checkpoint."""
-    readings = grouped((run.key, (name, run)) for name, run in records)
-    for key, own in readings.items():
-        tables: dict[str, dict[str, Mapping[str, float]]] = {}
-        for name, run in own:
-            for detail, title in PER_CLASS.items():
-                if values := run.details.get(detail):
-                    tables.setdefault(title, {})[name] = values
-            for kind, values in run.details.get("precisions", {}).items():
-                by_class = {k[3:]: v for k, v in values.items() if k.startswith("AP/")}
-                if len(by_class) > 1:
-                    title = f"Average precision of {KINDS.get(kind, kind)} by class"
-                    tables.setdefault(title, {})[name] = by_class
-            if choices := run.details.get("classes"):
-                by_class = {label: choice["AP"] for label, choice in choices.items()}
-                tables.setdefault("Average precision by class", {})[name] = by_class
-        for title, columns in tables.items():
-            note = _counted_over(own) if title == PER_CLASS["accuracy_per_class"] else ""
-            full_title = f"{title}: {key}" if len(readings) > 1 else title
-            yield _by_name(full_title, "class", columns, note, with_difference=True)
+def _classes(named: Sequence[Named]) -> Iterator[Sheet]:
+    """Yield the numbers of each class, the mean over seeds: a column per checkpoint."""
+    tables: dict[str, dict[str, Mapping[str, float]]] = {}
+    for name, number in named:
+        of_seeds = grouped(entry for run in number.runs for entry in _by_class(run))
+        for title, values in of_seeds.items():
+            classes = grouped(entry for own in values for entry in own.items())
+            means = {label: fmean(own) for label, own in classes.items()}
+            tables.setdefault(title, {})[name] = means
+    for title, columns in tables.items():
+        is_accuracy = title == PER_CLASS["accuracy_per_class"]
+        note = _counted_over(one.runs[0] for _, one in named) if is_accuracy else ""
+        yield _by_name(title, "class", columns, note, with_difference=True)
 
 
-def _counted_over(records: Iterable[Named]) -> str:
+def _by_class(run: Run) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """Yield the numbers of each class that a record holds, by the title of their table."""
+    for detail, title in PER_CLASS.items():
+        if values := run.details.get(detail):
+            yield title, values
+    for kind, values in run.details.get("precisions", {}).items():
+        by_class = {key[3:]: value for key, value in values.items() if key.startswith("AP/")}
+        if len(by_class) > 1:
+            yield f"Average precision of {KINDS.get(kind, kind)} by class", by_class
+    if choices := run.details.get("classes"):
+        yield "Average precision by class", {k: choice["AP"] for k, choice in choices.items()}
+
+
+def _counted_over(runs: Iterable[Run]) -> str:
     """Return what the numbers of classes are counted over, unless each image counts once."""
-    stored = (run.details.get("classes_counted_over") for _, run in records)
+    stored = (run.details.get("classes_counted_over") for run in runs)
     over = dict.fromkeys(filter(None, stored))
     return f"Counted over {' or '.join(over)}." if over else ""
 
 
-def _corruptions(records: Sequence[Named]) -> list[Sheet]:
+def _corruptions(records: Sequence[Record]) -> list[Sheet]:
     """Return top-1 by kind of corruption, as the mean over its severities."""
     columns = {
         name: {kind: fmean(severities.values()) for kind, severities in kinds.items()}
@@ -246,7 +302,7 @@ def _by_name(
         rows = {name: [*values, values[0] - values[1]] for name, values in rows.items()}
     order = sorted(rows, key=lambda name: -rows[name][0] if math.isfinite(rows[name][0]) else 1.0)
     if num_more := len(columns) - len(shown):
-        verb = "record is" if num_more == 1 else "records are"
+        verb = "checkpoint is" if num_more == 1 else "checkpoints are"
         note = f"{note} {num_more} more {verb} not shown.".strip()
     return sheet(title, header, [[name, *map(_text, rows[name])] for name in order], note=note)
 
@@ -255,7 +311,7 @@ def _text(value: float | None) -> str:
     return f"{value:.1f}" if value is not None and math.isfinite(value) else "–"
 
 
-def _confusions(records: Iterable[Named]) -> list[Sheet]:
+def _confusions(records: Iterable[Record]) -> list[Sheet]:
     """Return the most confused classes of each checkpoint."""
     header = ("class", "taken for", "images", "of")
     sheets = [
@@ -264,7 +320,7 @@ def _confusions(records: Iterable[Named]) -> list[Sheet]:
             header,
             [[str(pair[key]) for key in ("class", "taken_for", "images", "of")] for pair in pairs],
             left=2,
-            note=_counted_over([(name, run)]),
+            note=_counted_over([run]),
         )
         for name, run in records
         if (pairs := run.details.get("most_confused"))
@@ -272,7 +328,7 @@ def _confusions(records: Iterable[Named]) -> list[Sheet]:
     return sheets[:MAX_COLUMNS]
 
 
-def _galleries(folder: Path, records: Iterable[Named]) -> list[Gallery]:
+def _galleries(folder: Path, records: Iterable[Record]) -> list[Gallery]:
     """Return the pictures of a task's best checkpoints, as far as their galleries are complete."""
     galleries: list[Gallery] = []
     for name, run in records:
@@ -306,7 +362,7 @@ def _images(folder: Path, finished: str) -> Iterator[Image]:
             yield Image(source, f"{group}: {caption}" if group else caption, name=name)
 
 
-def _queries(records: Sequence[Named]) -> list[Gallery]:
+def _queries(records: Sequence[Record]) -> list[Gallery]:
     """Return a few queries with their nearest images, a row each, of the best checkpoints."""
     galleries = []
     for name, run in records[:MAX_RECORDS]:

@@ -156,6 +156,17 @@ def blocks(numbers: Iterable[Number]) -> list[Block]:
     return [Block(*key, groups[key]) for key in sorted(groups, key=lambda key: rank(*key))]
 
 
+def shared_heading(numbers: Sequence[Number]) -> str:
+    """Return what numbers that may be compared share, as a heading.
+
+    A protocol that the input of some networks alone alters is not called altered.
+    """
+    reasons = numbers[0].reasons
+    if not all(number.reasons.altered for number in numbers):
+        reasons = reasons._replace(altered="")
+    return Block(reasons, min(number.version for number in numbers), ()).heading
+
+
 class Place(NamedTuple):
     """Block and row of a run."""
 

@@ -10,7 +10,7 @@ from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.document import Chart, Fold, Gallery, Sheet
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import pretraining_parts
-from benchmarks.report_parts.tasks import named_records, task_folds
+from benchmarks.report_parts.tasks import task_folds
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, backbone, complete
@@ -42,21 +42,38 @@ def test_a_chart_has_the_colors_of_the_page_and_a_name_one_look_in_all_of_a_part
     assert len(set.union(*looks.values())) == 9
 
 
-def test_a_single_point_is_drawn() -> None:
-    (chart,) = line_charts([Draft(title="Rate", x="step", y="", series={"a": [(1, 0)]})])
+def test_a_single_point_has_numbers_on_both_axes() -> None:
+    (chart,) = line_charts([Draft(title="Rate", x="epoch", y="", series={"a": [(1.29, 0)]})])
     assert "nan" not in chart.svg
+    assert [">1.5</text>" in chart.svg, ">0.05</text>" in chart.svg] == [True, True]
+
+
+def test_labels_of_near_values_do_not_overlap() -> None:
+    series = {name: [(x, 1.0)] for name, x in (("a", 3.37), ("b", 3.38), ("c", 23.5))}
+    (chart,) = line_charts([Draft(title="Size", x="", y="", series=series, log_x=True)])
+    assert [f">{x}</text>" in chart.svg for x in (3.37, 3.38, 23.5)] == [True, False, True]
 
 
 def folds_of(results: Path) -> list[Fold]:
     contents = read_contents(results)
-    return task_folds(results, contents.results.done, contents.snapshots)
+    return task_folds(results, contents.numbers, contents.snapshots)
+
+
+def views(results: Path) -> list[Fold]:
+    """The views of one task that has several."""
+    (fold,) = folds_of(results)
+    return [part for part in fold.parts if isinstance(part, Fold)]
+
+
+def sheets_of(fold: Fold) -> dict[str, list[list[str]]]:
+    """Texts of the cells of a fold's tables."""
+    found = [part for part in fold.parts if isinstance(part, Sheet)]
+    return {one.title: [[cell.text for cell in row] for row in one.grid.cells()] for one in found}
 
 
 def sheets(results: Path) -> dict[str, list[list[str]]]:
-    """Texts of the cells of a task's tables."""
     (fold,) = folds_of(results)
-    found = [part for part in fold.parts if isinstance(part, Sheet)]
-    return {one.title: [[cell.text for cell in row] for row in one.grid.cells()] for one in found}
+    return sheets_of(fold)
 
 
 def charts(results: Path) -> list[Chart]:
@@ -96,11 +113,37 @@ def test_classes_are_sorted_by_the_best_checkpoint_and_compared(tmp_path: Path) 
 
 def test_classes_of_two_readings_are_not_compared(tmp_path: Path) -> None:
     details = {"accuracy_per_class": {"cat": 20.0, "dog": 60.0}}
-    for name, reading in (("a", "co2"), ("b", "lorac")):
+    for name, reading in (("a", "co2"), ("a", "lorac"), ("b", "lorac")):
         key = f"in1k_semi_1pct@{reading}"
         request = {"task": key, "backbone": [], "options": [], "input": {}}
-        complete(tmp_path, name, "in1k_semi_1pct", details=details, request=request)
-    assert [len(table[0]) for table in sheets(tmp_path).values()] == [2, 2]
+        names = {"name": f"{reading}-2021/1", "hash": "paper", "paper_hash": "paper"}
+        changes: dict[str, Any] = {"request": request, "protocol": {**names, "fields": {}}}
+        entry = backbone(name)
+        complete(tmp_path, name, "in1k_semi_1pct", details=details, backbone=entry, **changes)
+    of_co2, of_lorac = views(tmp_path)
+    assert [of_co2.name, of_lorac.name] == [
+        f"in1k_semi_1pct@{reading}: Paper schedule, full data" for reading in ("co2", "lorac")
+    ]
+    assert sheets_of(of_co2)["Accuracy by class"][0] == ["class", "a"]
+    assert sheets_of(of_lorac)["Accuracy by class"][0][1:] == ["a", "b", "first minus second"]
+
+
+def test_a_checkpoint_is_not_compared_with_itself(tmp_path: Path) -> None:
+    for number, accuracy in enumerate((20.0, 30.0)):
+        for changes in ({"seed": number}, {"engine": "other"}, {"schedule": "smoke"}):
+            details = {"accuracy_per_class": {"cat": accuracy}}
+            complete(tmp_path, "mine", TASK, details=details, **changes)
+    tables = [sheets_of(view)["Accuracy by class"] for view in views(tmp_path)]
+    assert tables == [[["class", "mine"], ["cat", mean]] for mean in ("25.0", "30.0")]
+
+
+def test_charts_draw_one_line_for_each_checkpoint(tmp_path: Path) -> None:
+    details = {"val_accuracy": {"0.1": 40.0, "1.0": 50.0}}
+    for seed in (0, 1):
+        complete(tmp_path, "mine", TASK, seed, details=details)
+        complete(tmp_path, "other", TASK, seed, details=details, backbone=backbone("other"))
+    (chart,) = charts(tmp_path)
+    assert [name for *_, name in chart.legend] == ["mine, seed 0", "other, seed 0"]
 
 
 def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
@@ -142,15 +185,6 @@ def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     assert [chart.title for chart in found if isinstance(chart, Chart)] == ["Loss", "Learning rate"]
     assert "**run**: step 2, epoch 1.00, loss 2" in str(text)
     assert "absent**: no metrics.jsonl" in str(text)
-
-
-def test_records_of_one_cell_that_tolerated_unlike_images_have_unlike_names(tmp_path: Path) -> None:
-    data = {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 3}
-    complete(tmp_path, "mine", TASK)
-    complete(tmp_path, "mine", TASK, data={"aircraft": data})
-    done = read_contents(tmp_path).results.done
-    first, second = (name for name, _ in named_records(done))
-    assert first != second
 
 
 def test_accuracy_is_drawn_against_the_size_of_unlike_networks(tmp_path: Path) -> None:
@@ -200,15 +234,20 @@ def snapshot(results: Path, epoch: int, **changes: Any) -> None:
     complete(results / RECORDS / SNAPSHOTS, entry["name"], TASK, backbone=entry, **changes)
 
 
-def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path: Path) -> None:
+def test_snapshots_of_each_engine_have_a_line_and_of_each_schedule_a_chart(tmp_path: Path) -> None:
     for epoch in (1, 2):
         snapshot(tmp_path, epoch)
         snapshot(tmp_path, epoch, schedule="smoke")
         snapshot(tmp_path, epoch, engine="other")
-    names = [name for _, _, name in charts(tmp_path)[0].legend]
-    assert len(names) == len({*names}) == 3
-    assert sum("smoke" in name for name in names) == 1
-    assert sum("engine" in name for name in names) == 1
+    paper, smoke = views(tmp_path)
+    assert "Smoke schedule" in smoke.name
+    names = [
+        [name for *_, name in one.legend]
+        for view in (paper, smoke)
+        for one in view.parts
+        if isinstance(one, Chart)
+    ]
+    assert names == [["jcl", "jcl (engine other)"], ["jcl"]]
 
 
 FOREIGN: dict[str, Any] = {
