@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from benchmarks.results.final_screen import aligned, first_lines
-from benchmarks.results.records import TRANSFER, grouped
+from benchmarks.results.records import TRANSFER, count_tasks, grouped
 from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
@@ -216,7 +216,7 @@ def protocol_notes(rows: list[PlannedCell]) -> list[str]:
     notes = grouped((line, cell.key) for cell in cells for line in departures(cell))
     return [
         f"departs from {task_of(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "
-        f"({len(set(keys))} task{'s' * (len(set(keys)) != 1)})"
+        f"({count_tasks({*keys})})"
         for line, keys in notes.items()
     ]
 

@@ -5,7 +5,6 @@ test images, whatever their networks and their pre-training: `records.Comparison
 """
 
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -21,9 +20,9 @@ from benchmarks.results.differences import (
 )
 from benchmarks.results.numbers import Number, RowKey, shared_heading
 from benchmarks.results.published import AVERAGE
-from benchmarks.results.records import Run, grouped, plural
+from benchmarks.results.records import Run, count_tasks, grouped
 from benchmarks.results.tables import row_label
-from benchmarks.results.verdicts import TRAIN_IMAGES, trained_on
+from benchmarks.results.verdicts import pretraining_data
 from transfer.encoders.architectures import network_words
 from transfer.record import SIGNED_METRICS
 
@@ -159,7 +158,7 @@ class Compared(NamedTuple):
         unsure = [differences[index] for index, is_sure in judged.items() if not is_sure]
         equal = sum(max(abs(d.points), d.half_interval) < SHOWN for d in unsure)
         one, other = self.checkpoints[first], self.checkpoints[second]
-        total = count_words([self.tasks[index].key for index in judged])
+        total = count_tasks([self.tasks[index].key for index in judged])
         is_twin = other.is_random and one.network == other.network and not one.is_random
         if is_twin and not better:
             text = f"{one.name} is not better than random weights: "
@@ -208,12 +207,6 @@ class Compared(NamedTuple):
         }
 
 
-def count_words(keys: Collection[str]) -> str:
-    """Return how many tasks, or readings of how many tasks, these keys are."""
-    tasks = plural(len({key.partition("@")[0] for key in keys}), "task")
-    return tasks if tasks.startswith(f"{len(keys)} ") else f"{len(keys)} readings of {tasks}"
-
-
 def _unlike(one: Checkpoint, other: Checkpoint) -> list[str]:
     """Return in which of network and pre-training data two checkpoints differ, in words."""
     words = []
@@ -245,7 +238,7 @@ def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
             name=row_label(row, rows),
             network=_network(row.run),
             parameters=int(row.runs[0].record.backbone.get("num_parameters") or 0),
-            data=re.sub(r", fingerprint \w+", "", _data(row.run)),
+            data=pretraining_data(row.run, [one.run for one in rows]),
             is_random=row.run.is_random,
         )
         for row in rows
@@ -280,11 +273,6 @@ def _network(run: Run) -> str:
     """Return the network in words; for timm's without the tag of the weights, such as ".dino"."""
     is_timm = run.arch.startswith("timm:")
     return network_words(run.arch.partition(".")[0] if is_timm else run.arch, run.stem)
-
-
-def _data(run: Run) -> str:
-    """Return the pre-training set by the papers' name, or in the file's words; empty if unknown."""
-    return next((name for name in TRAIN_IMAGES if trained_on(name, run)), run.data)
 
 
 def _task(column: Mapping[RowKey, Number], rows: Sequence[RowKey], address: Address) -> Task:

@@ -8,6 +8,7 @@ from benchmarks.results.explanation import checkpoint_lines
 from benchmarks.results.numbers import Number
 from benchmarks.results.records import RUN_ALL, Results, Run, plural
 from benchmarks.results.tables import description, row_label
+from benchmarks.results.verdicts import pretraining_data
 
 
 def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
@@ -21,7 +22,8 @@ def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
         num_failed = len(own) - len(done)
         count = plural(len(done), "result") + (f", {num_failed} failed" if num_failed else "")
         terms = [Terms(checkpoint_lines(done[0]))] if done else []
-        label, text = row_label(row, rows), description(row.run)
+        data = pretraining_data(row.run, [one.run for one in rows])
+        label, text = row_label(row, rows), description(row.run._replace(data=data))
         folds.append(Fold(label, text, count, terms, kind="checkpoint"))
     return folds
 

@@ -26,7 +26,7 @@ from benchmarks.results.contents import Contents, csv_rows
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
 from benchmarks.results.paper_page import PaperTables
-from benchmarks.results.records import FIGURES, Run, plural
+from benchmarks.results.records import FIGURES, Run, count_tasks, plural
 from benchmarks.results.tables import Cell, Grid, Line, plain
 from benchmarks.results.verdicts import Pair
 
@@ -142,9 +142,10 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         badges=sorted(set.intersection(*words)) if words else [],
         comparison=comparison,
         num_results=plural(len(results.done), "result"),
-        num_tasks=plural(len({run.task for run in results.done}), "task"),
+        num_tasks=count_tasks({run.key for run in results.done}),
         num_failed=sum(bool(run.failure) for run in results.runs),
-        num_missing=sum(group.num_cells for group in remaining),
+        num_unsupported=sum(group.num_cells for group in remaining if group.is_unsupported),
+        num_missing=sum(group.num_cells for group in remaining if not group.is_unsupported),
         verdicts={word: verdicts.count(word) for word in SIGNS if word in verdicts},
         signs=SIGNS,
         sections=[section for section in sections if section.parts],

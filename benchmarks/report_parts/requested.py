@@ -25,6 +25,8 @@ class Remaining(NamedTuple):
     command: str
     """Command that runs the tasks; empty if they cannot run."""
     num_cells: int
+    is_unsupported: bool
+    """The task cannot run with this network."""
 
 
 def not_run(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
@@ -73,6 +75,7 @@ def _remaining(group: Sequence[Mapping[str, Any]], reason: str) -> Remaining:
         how_to_get=how_to_get(data),
         command="" if reason else command,
         num_cells=len(group),
+        is_unsupported=group[0]["state"] == "unsupported",
     )
 
 

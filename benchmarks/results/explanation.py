@@ -99,6 +99,7 @@ def explain(run: Run) -> Explanation:
     sections = {
         "Number": list(_numbers(record)),
         "Published": list(_published(run)),
+        "Comparable": [("with", run.comparison.words)],
         "Protocol": list(_protocol(record)),
         "Checkpoint": checkpoint_lines(record),
         "Data": [*_fields(record.data), *_fields(copied)],

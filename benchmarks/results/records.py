@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -103,6 +103,17 @@ class Comparison(NamedTuple):
     """Schedule in words; empty for the paper's."""
     data: str
     """Fingerprints of the data sets; empty for full data."""
+
+    @property
+    def words(self) -> str:
+        """Return which records a record may be compared with."""
+        of_input = f"what a network's input sets ({', '.join(INPUT_FIELDS)})"
+        data = f"on the same images ({self.data})" if self.data else "on full data"
+        return (
+            f"every record of {self.key} under {self.protocol} with the same settings, apart from "
+            f"{of_input}; {self.length or 'paper schedule'}; {data}; whatever the networks and "
+            "their pre-training"
+        )
 
 
 class Reasons(NamedTuple):
@@ -545,6 +556,15 @@ def value_words(value: Any, between: str = " ") -> str:
 def plural(count: int, noun: str, ending: str = "s") -> str:
     """Return words such as "1 process" or "2 processes"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}{ending}"
+
+
+def count_tasks(keys: Collection[str]) -> str:
+    """Return how many tasks, or readings of how many tasks, these keys are.
+
+    A task is an id, such as in1k_linear; a reading is one variant of it, such as in1k_linear@co2.
+    """
+    tasks = plural(len({key.partition("@")[0] for key in keys}), "task")
+    return tasks if tasks.startswith(f"{len(keys)} ") else f"{len(keys)} readings of {tasks}"
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -279,3 +280,18 @@ def trained_on(data: str, run: Run) -> bool:
     right_size = not count or math.isclose(int(count[1]), TRAIN_IMAGES[data], rel_tol=0.01)
     words = re.findall(r"[a-z0-9+]+", f"{run.recipe} {run.data}".lower())
     return data in words and right_size
+
+
+def pretraining_data(run: Run, runs: Iterable[Run]) -> str:
+    """Return the pre-training set by the papers' name, or by that of its folder; empty if unknown.
+
+    runs: one of each backbone on the page. Where their folders hold the same images, by the
+    fingerprint in the file, all are called by the most frequent name.
+    """
+    known = next((name for name in TRAIN_IMAGES if trained_on(name, run)), "")
+    _, sign, fingerprint = run.data.partition(", fingerprint ")
+    if known or not sign:
+        return known or run.data
+    same = (other.data for other in runs if other.data.endswith(sign + fingerprint))
+    folders = Counter(data.removesuffix(sign + fingerprint) for data in same)
+    return f"{folders.most_common(1)[0][0]})"

@@ -34,10 +34,13 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
 ) -> None:
     assert main([*OWN, "--task", "cifar10_linear", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert " ".join(found) == "Number Published Protocol Checkpoint Data Computed Again"
+    assert " ".join(found) == "Number Published Comparable Protocol Checkpoint Data Computed Again"
     assert found["Protocol"]["epochs"] == "2   (paper: 100)"
     assert found["Published"] == {"none": "JPEG-coded excerpt of the data"}
     assert found["Checkpoint"]["made_by.recipe"] == "vicreg/cifar10-cpu"
+    with_these = found["Comparable"]["with"]
+    assert with_these.startswith("every record of cifar10_linear under uniclr-2022/1 with the same")
+    assert "(crop_px, resize_px, std); 0.02-length schedule; on the same images (" in with_these
     command = found["Again"]["command"]
     assert command.startswith("python -m transfer cifar10_linear --ckpt runs/vicreg/backbone.pt ")
     assert "--schedule 0.02" in command

@@ -10,11 +10,19 @@ import numpy as np
 import pytest
 
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.compare import Compared, compared, count_words
+from benchmarks.report_parts.compare import Compared, compared
 from benchmarks.report_parts.page import Explanations, report_page
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import UNTRAINED, transfer_tasks
-from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, backbone, complete, usual
+from benchmarks.results.records import count_tasks
+from tests.benchmarks.report.complete_records import (
+    ENDS_SCRIPT,
+    HOSTILE,
+    LORAC,
+    backbone,
+    complete,
+    usual,
+)
 from transfer.outcomes import per_image
 
 TASK = transfer_tasks()[0]
@@ -135,9 +143,32 @@ def test_input_sizes_of_networks_may_differ_and_other_settings_may_not(tmp_path:
     assert comparison.conditions == "Paper schedule, full data"
 
 
+def test_folders_with_the_same_images_have_one_name(tmp_path: Path) -> None:
+    for name, folder, fingerprint in (
+        ("a", "c5k", "0a"),
+        ("b", "c5k", "0a"),
+        ("c", "FIVE", "0a"),
+        ("d", "rooms", "0b"),
+    ):
+        data = f"{folder} (5000 images, fingerprint {fingerprint})"
+        complete(tmp_path, name, TASK, backbone=backbone(name, made_by=LORAC | {"data": data}))
+    facts = [one.data for one in compared_of(tmp_path).checkpoints]
+    assert facts == ["c5k (5000 images)"] * 3 + ["rooms (5000 images)"]
+    assert "FIVE (5000 images)" not in report_page(read_contents(tmp_path))
+
+
+def test_the_page_counts_tasks_and_readings_alike(tmp_path: Path) -> None:
+    for reading in ("co2", "jcl"):
+        request = {"task": f"in1k_linear@{reading}", "backbone": [], "options": [], "input": {}}
+        names = {"name": f"{reading}-2021/1", "hash": "paper", "paper_hash": "paper"}
+        protocol = {**names, "fields": {}}
+        complete(tmp_path, "mine", "in1k_linear", request=request, protocol=protocol)
+    assert "2 results on 2 readings of 1 task" in report_page(read_contents(tmp_path))
+
+
 def test_readings_are_counted_as_such() -> None:
-    assert count_words(["a", "b"]) == "2 tasks"
-    assert count_words(["a@x", "a@y", "b"]) == "3 readings of 2 tasks"
+    assert count_tasks(["a", "b"]) == "2 tasks"
+    assert count_tasks(["a@x", "a@y", "b"]) == "3 readings of 2 tasks"
 
 
 def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> None:

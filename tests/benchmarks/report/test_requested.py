@@ -92,5 +92,6 @@ def test_the_page_shows_it_as_text(tmp_path: Path) -> None:
     unsupported = {"state": "unsupported", "reason": HOSTILE}
     request(tmp_path, TASK, **unsupported)
     page = report_page(read_contents(tmp_path))
+    assert ">0 failed, 1 not supported</a>" in page
     assert TASK in page.partition("Asked for, without a result")[2]
     assert HOSTILE not in page
