@@ -75,7 +75,9 @@ class Task(NamedTuple):
 
         significant: the pairs that differ, after Holm's correction over all tasks of the pair.
         """
-        conditions = self.conditions.lower() if with_conditions else ""
+        conditions = self.conditions if with_conditions else ""
+        if conditions[1:2].islower():  # not "JPEG-coded data"
+            conditions = conditions[0].lower() + conditions[1:]
         pairs, kinds = self.differences.values(), list(dict.fromkeys(self.tests))
         return {
             "key": self.key,

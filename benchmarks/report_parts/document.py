@@ -49,6 +49,14 @@ class Terms(NamedTuple):
     lines: Sequence[tuple[str, str]]
 
 
+class Links(NamedTuple):
+    """A line of links to other files of the results."""
+
+    name: str
+    links: Sequence[tuple[str, str, str]]
+    """Text, relative address, and what is there."""
+
+
 class Chart(NamedTuple):
     """A chart with its caption and legend."""
 
@@ -80,7 +88,7 @@ class Gallery(NamedTuple):
     """Class of the element; "neighbors": a query, then its nearest images."""
 
 
-Part = str | Sheet | Fold | Terms | Chart | Gallery
+Part = str | Sheet | Fold | Terms | Links | Chart | Gallery
 
 
 def html(part: Part, address: Address) -> Markup:
@@ -97,6 +105,12 @@ def _html(part: Part, address: Address) -> str:
     if isinstance(part, Terms):
         lines = (f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in part.lines)
         return f"<dl>{''.join(lines)}</dl>"
+    if isinstance(part, Links):
+        links = (
+            f'<a href="{escape(address)}" title="{escape(title)}">{escape(text)}</a>'
+            for text, address, title in part.links
+        )
+        return f'<p class="below">{escape(part.name)}: {", ".join(links)}</p>'
     if isinstance(part, Chart):
         legend = "".join(
             f'<li><span aria-hidden="true" style="color:{color}">{sign}</span> {escape(name)}</li>'

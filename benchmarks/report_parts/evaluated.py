@@ -7,7 +7,7 @@ from benchmarks.report_parts.requested import Remaining
 from benchmarks.results.explanation import checkpoint_lines
 from benchmarks.results.numbers import Number
 from benchmarks.results.records import RUN_ALL, Results, Run, plural
-from benchmarks.results.tables import description, row_label
+from benchmarks.results.tables import declaration_notes, description, row_label
 from benchmarks.results.verdicts import pretraining_data
 
 
@@ -36,6 +36,7 @@ def evaluated_parts(
     if not parts:
         command = f"`{' '.join(RUN_ALL)} --ckpt FILE --data DATA`"
         parts.append(f"No records here yet. {command} writes them.")
+    parts += declaration_notes(results.runs)
     if results.done:
         hours = sum(run.record.wall_s for run in results.done) / 3600
         parts.append(f"{plural(len(results.done), 'result')} in {hours:.2f} hours.")

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from benchmarks.report_parts.document import (
     Fold,
     Gallery,
     Image,
+    Links,
     Part,
     Sheet,
     html,
@@ -26,7 +27,7 @@ from benchmarks.results.contents import Contents, csv_rows
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
 from benchmarks.results.paper_page import PaperTables
-from benchmarks.results.records import FIGURES, Run, count_tasks, plural
+from benchmarks.results.records import FIGURES, TABLES, Run, count_tasks, grouped, plural
 from benchmarks.results.tables import Cell, Grid, Line, plain
 from benchmarks.results.verdicts import Pair
 
@@ -117,7 +118,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     remaining = not_run(folder, results.runs)
     sections = [
         Section("beside", "Against the papers", _against(contents.pairs)),
-        Section("tables", "The papers’ tables with our rows", _paper_folds(contents.papers_tables)),
+        Section("tables", "The papers’ tables with our rows", _paper_parts(contents.papers_tables)),
         Section("numbers", "All numbers", _all_numbers(contents)),
         Section("tasks", "Task by task", _thinned(tasks, MAX_TASKS)),
         Section("pretraining", "Pre-training", _thinned(pretraining, MAX_VIEWS)),
@@ -198,23 +199,48 @@ def _interval(pair: Pair) -> str:
     return pair.difference.interval_text().replace("-", "−") if pair.difference.known else "–"
 
 
-def _paper_folds(papers_tables: Iterable[PaperTables]) -> list[Part]:
-    """Return the papers' tables with our rows, those with a row of ours open."""
-    folds: list[Part] = []
-    for tables in papers_tables:
-        paper, table, shown, notes = tables
-        parts: list[Part] = [f"{paper.title}, {paper.venue}, arXiv:{paper.arxiv}"]
-        for one in shown:
-            if one.grid.lines:
-                title = tables.name + (f": {one.title}" if one.title else "")
-                legend = "\n".join(f"- {line}" for line in one.legend)
-                parts += [Sheet(title, one.grid, kind="numbers"), one.notes, legend]
-        parts.append(notes.list())
-        parts = [p.replace("→ rows", "our rows") if isinstance(p, str) else p for p in parts]
-        ours = sum(one.num_ours for one in shown)
-        count = f"{plural(ours, 'row')} of ours" if ours else "no row of ours"
-        folds.append(Fold(tables.name, table.title, count, parts, is_open=bool(ours)))
-    return folds
+def _paper_parts(papers_tables: Sequence[PaperTables]) -> list[Part]:
+    """Return the papers' tables with our rows, notes on several of them, and links to others."""
+    with_ours = [one for one in papers_tables if _num_ours(one)]
+    names = grouped(
+        (line, one.name) for one in with_ours for line in dict.fromkeys(_legend_lines(one))
+    )
+    repeated = {line: own for line, own in names.items() if len(own) > 1}
+    parts: list[Part] = [_paper_fold(one, repeated) for one in with_ours]
+    if repeated:
+        lines = [f"- {'; '.join(own)}: {line}" for line, own in repeated.items()]
+        parts += ["### Notes on several tables", "\n".join(lines)]
+    others = grouped(
+        (one.paper.name, (one.table.number, f"../{TABLES}/{one.table.file_name}", one.table.title))
+        for one in papers_tables
+        if not _num_ours(one)
+    )
+    if others:
+        parts += ["### Tables with no row of ours", *(Links(*entry) for entry in others.items())]
+    return parts
+
+
+def _num_ours(tables: PaperTables) -> int:
+    return sum(table.num_ours for table in tables.shown)
+
+
+def _legend_lines(tables: PaperTables) -> list[str]:
+    return [line for table in tables.shown for line in table.legend]
+
+
+def _paper_fold(tables: PaperTables, elsewhere: Container[str]) -> Fold:
+    """Return a paper's table with our rows; elsewhere: notes that are not repeated in it."""
+    paper, table, shown, notes = tables
+    parts: list[Part] = [f"{paper.title}, {paper.venue}, arXiv:{paper.arxiv}"]
+    for one in shown:
+        if one.grid.lines:
+            title = tables.name + (f": {one.title}" if one.title else "")
+            legend = "\n".join(f"- {line}" for line in one.legend if line not in elsewhere)
+            parts += [Sheet(title, one.grid, kind="numbers"), one.notes, legend]
+    parts.append(notes.list())
+    parts = [p.replace("→ rows", "our rows") if isinstance(p, str) else p for p in parts]
+    count = f"{plural(_num_ours(tables), 'row')} of ours"
+    return Fold(tables.name, table.title, count, parts, is_open=True)
 
 
 def _all_numbers(contents: Contents) -> list[Part]:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.document import (
+    Chart,
     Fold,
     Gallery,
     Image,
     Part,
     Sheet,
-    Terms,
     jpeg_address,
     sheet,
 )
@@ -148,7 +148,7 @@ def _titles(parts: Iterable[Part]) -> str:
     for part in (one for p in parts for one in (p.parts if isinstance(p, Fold) else [p])):
         if isinstance(part, str):
             titles.append("Details that cannot be read")
-        elif not isinstance(part, Fold | Terms):
+        elif isinstance(part, Chart | Gallery | Sheet):
             titles.append(part.title)
     return "; ".join(dict.fromkeys(title.partition(":")[0] for title in titles if title))
 

@@ -168,6 +168,8 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
     (said,) = browser.texts(".answer li")
     assert browser.find("#compare-sentence").text == said
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    axis = browser.texts("#compare-rows .scale svg text")
+    assert axis == ["−20", "0", "+20"]
     rows = browser.texts("#compare-rows details .line")
     assert ["better" in rows[0], "undecided" in rows[1]] == [True, True]
     browser.find("#filter-compare").send_keys("linear birdsnap")

@@ -54,6 +54,24 @@ def test_a_published_number_has_its_verdict_in_a_row(tmp_path: Path) -> None:
     assert "? undecided" in row
 
 
+def test_a_papers_table_without_a_row_of_ours_is_a_link(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    page = report_page(read_contents(tmp_path))
+    tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
+    assert tables.count("<details") == 1
+    assert '<span class="name">LORAC, Table II</span>' in tables
+    assert 'LORAC: <a href="../tables/lorac_table1.md" title="Linear classification' in tables
+
+
+def test_a_note_on_several_tables_is_there_once(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    complete(tmp_path, "mine", "in1k_linear")
+    page = report_page(read_contents(tmp_path))
+    note = "The paper contradicts itself on the optimizer of LORAC and MoCo-M"
+    assert page.count(note) == 1
+    assert f"LORAC, Table I; LORAC, Table II: {note}" in page
+
+
 def results_of_two(results: Path) -> None:
     """A checkpoint that is better on one task, and as good on another."""
     rng = np.random.default_rng(0)
