@@ -53,6 +53,8 @@ class Command:
     """A program and its arguments, the callable that submitit runs."""
 
     words: tuple[str, ...]
+    of_python: bool = False
+    """The words are arguments of the Python that runs the job."""
 
     def __call__(self) -> None:
         """Run the command; exit with its status unless that is 0."""
@@ -63,7 +65,8 @@ class Command:
         for number in SIGNALS:
             signal.signal(number, requests.note)  # in place of submitit's handlers
         limit_s = max(0.0, float(os.environ["SLURM_JOB_END_TIME"]) - time.time())
-        status = requests.run(self.words, environment(job, os.environ), limit_s)
+        words = (sys.executable, *self.words) if self.of_python else self.words
+        status = requests.run(words, environment(job, os.environ), limit_s)
         if status == 0:
             return
         if requests.late:

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -14,7 +15,7 @@ from slurm.__main__ import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.resources import Queue, RequestError, Resources
-from slurm.submit import Array, hide_variables, script, submit
+from slurm.submit import PROJECT, Array, hide_variables, script, submit
 from tests.slurm.fake_programs import fake_programs
 
 JOB = Command(("true",))
@@ -174,12 +175,61 @@ def test_failing_line_of_a_setup_file_ends_the_job_and_no_later_one(
     text = script(array(1), queue, tmp_path / "jobs").replace("-m slurm.requeue", "-c 'exit()'")
     done = subprocess.run(["bash", "-c", f"export A\n{text}"], capture_output=True, text=True)
     if "false" in content:
-        assert (done.stdout, done.stderr, done.returncode) == ("", f"failed: {path}\n", 1)
+        told = f"the job ends before its command, since a line of {path} failed\n"
+        assert (done.stdout, done.stderr, done.returncode) == ("", told, 1)
     else:
         assert (done.stdout, done.stderr, done.returncode) == ("srun 1, then\n", "", 75)
     Path("setup file.sh").unlink()
     with pytest.raises(RequestError, match=r"setup file\.sh: no such file"):
         script(array(1), queue, tmp_path / "jobs")
+
+
+def test_failing_line_of_the_setup_is_named_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_programs(tmp_path, monkeypatch, conda="exit 1", srun="echo started")
+    text = script(array(1), Queue(setup=("conda activate ssl",)), tmp_path / "jobs")
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    sentence = "the job ends before its command, since this line of --setup failed: "
+    told = f"{sentence}conda activate ssl\n"
+    assert (done.stdout, done.stderr, done.returncode) == ("", told, 1)
+
+
+def test_chosen_python_runs_the_command_without_our_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{PROJECT}:/mine")  # as run_all.py sets it
+    show = 'while [ "$1" != wrap ]; do shift; done; echo "$@" in "$PYTHONPATH"'
+    fake_programs(tmp_path, monkeypatch, srun=show)
+    text = script(array(1), Queue(python="wrap python3"), Path("/jobs"))
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert done.stdout == "wrap python3 -u -m submitit.core._submit /jobs in /mine\n"
+
+
+@pytest.mark.parametrize("ours", [sys.executable, "/not/on/this/node/python"])
+def test_job_in_a_container_is_started_again_from_outside_where_possible(
+    ours: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", ours)
+    fake_programs(tmp_path, monkeypatch, srun="exit 75", wrap="echo inside $@; exit 0")
+    text = script(array(1), Queue(python="wrap python3"), Path("/jobs"))
+    text = text.replace("-m slurm.requeue", "-c 'print(\"outside\")'")
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert done.stdout.startswith("outside" if ours != "/not/on/this/node/python" else "inside")
+    assert done.returncode == 75
+
+
+def test_options_of_a_container_are_for_srun() -> None:
+    options = ("container-image=ssl.sqsh", "no-container-entrypoint", "reservation=course")
+    text = script(array(1), Queue(sbatch=options), Path("/jobs"))
+    (line,) = [line for line in text.splitlines() if line.startswith("srun")]
+    assert "--container-image=ssl.sqsh --no-container-entrypoint" in line
+    assert re.findall("#SBATCH --(.*container.*|reservation.*)", text) == ["reservation=course"]
+
+
+def test_wckey_is_set_only_if_given() -> None:
+    assert "wckey" not in script(array(1), Queue(), Path("/jobs"))
+    assert "#SBATCH --wckey=mine\n" in script(array(1), Queue(sbatch=("wckey=mine",)), Path("/x"))
 
 
 def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:

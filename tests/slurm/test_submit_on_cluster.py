@@ -1,13 +1,15 @@
 """Arrays on a real cluster: how many run, in which order, with what, and what is refused."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from slurm.cluster import ClusterError, cluster
+from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.state import last_log_line, log_path
-from slurm.submit import Array, submit
+from slurm.submit import PROJECT, Array, submit
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from tests.slurm.test_faults_on_cluster import bash
@@ -65,7 +67,29 @@ def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
     job = Array(name="setup", work=(bash("true"),), resources=SMALL)
     ((id_,),) = submit([job], Queue(setup=("module load cuda",)), folder, cluster())
     assert wait_for_all([id_])[id_].word == "FAILED"
-    assert last_log_line(log_path(folder, id_)) == "failed: module load cuda"
+    sentence = "the job ends before its command, since this line of --setup failed: "
+    assert last_log_line(log_path(folder, id_)) == f"{sentence}module load cuda"
+
+
+def test_job_in_a_container_is_started_again(folder: Path) -> None:
+    """A stand-in for a container: it has packages of its own, and none of Slurm's programs."""
+    image = folder / "image"
+    image.write_text(
+        f'#!/bin/bash\nexport PYTHONPATH="{PROJECT}${{PYTHONPATH:+ and $PYTHONPATH}}"\n'
+        f'PATH=/nowhere exec {sys.executable} "$@"\n'
+    )
+    image.chmod(0o700)
+    program = f"""
+import os, sys
+with open("{folder}/starts", "a") as file:
+    print(os.environ["PATH"], os.environ["PYTHONPATH"], sys.executable, file=file)
+sys.exit(75 * (os.environ.get("SLURM_RESTART_COUNT", "0") == "0"))
+"""
+    job = Array(name="image", work=(Command(("-c", program), of_python=True),), resources=SMALL)
+    ((id_,),) = submit([job], Queue(python=str(image)), folder, cluster())
+    assert wait_for_all([id_])[id_].word == "COMPLETED"
+    starts = (folder / "starts").read_text().splitlines()
+    assert starts == [f"/nowhere {PROJECT} {sys.executable}"] * 2
 
 
 def test_what_the_cluster_does_not_have_is_refused_and_nothing_stays(
