@@ -134,7 +134,15 @@ def run(request: RunAll) -> int:
     request.cluster.require_used()
     if request.cluster.slurm and request.workers > 1:
         raise ValueError("--workers is for cells on this machine; --slurm has --parallel")
-    where = cluster() if request.cluster.slurm else None
+    where = None
+    if request.cluster.slurm:
+        try:
+            where = cluster()
+        except ClusterError as error:
+            if not request.plan:
+                raise
+            print(f"note: {error}; the scripts heed no limits of a cluster", file=sys.stderr)
+            where = Cluster({})
     rows, unreadable = plan(request)
     if where is not None:
         from benchmarks.cluster.arrays import check_submitted_weights
@@ -187,8 +195,11 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
     print("\n".join([shown, *departing]), file=sys.stdout if request.plan else sys.stderr)
     for warning in unused_lines(read_results(results).unused, results):
         print(warning, file=sys.stderr)
-    for warning in where.warnings() if where is not None else ():
-        print(warning, file=sys.stderr)
+    if where is not None:
+        from benchmarks.cluster.arrays import gpus_at_a_time
+
+        for warning in [*gpus_at_a_time(rows, request.cluster, where), *where.warnings()]:
+            print(warning, file=sys.stderr)
     automatic = request.settings.features_in == "auto"
     frozen = any(row.state == "run" and not row.cell.task.trains_backbone for row in rows)
     if where is not None and frozen and automatic and request.cluster.cell_gpus:

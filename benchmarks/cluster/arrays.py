@@ -27,13 +27,13 @@ from pretrain.running.atomic_files import WriteError, explain_write_errors
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError, ask, cluster
 from slurm.requeue import Command
-from slurm.resources import Queue, Resources
+from slurm.resources import Queue, RequestError, Resources
 from slurm.state import job_states, log_path
 from slurm.submit import Array, cancel_submitted, script, submit, unique_name
 from transfer.cells import state
 from transfer.cells.cell import Cell, is_same_file, open_checkpoint
 from transfer.cells.job import command, write_job
-from transfer.cells.request import Request, from_json, to_json
+from transfer.cells.request import Request, Settings, from_json, to_json
 from transfer.cells.state import read_states
 from transfer.record import state_path
 
@@ -47,6 +47,8 @@ LEAST_HOURS, MOST_HOURS = 1, 24
 and continues."""
 NO_MORE_JOBS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job submit limit")
 """Words of sbatch where the cluster, an account or a user has as many jobs as it may have."""
+MOST_NAMES = 3
+"""Checkpoints, and groups of tasks, in the name of an array."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 Arrays = Sequence[tuple[Array, Sequence[Job]]]
 """Arrays that will be submitted, with the job of each element; none for the tables."""
@@ -101,7 +103,8 @@ def _allowed_hours(
 def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, where: Cluster) -> Arrays:
     """Return an array for the jobs of one size that wait for the same arrays; last, the tables.
 
-    The file of a job is in the folder, named after its array and its position there.
+    The file of a job is in the folder, named after its array and its position there. RequestError
+    if a job has more GPUs than --max-gpus.
     """
     groups: dict[tuple[Resources, tuple[int, ...]], list[Job]] = {}
     array_of: dict[Job, int] = {}
@@ -114,10 +117,10 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, where:
     for number, ((size, after), members) in enumerate(groups.items()):
         files = [folder / f"{number}-{index}.json" for index in range(len(members))]
         array = Array(
-            name="cells",
-            work=tuple(Command(command(file)) for file in files),
+            name=_array_name(members),
+            work=tuple(Command(command(file)[1:], of_python=True) for file in files),
             resources=size,
-            parallel=options.parallel,
+            parallel=_parallel_jobs(members[0], size.gpus, options),
             after=after,
         )
         arrays.append((array, members))
@@ -125,12 +128,46 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, where:
     hours = _allowed_hours(TABLES_RESOURCES.hours, options, where, options.tables_partition)
     tables = Array(
         name="tables",
-        work=(Command((sys.executable, "-m", "benchmarks.cluster.arrays", str(results))),),
+        work=(Command(("-m", "benchmarks.cluster.arrays", str(results)), of_python=True),),
         resources=replace(TABLES_RESOURCES, hours=hours),
         after=tuple(range(len(arrays))),
         partition=options.tables_partition,
     )
     return [*arrays, (tables, ())]
+
+
+def _array_name(jobs: Sequence[Job]) -> str:
+    """Return checkpoints and groups of tasks, such as mine+moco:Linear-probes."""
+    cells = [cell for job in jobs for cell in job.cells]
+    parts = []
+    for names in ([c.backbone.name for c in cells], [c.task.heading for c in cells]):
+        first, more = [*dict.fromkeys(names)][:MOST_NAMES], len({*names}) - MOST_NAMES
+        parts.append("+".join([*first, f"{more} more"] if more > 0 else first))
+    return ":".join(parts).replace(" ", "-")
+
+
+def _parallel_jobs(job: Job, gpus: int, options: SlurmOptions) -> int:
+    """Return how many jobs like this one, with so many GPUs, run at a time; 0 for no limit."""
+    if not (options.max_gpus and gpus):
+        return options.parallel
+    if gpus > options.max_gpus:
+        raise RequestError(
+            f"--max-gpus {options.max_gpus}: {job.cell.key} trains on {gpus} GPUs; give a larger "
+            f"number, or --gpus {options.max_gpus} for fewer"
+        )
+    jobs = options.max_gpus // gpus
+    return min(options.parallel, jobs) if options.parallel else jobs
+
+
+def gpus_at_a_time(rows: Sequence[PlannedCell], options: SlurmOptions, where: Cluster) -> list[str]:
+    """Return a line with the largest number of GPUs at a time of all arrays, if it is limited."""
+    jobs = job_graph(rows)
+    if not (options.max_gpus and jobs):
+        return []
+    arrays = [array for array, _ in plan_arrays(jobs, options, Path(), where)]
+    used = [min(len(one.work), one.parallel) * one.resources.gpus for one in arrays[:-1]]
+    words = f" = {' + '.join(map(str, used))}, a limit for each array" if len(used) > 1 else ""
+    return [f"GPUs at a time: at most {sum(used)}{words}"]
 
 
 def check_submitted_weights(rows: Sequence[PlannedCell], results: Path) -> None:
@@ -178,8 +215,8 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, where: Clus
         )
     if not (jobs := job_graph(new)):
         return 0
-    folder = (settings.runs / "slurm" / unique_name()).absolute()
-    with explain_write_errors(folder, "--runs"):
+    folder = _submission_folder(settings, options, unique_name())
+    with explain_write_errors(folder, "--log-folder" if options.log_folder else "--runs"):
         folder.mkdir(parents=True)
     arrays = plan_arrays(jobs, options, folder, where)
     for number, (_, members) in enumerate(arrays):
@@ -211,13 +248,21 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, where: Clus
     return count
 
 
+def _submission_folder(settings: Settings, options: SlurmOptions, name: str) -> Path:
+    """Return the folder of logs and job files of one submission."""
+    logs = Path(options.log_folder) if options.log_folder else settings.runs / "slurm"
+    return (logs / name).absolute()
+
+
 def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) -> None:
-    """Write that a cell is queued, or only its submission if the job has already begun."""
-    submission: dict[str, Any] = {
-        "job": job,
-        "log": str(log_path(folder, job)),
-        "cluster": to_json(options),
-    }
+    """Write that a cell is queued, or only its submission if the job has already begun.
+
+    The log of the job, whose name is a number, gets a link with the name of the cell.
+    """
+    log = folder / f"{cell.path.parent.name}.{cell.path.stem}.err"
+    with explain_write_errors(log, "--log-folder" if options.log_folder else "--runs"):
+        log.symlink_to(log_path(folder, job).name)
+    submission: dict[str, Any] = {"job": job, "log": str(log), "cluster": to_json(options)}
     earlier = state.read_state(state_path(cell.path))
     if earlier is not None and earlier.content["job"] == job:
         state.store(earlier.path, earlier.content | submission)
@@ -226,14 +271,18 @@ def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) 
 
 
 def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, where: Cluster) -> str:
-    """Return the scripts that sbatch would get."""
+    """Return the scripts that sbatch would get, each below its jobs and their cells."""
     if not (jobs := job_graph(rows)):
         return ""
-    folder = (rows[0].cell.settings.runs / "slurm" / "WHEN").absolute()
-    return "\n\n".join(
-        f"# {array.name}: {len(array.work)} jobs\n{script(array, options.queue, folder)}"
-        for array, _ in plan_arrays(jobs, options, folder, where)
-    )
+    folder = _submission_folder(rows[0].cell.settings, options, "WHEN")
+    scripts = []
+    for array, members in plan_arrays(jobs, options, folder, where):
+        heads = [f"# {array.name}: {len(array.work)} jobs"]
+        for index, job in enumerate(members):
+            cells = (f"{cell.backbone.name} {cell.key} seed {cell.seed}" for cell in job.cells)
+            heads.append(f"# job {index} runs {', '.join(cells)}")
+        scripts.append("\n".join([*heads, script(array, options.queue, folder)]))
+    return "\n\n".join(scripts)
 
 
 def retry_failed(results: Path, options: SlurmOptions) -> int:
@@ -263,7 +312,7 @@ def _without_weights(request: Request) -> Cell:
 
 def merge_options(options: SlurmOptions, earlier: SlurmOptions) -> SlurmOptions:
     """Return the options given now, completed by those of the earlier submission."""
-    names = ("parallel", "hours", "cpus", "memory_gb", "tables_partition")
+    names = ("parallel", "max_gpus", "hours", "cpus", "memory_gb", "tables_partition", "log_folder")
     given = {name: getattr(options, name) for name in names if getattr(options, name)}
     defaults = vars(Queue())
     changed = {name: new for name, new in vars(options.queue).items() if new != defaults[name]}

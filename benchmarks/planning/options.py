@@ -18,6 +18,7 @@ OPTION_RANGES: Mapping[str, Range] = {
     "cell_gpus": Range(0, 1024),
     "cpus": Range(0, 4096),
     "hours": Range(0, 1e5),
+    "max_gpus": COUNT,
     "memory_gb": Range(0, 1e6),
     "parallel": COUNT,
 }
@@ -54,6 +55,9 @@ class SlurmOptions:
     parallel: int = 0
     """Cells of one array that run at a time; there is one array for each size of job. 0: as many as
     the cluster allows."""
+    max_gpus: int = 0
+    """GPUs of one array at a time, in place of --parallel where its jobs have several. The plan
+    shows the sum of all arrays. 0: as many as the cluster allows."""
     hours: float = 0.0
     """Time limit of every cell in h; a cell that needs longer continues in a new job. 0: from the
     protocol, at most 24."""
@@ -66,8 +70,16 @@ class SlurmOptions:
     """Memory of every cell in GB. 0: the cluster's default."""
     tables_partition: str = ""
     """Partition of the job that writes the tables, which needs no GPU; the cells' if not given."""
+    log_folder: str = ""
+    """Folder of logs and job files, on a file system that all nodes share; runs/slurm if not
+    given."""
     queue: Annotated[Queue, tyro.conf.arg(name="")] = field(default_factory=Queue)
     """Options of the queue."""
+
+    def __post_init__(self) -> None:
+        if self.log_folder:  # a later --retry-failed may run in another folder
+            path = Path(self.log_folder).expanduser().absolute()
+            object.__setattr__(self, "log_folder", str(path))
 
     def require_used(self) -> None:
         """Raise ValueError for an option of clusters on a run that submits nothing."""

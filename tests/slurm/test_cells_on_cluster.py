@@ -139,7 +139,7 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
         pretend.tell("scancel", "--full", "--signal=TERM", cell.stored.content["job"])
     assert [one.name for one in finished(request)] == ["done"]
     if fault == "preemption":  # srun ends a step at once when it is signalled itself
-        errors = Path(cell.stored.content["log"])
+        errors = Path(cell.stored.content["log"]).resolve()
         assert "waits to be started again" in errors.with_suffix(".out").read_text()
         told = errors.read_text()
         assert re.search("stopped by SIG(TERM|USR2), run the same command to go on", told)

@@ -1,6 +1,7 @@
 """Which arrays become of a plan, and what is known of them later; no cluster is needed."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from benchmarks.cluster.arrays import (
     cancel_all,
     check_submitted_weights,
     collect,
+    gpus_at_a_time,
     plan_arrays,
+    replace_gpus,
     retry_failed,
     submit_cells,
 )
@@ -25,6 +28,7 @@ from benchmarks.run_all import main
 from benchmarks.status import main as status
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError
+from slurm.resources import Queue
 from slurm.submit import Array
 from tests.benchmarks.conftest import Rows
 from tests.slurm.fake_programs import fake_programs
@@ -306,9 +310,107 @@ def test_a_dry_run_prints_what_sbatch_would_be_given(
     assert main([*words.split(), "--schedule", "smoke"]) == 0
     said = capsys.readouterr().out
     heads = [line for line in said.splitlines() if line.startswith("# ") and "jobs" in line]
-    assert heads == ["# cells: 1 jobs", "# tables: 1 jobs"]
+    assert heads == ["# mine:VOC-2007-SVM: 1 jobs", "# tables: 1 jobs"]
+    assert "# job 0 runs mine voc07_svm seed 0, mine voc07_svm@11point seed 0\n" in said
     assert said.count("#SBATCH --partition=gpu") == 2
     assert not list(programs.glob("job.*"))
+
+
+def test_plan_needs_no_cluster(
+    checkpoint: Path,
+    small_data: Path,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = f"--slurm --tasks voc07_svm --hours 9 --max-gpus 4 --ckpt {checkpoint}"
+    words += f" --data {small_data} --runs {settings.runs} --results {settings.results}"
+    assert main([*words.split(), "--plan"]) == 0
+    told = capsys.readouterr()
+    assert "#SBATCH --time=540\n" in told.out
+    assert "no sbatch on this machine" in told.err
+    assert "keeps no accounts" not in told.err  # nobody knows
+    assert "GPUs at a time: at most 1\n" in told.err
+    assert main(words.split()) == 2
+
+
+def test_arrays_are_named_after_checkpoints_and_groups_of_tasks(rows: Rows) -> None:
+    found = rows("cifar10_knn", "in100_linear@looc", names=("a", "b"))
+    assert [array.name for array in arrays_of(found)] == [
+        "a+b:Nearest-neighbors+Linear-probes",
+        "tables",
+    ]
+    many = rows("cifar10_knn", names=("a", "b", "c", "d", "e"))
+    assert arrays_of(many)[0].name == "a+b+c+2-more:Nearest-neighbors"
+
+
+def test_log_is_named_after_its_cell(
+    submission: list[State], settings: Settings, programs: Path
+) -> None:
+    logs = [Path(one.content["log"]) for one in submission]
+    assert [log.name for log in logs] == [
+        "random.cifar10_knn.uniclr-2022-1.smoke.seed0.err",
+        "random.in100_knn.uniclr-2022-1.smoke.seed0.err",
+    ]
+    assert [log.resolve().name for log in logs] == ["1_0_0_log.err", "1_1_0_log.err"]
+
+
+def test_logs_are_below_the_chosen_folder(
+    rows: Rows, settings: Settings, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    submit_cells(rows("cifar10_knn"), SlurmOptions(log_folder="logs"), Cluster({}))
+    (stored,) = read_states(settings.results)
+    assert Path(stored.content["log"]).parents[1] == tmp_path / "logs"
+    assert not (settings.runs / "slurm").exists()
+    assert stored.content["cluster"]["log_folder"] == str(tmp_path / "logs")
+
+
+def test_gpus_of_each_array_are_limited(rows: Rows) -> None:
+    found = [with_gpus(row, 2) for row in rows("coco_det", "voc0712_det_c4")]
+    found += rows("cifar10_knn", "in100_knn", "voc07_svm")
+    for options, expected in (
+        (SlurmOptions(max_gpus=3), [1, 3]),
+        (SlurmOptions(max_gpus=5, parallel=2), [2, 2]),
+        (SlurmOptions(max_gpus=3, cell_gpus=0), [0, 0]),
+    ):
+        arrays = plan_arrays(job_graph(found), options, Path("x"), Cluster({}))
+        assert [array.parallel for array, _ in arrays[:-1]] == expected
+
+
+def test_gpus_of_all_arrays_are_added(rows: Rows) -> None:
+    found = [with_gpus(row, 2) for row in rows("coco_det", "voc0712_det_c4")]
+    found += rows("cifar10_knn", "in100_knn", "voc07_svm")
+    (line,) = gpus_at_a_time(found, SlurmOptions(max_gpus=4), Cluster({}))
+    assert line.startswith("GPUs at a time: at most 7 = 4 + 3, ")
+    assert not gpus_at_a_time(found, SlurmOptions(), Cluster({}))
+
+
+def test_job_with_more_gpus_than_the_limit_is_refused(rows: Rows) -> None:
+    found = [with_gpus(row, 2) for row in rows("coco_det")]
+    with pytest.raises(ValueError, match="--max-gpus 1: coco_det trains on 2 GPUs"):
+        plan_arrays(job_graph(found), SlurmOptions(max_gpus=1), Path("x"), Cluster({}))
+
+
+@pytest.mark.parametrize(
+    ("page", "options"),
+    [
+        ("benchmarks/CLUSTER.md", SlurmOptions()),
+        ("benchmarks/CLUSTER.md", Queue()),
+        ("slurm/README.md", Queue()),
+    ],
+)
+def test_each_option_is_documented(page: str, options: object) -> None:
+    text = (Path(__file__).parents[3] / page).read_text()
+    names = [name.replace("_", "-") for name in vars(options) if name != "queue"]
+    missing = [name for name in names if not re.search(f"`[^`]*--{name}[ `]", text)]
+    assert not missing
+
+
+def with_gpus(row: PlannedCell, gpus: int) -> PlannedCell:
+    return replace(row, cell=replace_gpus(row.cell, gpus))
 
 
 def test_a_machine_with_few_gpus_submits_detectors_for_nodes_with_more(
