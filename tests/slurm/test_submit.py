@@ -161,6 +161,63 @@ def test_the_documented_setup_with_conda_works_in_the_bash_of_a_job(
     assert (done.stdout.strip(), done.stderr, done.returncode) == ("in ssl", "", 0)
 
 
+STAGING = re.compile("```bash\n(# stage.sh.*?)```", re.DOTALL)
+
+
+def staging_file(folder: Path) -> Path:
+    """The documented setup file, for data and a disk below this folder."""
+    page = (Path(__file__).parents[2] / "benchmarks/CLUSTER.md").read_text()
+    (text,) = STAGING.findall(page)
+    text = text.replace(
+        "shared=/datasets local=/tmp/$USER/data", f"shared={folder}/datasets local={folder}/local"
+    )
+    for key in ("imagenet", "voc"):
+        (folder / "datasets" / key).mkdir(parents=True)
+        (folder / "datasets" / key / "image").write_text(key)
+    file = folder / "stage.sh"
+    file.write_text(text)
+    return file
+
+
+def test_documented_staging_copies_once_per_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, queue = tmp_path / "local", Queue(setup_file=str(staging_file(tmp_path)))
+    show = f"cat {local}/imagenet/image {local}/voc/image"
+    copy = f'echo once >> {tmp_path}/copies; sleep 0.2; exec /bin/cp "$@"'
+    fake_programs(tmp_path / "bin", monkeypatch, cp=copy, srun=show)
+    monkeypatch.setenv("SLURM_JOB_NAME", "mine:Linear-probes")
+    command = ["bash", "-c", script(array(1), queue, tmp_path / "jobs")]
+    jobs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [job.communicate()[0] for job in jobs] == ["imagenetvoc"] * 4
+    assert (tmp_path / "copies").read_text() == "once\n"
+    assert (local / "voc").is_symlink()
+
+
+def test_documented_staging_copies_again_after_a_failed_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue(setup_file=str(staging_file(tmp_path)))
+    monkeypatch.setenv("SLURM_JOB_NAME", "mine:Linear-probes")
+    command = ["bash", "-c", script(array(1), queue, tmp_path / "jobs")]
+    for copy, status in (('/bin/cp "$@"; exit 1', 1), ('exec /bin/cp "$@"', 0)):
+        fake_programs(tmp_path / "bin", monkeypatch, cp=copy, srun="true")
+        assert subprocess.run(command, capture_output=True).returncode == status
+        assert (tmp_path / "local/imagenet/image").exists() == (status == 0)
+
+
+def test_documented_staging_leaves_out_the_job_of_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue(setup_file=str(staging_file(tmp_path)))
+    monkeypatch.setenv("SLURM_JOB_NAME", "tables")
+    fake_programs(tmp_path / "bin", monkeypatch, srun="echo started")
+    text = script(array(1), queue, tmp_path / "jobs")
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("started\n", 0)
+    assert not (tmp_path / "local").exists()
+
+
 @pytest.mark.parametrize("content", ["export A=1", "set -euo pipefail\nexport A=1", "false\nA=1"])
 def test_failing_line_of_a_setup_file_ends_the_job_and_no_later_one(
     content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

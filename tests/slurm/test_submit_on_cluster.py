@@ -13,6 +13,7 @@ from slurm.submit import PROJECT, Array, submit
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from tests.slurm.test_faults_on_cluster import bash
+from tests.slurm.test_submit import staging_file
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 SMALL = Resources(cpus=1, hours=1)
@@ -90,6 +91,14 @@ sys.exit(75 * (os.environ.get("SLURM_RESTART_COUNT", "0") == "0"))
     assert wait_for_all([id_])[id_].word == "COMPLETED"
     starts = (folder / "starts").read_text().splitlines()
     assert starts == [f"/nowhere {PROJECT} {sys.executable}"] * 2
+
+
+def test_documented_staging_copies_once_for_all_jobs_of_a_node(folder: Path) -> None:
+    queue = Queue(setup_file=str(staging_file(folder)), sbatch=("nodelist=127.0.0.1",))
+    work = tuple(bash(f"ls {folder}/local/imagenet > {folder}/{n}") for n in range(4))
+    (jobs,) = submit([Array(name="mine", work=work, resources=SMALL)], queue, folder, cluster())
+    assert {state.word for state in wait_for_all(jobs).values()} == {"COMPLETED"}
+    assert [(folder / str(n)).read_text() for n in range(4)] == ["image\n"] * 4
 
 
 def test_what_the_cluster_does_not_have_is_refused_and_nothing_stays(
