@@ -2,7 +2,8 @@
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -29,6 +30,8 @@ class Sheet(NamedTuple):
     """Identifier of a table that is alone in its section, so that its title is not repeated."""
     families: Sequence[str] = ()
     """Hidden words by which each row can also be found."""
+    texts: Mapping[str, str] = MappingProxyType({})
+    """The whole table by format, to be copied; otherwise the page's script writes what is shown."""
 
 
 class Fold(NamedTuple):
@@ -193,7 +196,9 @@ def _sheet(sheet: Sheet, address: Address) -> str:
     wide = " wide" if len(head) > WIDE_COLUMNS else ""
     tall = " tall" if len(body) > TALL_ROWS else ""
     name = f' id="{sheet.id}"' if sheet.id else ""
-    table = f'<table class="sortable copied {sheet.kind}"{name}><caption>{caption}</caption>'
+    texts = "".join(f' data-{form}="{escape(text)}"' for form, text in sheet.texts.items())
+    table = f'<table class="sortable copied {sheet.kind}"{name}{texts}>'
+    table += f"<caption>{caption}</caption>"
     table += f"<thead><tr>{''.join(heads)}</tr></thead>"
     table += "<tbody>{}</tbody></table>".format("\n".join(rows))
     scroll = f'<div class="scroll{tall}" tabindex="0">{table}</div>'

@@ -23,9 +23,11 @@ from benchmarks.report_parts.evaluated import evaluated_parts
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.requested import not_run
 from benchmarks.report_parts.tasks import task_folds
+from benchmarks.results.chosen_table import FORMATS, MEAN, tables_of_groups
 from benchmarks.results.contents import Contents, csv_rows
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
+from benchmarks.results.numbers import Number
 from benchmarks.results.paper_page import PaperTables
 from benchmarks.results.records import FIGURES, TABLES, Run, count_tasks, grouped, plural
 from benchmarks.results.tables import Cell, Grid, Line, plain
@@ -117,6 +119,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     pretraining = pretraining_parts(folder, runs)
     remaining = not_run(folder, results.runs)
     sections = [
+        Section("chosen", "Tables to copy into a paper", _chosen_parts(contents.numbers)),
         Section("beside", "Against the papers", _against(contents.pairs)),
         Section("tables", "The papers’ tables with our rows", _paper_parts(contents.papers_tables)),
         Section("numbers", "All numbers", _all_numbers(contents)),
@@ -193,6 +196,22 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
         "\n".join(key),
         Sheet("Against the papers", Grid(words=header, numbers=numbers, lines=lines), id="papers"),
     ]
+
+
+def _chosen_parts(numbers: Iterable[Number]) -> list[Part]:
+    """Return a table of checkpoints and tasks for each group of tasks."""
+    folds: list[Part] = []
+    for heading, chosen in tables_of_groups(numbers).items():
+        table = chosen.table
+        texts = {str(form): chosen.text(form) for form in FORMATS}
+        sheet = Sheet(heading, table, id=f"chosen-{len(folds)}", texts=texts)
+        notes = "\n".join(f"- {plain(note)}" for note in chosen.notes)
+        tasks = ", ".join(label for label in table.numbers if label != MEAN)
+        count = plural(len(table.lines), "checkpoint")
+        folds.append(Fold(heading, tasks, count, [sheet, notes], is_open=not folds))
+    command = "`python -m benchmarks.tables --name A B --tasks a,b --format latex`"
+    text = f"All checkpoints of this page. {command} prints one of some checkpoints and tasks."
+    return [text, *folds] if folds else []
 
 
 def _interval(pair: Pair) -> str:

@@ -6,17 +6,21 @@ The cells hold numbers alone: what they depend on is in the lines that follow th
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from benchmarks.results.differences import LEVEL, difference, holm, with_errors
 from benchmarks.results.numbers import Number, mean_over_tasks, rank
 from benchmarks.results.published import AVERAGE
-from benchmarks.results.records import Comparison
+from benchmarks.results.records import Comparison, grouped
 from benchmarks.results.tables import Cell, Grid, Line, csv_text, latex_text, plain, row_label
 from transfer.record import SIGNED_METRICS
 
 MISSING = "–"
+MEAN = "mean"
+"""Heading of the last column."""
+ALL_TASKS = "All tasks"
 Format = Literal["markdown", "latex", "csv"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class ChosenTable(NamedTuple):
@@ -70,8 +74,7 @@ def chosen_table(
 
     ValueError for a name or a task without results.
     """
-    scored = [one for one in numbers if one.score and one.runs and one.task != AVERAGE]
-    scored = [one for one in scored if one.metric == one.primary_metric]
+    scored = _main_numbers(numbers)
     rows = _rows(scored, names)
     columns = _columns([one for one in scored if one.run.identity in rows], [*rows], tasks)
     cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
@@ -91,8 +94,33 @@ def chosen_table(
     ]
     for column, label, own in zip(columns, labels, zip(*cells, strict=True), strict=True):
         notes += _column_notes(column, label, [*zip(rows.values(), own, strict=True)])
-    heads = [*labels, *(["mean"] if len(columns) > 1 else [])]
+    heads = [*labels, *([MEAN] if len(columns) > 1 else [])]
     return ChosenTable(Grid(words=["checkpoint"], numbers=heads, lines=lines), notes)
+
+
+def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
+    """Return the table of each group of tasks, by its name, and that of all tasks.
+
+    Each has all tasks of the group that two checkpoints have, and all checkpoints with one of them.
+    """
+    scored = _main_numbers(numbers)
+    columns = _columns(scored, [*_rows(scored, ())], ())
+    groups = grouped((column.first.heading, column) for column in columns)
+    if len(groups) > 1:
+        groups[ALL_TASKS] = columns
+    return {
+        heading: chosen_table(
+            [number for column in own for number in column.numbers.values()],
+            tasks=[column.key for column in own],
+        )
+        for heading, own in groups.items()
+    }
+
+
+def _main_numbers(numbers: Iterable[Number]) -> list[Number]:
+    """Return the numbers that represent their tasks."""
+    scored = [one for one in numbers if one.score and one.runs and one.task != AVERAGE]
+    return [one for one in scored if one.metric == one.primary_metric]
 
 
 def _cell(number: Number | None) -> Cell:

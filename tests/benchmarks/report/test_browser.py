@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import tables
 from benchmarks.report import write_report
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
@@ -231,6 +232,27 @@ def test_three_networks_are_compared_in_one_report(browser: Browser, tmp_path: P
     assert browser.errors() == []
 
 
+COPIED = """
+const copied = [];
+Object.defineProperty(navigator, 'clipboard', {value: {writeText: (text) => copied.push(text)}});
+const bar = document.querySelector('#chosen details[open] .copy');
+for (const button of bar.querySelectorAll('button')) button.click();
+return copied;
+"""
+
+
+def test_a_button_copies_the_table_that_the_command_prints(
+    browser: Browser, page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    browser.open(page)
+    copied = browser.driver.execute_script(COPIED)
+    words = ["--results", str(page.parents[1]), "--tasks", transfer_tasks()[0]]
+    for form, text in zip(("markdown", "latex", "csv"), copied, strict=True):
+        assert tables.main([*words, "--format", form]) == 0
+        assert capsys.readouterr().out.rstrip("\n") == text.rstrip("\n")
+    assert browser.errors() == []
+
+
 def test_a_table_is_copied_as_markdown_and_as_latex(browser: Browser, page: Path) -> None:
     browser.open(page)
     table = "document.getElementById('all-numbers')"
@@ -241,7 +263,7 @@ def test_a_table_is_copied_as_markdown_and_as_latex(browser: Browser, page: Path
     assert browser.run("document.querySelectorAll('table:not(.copied)').length") == 0
     rows = browser.run("asMarkdown(tableOf(document.getElementById('compare-rows')))").splitlines()
     assert rows[0] == f"| task | mine | {HOSTILE} | points | 95 % interval |"
-    assert rows[2] == "| transfer_linear/aircraft mean_per_class | 47.5 | 40.0 | +7.5 | – |"
+    assert rows[2] == "| transfer_linear/aircraft | 47.5 | 40.0 | +7.5 | – |"
     papers = browser.run("asLatex(document.getElementById('papers'))")
     assert "\ntask & checkpoint & published & ours & paper & diff. &" in papers
     for section in ("numbers", "compare", "beside"):

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import tables
 from benchmarks.results import chosen_table as module
-from benchmarks.results.chosen_table import ChosenTable, chosen_table
+from benchmarks.results.chosen_table import ChosenTable, chosen_table, tables_of_groups
 from benchmarks.results.contents import read_contents
 from benchmarks.results.differences import Difference, Score
 from tests.synthetic_records import record
@@ -51,6 +51,23 @@ def test_all_readings_of_a_task_and_all_tasks_of_a_family_can_be_named(tmp_path:
     labels = ["cars", "dtd", "in1k_linear@co2", "in1k_linear@jcl"]
     assert texts(table)[0] == ["checkpoint", *labels, "mean"]
     assert texts(chosen(tmp_path, (), ("in1k_linear@jcl",)))[0] == ["checkpoint", "in1k_linear@jcl"]
+
+
+def test_each_group_of_tasks_has_a_table_of_its_checkpoints(tmp_path: Path) -> None:
+    for name in ("mine", "moco"):
+        record(tmp_path, 60.0, name=name, sha256=name, **CIFAR)
+    for name in ("mine", "other"):
+        record(tmp_path, 80.0, name=name, sha256=name)
+    record(
+        tmp_path, 50.0, name="mine", sha256="mine", task="cifar100_knn", protocol="uniclr-2022/1"
+    )
+    tables = tables_of_groups(read_contents(tmp_path).numbers)
+    assert [[row[0] for row in texts(table)[1:]] for table in tables.values()] == [
+        ["mine", "moco"], ["mine", "other"], ["mine", "moco", "other"]
+    ]  # fmt: skip
+    columns = [texts(table)[0][1:] for table in tables.values()]
+    assert columns == [["cifar10"], ["voc07_svm"], ["cifar10", "voc07_svm", "mean"]]
+    assert [*tables][-1] == "All tasks"
 
 
 @pytest.mark.parametrize(
