@@ -1,14 +1,14 @@
 """Jobs of a run: the cells that one process evaluates, and the jobs that have to end before.
 
-Cells that share work are one job: probes of one pass over images; frozen networks on the same
-datasets, which share features; and all backbones on one task that uses a classifier, so that its
-images are decoded once.
+Cells that share work are one job: all backbones on tasks that read nothing but features of the same
+datasets, so that each image is decoded once; probes of one pass over images; and the other tasks of
+one backbone on the same datasets, which share features.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.planning.plan import PlannedCell, pass_of
+from benchmarks.planning.plan import PlannedCell, extraction_of, pass_of
 from benchmarks.results.records import grouped
 from transfer.cells.cell import Cell
 from transfer.cells.request import Request
@@ -49,8 +49,6 @@ def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
 
 def _shared_work(cell: Cell) -> object:
     """Return a key that is equal for cells of one job."""
-    if cell.task.needs:
-        return cell.task
     if cell.task.trains_backbone:
         return cell.path
-    return pass_of(cell) or (cell.backbone.sha256, cell.task.datasets())
+    return extraction_of(cell) or pass_of(cell) or (cell.backbone.sha256, cell.task.datasets())

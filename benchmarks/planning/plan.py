@@ -99,6 +99,16 @@ def pass_of(cell: Cell) -> object:
     return None if shared_pass is None else (cell.backbone.sha256, cell.seed, shared_pass)
 
 
+def extraction_of(cell: Cell) -> object:
+    """Return what identifies the images whose features are all that a cell reads; None if not all.
+
+    Cells with equal keys share one extraction, whatever their backbones.
+    """
+    if not cell.task.extracted() or "crop" in cell.task.units():
+        return None
+    return cell.task.datasets(), cell.backbone.input.size_px
+
+
 def render_plan(rows: list[PlannedCell]) -> str:
     """Return the plan as a text table."""
     lines = [

@@ -1,6 +1,7 @@
 """The execution of a cell, from data to record."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -36,7 +37,7 @@ from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.feature_cache import measured_speed
+from transfer.frozen.feature_cache import features_of_backbones, measured_speed
 from transfer.galleries.tile import keep_gallery
 from transfer.record import (
     COPIED,
@@ -248,26 +249,29 @@ def _obtain_classifier(user: str, needed: Cell) -> Record:
     return record
 
 
-def prepare(cells: Sequence[Cell]) -> None:
-    """Fill the shared cache with what the cells need, such as features; write no record.
+def extract_together(cells: Sequence[Cell]) -> None:
+    """Extract the features that cells of several backbones read; decode each image once for all.
 
-    Where a task extracts features together, each image is decoded once for all backbones. A
-    classifier that a task uses is not trained here, but by its own cell or when the task runs.
+    An error is only a line: the cells extract what is missing then, and have their own reasons.
     """
     start = time.monotonic()
     for task in dict.fromkeys(cell.task for cell in cells):
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
-        first = next(iter(alike.values()))
-        load_annotations(task.datasets(), first.folders.data, first.folders.cache)
-        tolerated = first.settings.tolerate
-        with (
-            explain_memory_errors(task),
-            checked_data(task.datasets(), first.folders, tolerated, since_s=start) as (_, folders),
-        ):
-            if not task.extract_together(backbones, folders):
-                for backbone in backbones:
-                    task.prepare(backbone, folders)
+        first, keys = next(iter(alike.values())), task.datasets()
+        for split, transform in task.extracted():
+            try:
+                load_annotations(keys, first.folders.data, first.folders.cache)
+                tolerated = first.settings.tolerate
+                with (
+                    explain_memory_errors(task),
+                    checked_data(keys, first.folders, tolerated, since_s=start) as (_, folders),
+                ):
+                    task.extracted_images(folders)
+                    features_of_backbones(backbones, task.dataset, split, transform, folders)
+            except Exception as error:
+                line = f"joint extraction of {split} failed: {error}; each cell extracts alone"
+                print(f"{first.key}  {line}", file=sys.stderr, flush=True)
 
 
 def stored_request(cell: Cell, lender: Record | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from pretrain.running.atomic_files import WriteError, write_text, write_whole
 from pretrain.running.command_line import exit_status_of, one_line_errors, run_command
 from pretrain.running.console import format_duration, protect_output
 from pretrain.running.errors import SuiteError
+from pretrain.running.host_memory import network_memory_bytes
 from pretrain.running.processes import (
     pickled_error,
     process_group,
@@ -36,9 +37,10 @@ from pretrain.running.processes import (
 from transfer.cells import state
 from transfer.cells.cell import Cell, ClassifierError, finished
 from transfer.cells.checked_data import check_once
-from transfer.cells.execution import evaluate, lock_cell, prepare
+from transfer.cells.execution import evaluate, extract_together, lock_cell
 from transfer.cells.request import Request, from_json
 from transfer.datasets.catalog import load_annotations
+from transfer.encoders.options import Checkpoint
 from transfer.record import Record, file_for_record, read_json
 
 Worker = subprocess.Popen[bytes]
@@ -87,6 +89,26 @@ def run(requests: Sequence[Request]) -> int:
     For cells of several backbones, features are extracted first, so that each image is decoded
     once. KilledError if a signal has killed a process of a cell, which can then go on.
     """
+    return max(map(_run_together, checkpoints_that_fit(requests)), default=0)
+
+
+def checkpoints_that_fit(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Yield the requests of as many checkpoints at a time as fit into memory, at least of one."""
+    of_checkpoint: dict[Checkpoint, list[Request]] = {}
+    for request in requests:
+        of_checkpoint.setdefault(request.checkpoint, []).append(request)
+    together, needed = list[Request](), 0
+    for checkpoint, own in of_checkpoint.items():
+        # as large as its weights, or larger; they are in memory once more as a network
+        size = 2 * checkpoint.ckpt.stat().st_size if checkpoint.ckpt.is_file() else 0
+        if together and needed + size > network_memory_bytes():
+            yield together
+            together, needed = [], 0
+        together, needed = together + own, needed + size
+    yield together
+
+
+def _run_together(requests: Sequence[Request]) -> int:
     status, cells = 0, list[Cell]()
     for request in requests:
         try:
@@ -95,15 +117,18 @@ def run(requests: Sequence[Request]) -> int:
             state.fail_request(request, error)
             status = max(status, _report_failure(request, error))
     if len({cell.backbone.sha256 for cell in cells}) > 1:
-        try:
-            prepare([c for c in cells if finished(c) is None and not _failed_classifier(c)])
-        except Exception as error:  # each cell will have its own reason
-            line = f"joint extraction failed: {error}; each cell extracts alone"
-            print(f"{cells[0].key}  {line}", file=sys.stderr, flush=True)
+        extract_together([cell for cell in cells if _needs_features(cell)])
     for cell in cells:
         stop.exit_if_requested()
         status = max(status, _run_cell(cell))
     return status
+
+
+def _needs_features(cell: Cell) -> bool:
+    try:
+        return finished(cell) is None and not _failed_classifier(cell)
+    except Exception:  # of damaged data: the cell itself will say so
+        return False
 
 
 def _run_cell(cell: Cell) -> int:

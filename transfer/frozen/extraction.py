@@ -4,17 +4,20 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from shutil import disk_usage
 from statistics import median
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision.transforms import v2
 
 from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import print_line, progress
+from pretrain.running.host_memory import num_sharers
 from pretrain.running.loader import load_batches
 from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
@@ -24,11 +27,17 @@ from transfer.frozen.transforms import EvalTransform, Normalization
 
 IMAGES_PER_BATCH = 256
 IMAGES_PER_PART = 8192  # progress is stored after each part
+IMAGES_PER_WORKER = 512  # two seconds of decoding; a start takes tens of milliseconds
 
 
 def num_workers(images: int) -> int:
-    """Return the number of loader processes; 0 if starting them costs more than they save."""
-    return 0 if images < 2048 else min(len(os.sched_getaffinity(0)), 16)
+    """Return the number of loader processes: this process's share of the cores.
+
+    Fewer, or 0, if starting them costs more than they save.
+    """
+    if images < 2048:
+        return 0
+    return max(1, min(len(os.sched_getaffinity(0)) // num_sharers(), images // IMAGES_PER_WORKER))
 
 
 class EvalImages:
@@ -53,16 +62,20 @@ class _Entry:
     """An unfinished cache entry, and the network that fills it."""
 
     def __init__(self, backbone: Encoder, rows: UnfinishedRows) -> None:
-        self.rows, self.form = rows, backbone.input
-        self.network = frozen_network(backbone)
+        self.backbone, self.rows = backbone, rows
         self.rates: list[float] = []
         """Images per second of each batch."""
+
+    @cached_property
+    def network(self) -> nn.Module:
+        """The frozen network, which is built for the first batch."""
+        return frozen_network(self.backbone)
 
     def put(self, start: int, pixels: Tensor) -> None:
         """Write the features of normalized pixels from row `start` on, unless finished."""
         if start + len(pixels) > self.rows.done:
-            begin_s = time.perf_counter()
-            features = forward(self.network, pixels).cpu()
+            network, begin_s = self.network, time.perf_counter()
+            features = forward(network, pixels).cpu()
             self.rates.append(len(pixels) / (time.perf_counter() - begin_s))
             self.rows.write(start, features.numpy())
 
@@ -82,17 +95,17 @@ def extract(
 
     crops: file that keeps the pixels for later calls, if the disk has room; None keeps none.
 
-    An entry that another process finishes while this one waits for its lock is left out. Returns
-    the images per second of each network alone, 0 where there were too few.
+    An entry that another process finishes while this one waits for its lock is left out, and so is
+    one whose network fails, unless it is the last. Returns the images per second of each network
+    alone, 0 where there were too few.
     """
     with ExitStack() as files:
-        entries, filled = [], list[Path]()
+        entries = list[_Entry]()
         for path in sorted(backbones):  # the same order in all processes, against deadlocks
             shape = (len(images), backbones[path].feature_dim)
             rows = files.enter_context(unfinished_rows(path, shape))
             if rows is not None:
                 entries.append(_Entry(backbones[path], rows))
-                filled.append(path)
         if not entries:
             return {}
         several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
@@ -100,15 +113,27 @@ def extract(
         every = [*(entry.rows for entry in entries), *kept]
         done, total = min(rows.done for rows in every), len(images)
         where = device()
-        forms = {entry.form: Normalization(entry.form, where) for entry in entries}
+        forms = {
+            form: Normalization(form, where) for form in {entry.backbone.input for entry in entries}
+        }
         with (
             unchanged(images, *every),
             progress("features", subject + several, total, done=done) as counter,
         ):
             for indices, raw in raw_batches(prepared, done, pinned=where.type == "cuda"):
                 inputs = {form: normalize(raw) for form, normalize in forms.items()}
-                for entry in entries:
-                    entry.put(indices.start, inputs[entry.form])
+                for entry in list(entries):
+                    try:
+                        entry.put(indices.start, inputs[entry.backbone.input])
+                    except WriteError:
+                        raise
+                    except Exception as error:  # of one network, such as memory that ran out
+                        if len(entries) == 1:
+                            raise
+                        entries.remove(entry)
+                        every.remove(entry.rows)
+                        left_out = f"{entry.backbone.name} is left out of this pass: {error}"
+                        print_line("features", left_out)
                 for rows in kept:
                     rows.write(indices.start, raw.flatten(1).numpy())
                 counter.add(len(raw))
@@ -120,7 +145,7 @@ def extract(
                     stop.exit_if_requested()
         for rows in every:
             rows.publish()
-        return {p: entry.images_per_s() for p, entry in zip(filled, entries, strict=True)}
+        return {entry.rows.path: entry.images_per_s() for entry in entries}
 
 
 def _kept_crops(

@@ -4,7 +4,7 @@ A probe of a small set passes its images hundreds of times; kept images are deco
 does not fit into the limit of memory is decoded for every pass.
 
 A run that is stopped while it decodes starts decoding anew. That takes about 3.5 core seconds per
-GB of pixels (measured on 331 photographs of 500 x 375 px), divided among at most 16 processes.
+GB of pixels (measured on 331 photographs of 500 x 375 px), divided among the cores of this process.
 """
 
 import mmap

@@ -25,12 +25,7 @@ from transfer.frozen.classifier import (
     labels_among,
     load_classifier,
 )
-from transfer.frozen.feature_cache import (
-    Features,
-    Predictions,
-    features_of_backbones,
-    open_images,
-)
+from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import corrupted_mistakes, mistakes
 from transfer.metrics import top1
@@ -101,11 +96,6 @@ class TrainedClassifier(Task):
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test images."""
         return [("test", self.transform)]
-
-    def extract_together(self, backbones: Sequence[Encoder], folders: Folders) -> bool:
-        """Extract features of several backbones of one image size; decode every image once."""
-        features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
-        return True
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the classifier with the test features, extracted or from the cache.

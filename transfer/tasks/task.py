@@ -147,9 +147,13 @@ class Task(ABC):
         """Return the splits of the data set whose frozen features it reads, and how it crops."""
         return []
 
-    def extract_together(self, backbones: Sequence[Encoder], folders: Folders) -> bool:
-        """Extract features of several backbones in one pass; return False if there is none."""
-        return False
+    def extracted_images(self, folders: Folders) -> dict[str, Images]:
+        """Return the splits whose features it reads; DataError if their labels cannot serve it."""
+        splits = dict.fromkeys(split for split, _ in self.extracted())
+        opened = {split: open_images(self.dataset, split, folders) for split in splits}
+        if why := self.too_few_labels(opened):
+            raise DataError(why)
+        return opened
 
     def features(self, backbone: Encoder, folders: Folders) -> list[Features]:
         """Return the frozen features that it reads, extracted or from the cache.
@@ -159,11 +163,8 @@ class Task(ABC):
         """
         from transfer.frozen.finite import require_finite
 
-        read, transforms = [], self.extracted()
-        opened = {split: open_images(self.dataset, split, folders) for split, _ in transforms}
-        if why := self.too_few_labels(opened):
-            raise DataError(why)
-        for split, transform in transforms:
+        read, opened = [], self.extracted_images(folders)
+        for split, transform in self.extracted():
             (features,) = features_of_backbones([backbone], self.dataset, split, transform, folders)
             images = opened[split]
 

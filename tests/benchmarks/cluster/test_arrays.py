@@ -127,7 +127,7 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
     assert again != job
 
 
-def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(
+def test_several_backbones_pass_the_images_whose_features_they_read_together(
     from_file: FromFile, other_checkpoint: Path, settings: Settings, programs: Path
 ) -> None:
     keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
@@ -141,7 +141,7 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(
     looc, svms = keys[1], keys[2:]
     assert cells == [
         *([(name, looc)] for name in ("mine", "other")),
-        *([(name, key) for key in svms] for name in ("mine", "other")),
+        [(name, key) for name in ("mine", "other") for key in svms],
         [("mine", keys[0]), ("other", keys[0])],
     ]
     *_, users, tables = plan_arrays(job_graph(mine), OPTIONS, folder, Cluster({}))

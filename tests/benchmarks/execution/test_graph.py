@@ -20,12 +20,23 @@ def test_cells_of_one_pass_are_one_job_and_users_of_classifiers_come_last(rows: 
     assert [[jobs.index(other) for other in job.after] for job in jobs] == [[], [], [0]]
 
 
-def test_cells_that_share_features_or_decoded_images_are_one_job(rows: Rows) -> None:
-    keys = ("voc07_svm", "voc07_svm@11point", "imagenet_c100_eval", "voc12_seg_fcn")
+def test_cells_that_read_nothing_but_features_are_one_job_of_all_backbones(rows: Rows) -> None:
+    keys = ("voc07_svm", "voc07_svm@11point", "imagenet_c100_eval", "transfer_linear/dtd")
     jobs = job_graph([*rows(*keys, names=("a", "b")), *rows("cifar10_knn", seeds=2)])
-    svms, fcn = ["voc07_svm", "voc07_svm@11point"], ["voc12_seg_fcn"]
     assert [keys for keys, _ in shown(jobs)] == [
-        *([svms, fcn] * 2),
+        ["voc07_svm", "voc07_svm@11point"] * 2,
+        *[["transfer_linear/dtd"]] * 2,  # which train on random crops
         ["cifar10_knn"] * 2,
-        ["imagenet_c100_eval"] * 2,  # of both backbones
+        ["imagenet_c100_eval"] * 2,
     ]
+
+
+def test_backbones_of_another_image_size_are_another_job(rows: Rows) -> None:
+    first, second = rows("cifar10_knn", names=("a", "b"))
+    form = replace(second.cell.backbone.input, size_px=64)
+    larger = replace(second.cell, backbone=replace(second.cell.backbone, input=form))
+    assert len(job_graph([first, replace(second, cell=larger)])) == 2
+
+
+def test_each_training_of_a_whole_network_is_one_job(rows: Rows) -> None:
+    assert len(job_graph(rows("voc12_seg_fcn", "coco_det", names=("a", "b")))) == 4

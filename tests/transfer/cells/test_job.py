@@ -13,6 +13,8 @@ from unittest.mock import DEFAULT, Mock
 
 import pytest
 import torch
+from PIL import Image
+from torch import nn
 
 import transfer.cells.job
 from benchmarks.planning.checkpoints import checkpoints
@@ -24,6 +26,7 @@ from transfer.cells.cell import Cell, finished, open_checkpoint
 from transfer.cells.execution import evaluate
 from transfer.cells.job import (
     KilledError,
+    checkpoints_that_fit,
     evaluate_on_gpus,
     main,
     read_job,
@@ -33,9 +36,11 @@ from transfer.cells.job import (
 )
 from transfer.cells.request import Request, Settings
 from transfer.datasets.expected import DataError
-from transfer.encoders.encoder import random_backbone
+from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.network import frozen_network
+from transfer.frozen.transforms import EvalTransform
 from transfer.tasks import TASKS
 
 TWO = TrainingOptions(gpus=2)
@@ -138,23 +143,84 @@ def test_cell_of_another_process_is_waited_for(
     assert "another process works on this cell" in capsys.readouterr().err
 
 
-def test_backbones_of_one_task_are_extracted_together(
-    request_for: Request,
-    other_checkpoint: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Output,
+@pytest.fixture
+def two_encoders(request_for: Request, other_checkpoint: Path) -> list[Request]:
+    """Nearest neighbors of two checkpoints."""
+    other = replace(request_for, checkpoint=Checkpoint(ckpt=other_checkpoint))
+    return [request_for, other]
+
+
+def in_another_folder(request: Request) -> Request:
+    results, runs = (f"other-{name}" for name in ("results", "runs"))
+    parent = request.settings.runs.parent
+    return replace(
+        request, settings=replace(request.settings, results=parent / results, runs=parent / runs)
+    )
+
+
+def features_of(request: Request) -> dict[str, bytes]:
+    files = (request.settings.runs / "cache" / "features").glob("*.npy")
+    return {file.name: file.read_bytes() for file in files}
+
+
+def test_encoders_share_a_pass_and_have_the_features_of_separate_ones(
+    two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requests = [
-        replace(request_for, task="imagenet_c100_eval", checkpoint=asked)
-        for asked in (request_for.checkpoint, Checkpoint(ckpt=other_checkpoint))
-    ]
-    monkeypatch.setattr(transfer.cells.job, "_run_cell", lambda cell: 0)
-    assert run(requests) == 0
-    assert "for 2 backbones" in capsys.readouterr().err
+    pixels, decoded = EvalTransform.pixels, list[Image.Image]()
+
+    def counted(transform: EvalTransform, image: Image.Image) -> Image.Image:
+        decoded.append(image)
+        return pixels(transform, image)
+
+    monkeypatch.setattr(EvalTransform, "pixels", counted)
+    assert run(two_encoders) == 0
+    num_together = len(decoded)
+    separate = [in_another_folder(request) for request in two_encoders]
+    assert [run([request]) for request in separate] == [0, 0]
+    assert len(decoded) == 3 * num_together
+    assert len(features_of(two_encoders[0])) == 4  # trainval and test of both
+    assert features_of(two_encoders[0]) == features_of(separate[0])
+    for request, alone in zip(two_encoders, separate, strict=True):
+        records = finished(Cell.of(request)), finished(Cell.of(alone))
+        assert all(records)
+        assert len({str(record and record.metrics) for record in records}) == 1
+
+
+def test_an_encoder_that_fails_leaves_the_others_and_its_reason(
+    two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    mine, broken = map(Cell.of, two_encoders)
+
+    def build(backbone: Encoder) -> nn.Module:
+        if backbone.sha256 == broken.backbone.sha256:
+            raise torch.OutOfMemoryError("no memory for this one")
+        return frozen_network(backbone)
+
+    monkeypatch.setattr("transfer.frozen.extraction.frozen_network", build)
+    assert run(two_encoders) == 1
+    assert finished(mine) is not None
+    assert "no memory for this one" in state.failure(broken)
+    told = capsys.readouterr().err
+    assert told.count("other is left out of this pass") == 2  # trainval and test
+
+
+def test_a_joint_extraction_that_fails_is_told_and_each_cell_extracts_alone(
+    two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
     broken = Mock(side_effect=OSError("no space left on device"))
-    monkeypatch.setattr(transfer.cells.job, "prepare", broken)
-    assert run(requests) == 0
+    monkeypatch.setattr("transfer.cells.execution.features_of_backbones", broken)
+    assert run(two_encoders) == 0
     assert "each cell extracts alone" in capsys.readouterr().err
+
+
+def test_memory_decides_how_many_checkpoints_share_a_pass(
+    two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = two_encoders
+    twice = replace(mine, task="cifar100_knn")
+    for room, expected in {0: [[mine, twice], [other]], 2**40: [[mine, twice, other]]}.items():
+        monkeypatch.setattr(transfer.cells.job, "network_memory_bytes", lambda room=room: room)
+        assert list(checkpoints_that_fit([mine, other, twice])) == expected
 
 
 @pytest.mark.slow

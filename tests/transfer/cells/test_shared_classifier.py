@@ -16,7 +16,7 @@ from benchmarks.run_all import plan
 from pretrain.running.lock import lock_folder
 from transfer.cells import state
 from transfer.cells.cell import Cell, ClassifierError, finished
-from transfer.cells.execution import evaluate, prepare
+from transfer.cells.execution import evaluate, extract_together
 from transfer.cells.request import Request, Settings
 from transfer.datasets.images import Images
 from transfer.encoders.encoder import Encoder, random_backbone
@@ -144,11 +144,11 @@ def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str])
 
 
 @pytest.mark.parametrize("key", ["objectnet13_eval", "imagenet_c100_eval"])
-def test_preparing_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
+def test_joint_extraction_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
     cell: Cell, needed: Cell, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, work = cell.asking(task=key), needed.folders.work
-    prepare([other])
+    extract_together([other])
     assert not work.exists()
     monkeypatch.setattr("transfer.frozen.extraction.extract", None)  # all is there
     name = save_classifier(work, Heads(torch.zeros(1, 1, 512), torch.zeros(1, 1)))

@@ -13,8 +13,10 @@ from PIL import Image
 import transfer.frozen.extraction
 import transfer.frozen.feature_cache
 from pretrain.running import stop
+from pretrain.running.host_memory import SHARERS
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, InputFormat, Precision, random_backbone
+from transfer.frozen.extraction import num_workers
 from transfer.frozen.feature_cache import (
     Features,
     cache_key,
@@ -106,6 +108,53 @@ def test_several_backbones_share_one_pass_over_the_images(
     assert len(decoded) == 80
     for one, shared in zip(alone, both, strict=True):
         assert torch.equal(one, shared.features)
+
+
+def test_a_pass_goes_on_where_a_stop_left_one_of_its_backbones(
+    small_backbone: Encoder,
+    folders: Folders,
+    monkeypatch: pytest.MonkeyPatch,
+    decoded: list[Image.Image],
+) -> None:
+    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 20)
+    pair = [small_backbone, replace(small_backbone, sha256="other")]
+    alone = [extract(backbone, folders).features for backbone in pair]
+    elsewhere = replace(folders, cache=folders.cache / "together")
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "_asked", [15])
+        with pytest.raises(stop.Stopped):
+            extract(pair[0], elsewhere)
+    decoded.clear()
+    both = features_of_backbones(pair, "dtd", "val", TRANSFORM, elsewhere)
+    assert len(decoded) == 80
+    for one, shared in zip(alone, both, strict=True):
+        assert torch.equal(one, shared.features)
+
+
+def test_a_pass_that_is_stopped_continues_with_all_its_backbones(
+    small_backbone: Encoder,
+    folders: Folders,
+    monkeypatch: pytest.MonkeyPatch,
+    decoded: list[Image.Image],
+) -> None:
+    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 20)
+    pair = [small_backbone, replace(small_backbone, sha256="other")]
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "_asked", [15])
+        with pytest.raises(stop.Stopped):
+            features_of_backbones(pair, "dtd", "val", TRANSFORM, folders)
+    features_of_backbones(pair, "dtd", "val", TRANSFORM, folders)
+    assert len(decoded) == 80
+
+
+@pytest.mark.parametrize("cores", [1, 12, 40])
+def test_loaders_are_a_share_of_the_cores(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(cores))
+    for sharers in (1, 4):
+        monkeypatch.setenv(SHARERS, str(sharers))
+        assert num_workers(100_000) == max(1, cores // sharers)
+    assert num_workers(2000) == 0
+    assert num_workers(3000) <= 5  # each start has to pay
 
 
 def test_features_in_bfloat16_differ_but_little(small_backbone: Encoder, folders: Folders) -> None:
