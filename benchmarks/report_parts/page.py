@@ -23,7 +23,7 @@ from benchmarks.report_parts.evaluated import evaluated_parts
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.requested import not_run
 from benchmarks.report_parts.tasks import task_folds
-from benchmarks.results.chosen_table import FORMATS, MEAN, tables_of_groups
+from benchmarks.results.chosen_table import FORMATS, tables_of_groups
 from benchmarks.results.contents import Contents, csv_rows
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
@@ -206,8 +206,8 @@ def _chosen_parts(numbers: Iterable[Number]) -> list[Part]:
         texts = {str(form): chosen.text(form) for form in FORMATS}
         sheet = Sheet(heading, table, id=f"chosen-{len(folds)}", texts=texts)
         notes = "\n".join(f"- {plain(note)}" for note in chosen.notes)
-        tasks = ", ".join(label for label in table.numbers if label != MEAN)
         count = plural(len(table.lines), "checkpoint")
+        tasks = count_tasks(chosen.keys)
         folds.append(Fold(heading, tasks, count, [sheet, notes], is_open=not folds))
     command = "`python -m benchmarks.tables --name A B --tasks a,b --format latex`"
     text = f"All checkpoints of this page. {command} prints one of some checkpoints and tasks."

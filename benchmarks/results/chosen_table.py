@@ -4,7 +4,7 @@ The cells hold numbers alone: what they depend on is in the lines that follow th
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Literal, NamedTuple, get_args
 
@@ -16,8 +16,6 @@ from benchmarks.results.tables import Cell, Grid, Line, csv_text, latex_text, pl
 from transfer.record import SIGNED_METRICS
 
 MISSING = "–"
-MEAN = "mean"
-"""Heading of the last column."""
 ALL_TASKS = "All tasks"
 Format = Literal["markdown", "latex", "csv"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -27,6 +25,8 @@ class ChosenTable(NamedTuple):
     """A table, and sentences on what its numbers depend on and what is missing."""
 
     table: Grid
+    keys: list[str]
+    """Task and reading of each column."""
     notes: list[str]
 
     def text(self, form: Format) -> str:
@@ -92,10 +92,16 @@ def chosen_table(
         f"Percent. Bold: significantly better than every other row of the column (p < {LEVEL}, "
         f"Holm's correction). {MISSING}: no result under the column's conditions."
     ]
+    subjects: dict[tuple[str, str], list[str]] = {}
     for column, label, own in zip(columns, labels, zip(*cells, strict=True), strict=True):
-        notes += _column_notes(column, label, [*zip(rows.values(), own, strict=True)])
-    heads = [*labels, *([MEAN] if len(columns) > 1 else [])]
-    return ChosenTable(Grid(words=["checkpoint"], numbers=heads, lines=lines), notes)
+        for name, text in _column_notes(column, [*zip(rows.values(), own, strict=True)]):
+            is_short = not name and label != column.key
+            subject = f"{label} ({column.key})" if is_short else label
+            subjects.setdefault((name, text), []).append(subject)
+    for (name, text), own_labels in subjects.items():
+        notes.append(f"{', '.join(filter(None, [name, *own_labels]))}: {text}.")
+    heads = [*labels, *(["mean"] if len(columns) > 1 else [])]
+    return ChosenTable(Grid(words=["checkpoint"], numbers=heads, lines=lines), keys, notes)
 
 
 def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
@@ -203,20 +209,21 @@ def _mark_best(lines: Sequence[Line], index: int, task: str) -> None:
 
 
 def _column_notes(
-    column: _Column, label: str, numbers: Sequence[tuple[str, Number | None]]
-) -> list[str]:
-    """Return a sentence on the column, and one for each row whose numbers depend on more."""
+    column: _Column, numbers: Sequence[tuple[str, Number | None]]
+) -> Iterator[tuple[str, str]]:
+    """Yield what a column depends on, and what more each row's number does, after the row's name.
+
+    The name is empty for the column.
+    """
     # the notes say what was altered
     said = ", ".join(column.first.reasons._replace(altered="").words) or "paper schedule, full data"
     own = {name: _number_notes(number, said) for name, number in numbers if number}
     shared = [note for note in next(iter(own.values())) if all(note in n for n in own.values())]
-    words = [] if label == column.key else [column.key]
-    words += [column.first.metric, f"protocol {column.first.runs[0].protocol}", said, *shared]
-    notes = [f"{label}: {'; '.join(words)}."]
+    protocol = f"protocol {column.first.runs[0].protocol}"
+    yield "", "; ".join([column.first.metric, protocol, said, *shared])
     for name, of_row in own.items():
         if rest := [note for note in of_row if note not in shared]:
-            notes.append(f"{label}, {name}: {'; '.join(rest)}.")
-    return notes
+            yield name, "; ".join(rest)
 
 
 def _number_notes(number: Number, said: str) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import tables
@@ -17,6 +18,7 @@ from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.report.complete_records import HOSTILE, backbone, complete, usual
 from tests.benchmarks.report.test_report import results_of_two
+from transfer.outcomes import per_image
 
 selenium = pytest.importorskip("selenium", reason="needs selenium, of the extra dev")
 
@@ -175,7 +177,7 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
     assert ["better" in rows[0], "undecided" in rows[1]] == [True, True]
     browser.find("#filter-compare").send_keys("linear birdsnap")
     assert len(browser.texts("#compare-rows details .line")) == 1
-    filtered = "good beside random on 1 task of 2: 0 better, 0 worse, 1 undecided"
+    filtered = "good beside random on 1 task (of 2 tasks): 0 better, 0 worse, 1 undecided"
     assert browser.find("#compare-sentence").text.startswith(filtered)
     browser.run("document.getElementById('filter-compare').value = ''")
     choose(browser, "random", "good")
@@ -201,6 +203,26 @@ def choose(browser: Browser, first: str, second: str) -> None:
         select = Select(browser.find(f"#compare-{place}"))
         (option,) = (one.text for one in select.options if one.text.startswith(f"{name} ("))
         select.select_by_visible_text(option)
+
+
+def test_equal_numbers_are_called_equal_and_filters_count_readings(
+    browser: Browser, tmp_path: Path
+) -> None:
+    details = per_image(np.arange(1000) % 2 == 0, np.arange(1000) % 10)
+    for name in ("mine", "moco"):
+        for task in ("in1k_linear@co2", "in1k_linear@jcl", "in100_linear@jcl"):
+            request: dict[str, Any] = {"task": task, "backbone": [], "options": [], "input": {}}
+            key, reading = task.split("@")
+            names = {"name": f"{reading}-2021/1", "hash": "paper", "paper_hash": "paper"}
+            changes: dict[str, Any] = {"protocol": {**names, "fields": {}}, "request": request}
+            complete(tmp_path, name, key, backbone=backbone(name), details=details, **changes)
+    browser.open(write_report(read_contents(tmp_path)).absolute())
+    sentence = browser.find("#compare-sentence")
+    assert "on 0 of 3 readings of 2 tasks, undecided on 0, equal on 3" in sentence.text
+    assert browser.texts("#compare-rows .verdict") == ["equal"] * 3
+    browser.find("#filter-compare").send_keys("in1k")
+    counts = "on 2 readings of 1 task (of 3 readings of 2 tasks): 0 better, 0 worse, 0 undecided, "
+    assert f"{counts}2 equal" in sentence.text
 
 
 def test_three_networks_are_compared_in_one_report(browser: Browser, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_rows_and_columns_are_in_the_order_asked_for_with_seeds_and_a_mean(tmp_p
         ["moco", "–", "60.0", "–"],
         ["mine", "80.0", "70.5 ± 0.7", "75.2"],
     ]
-    assert "cifar10, mine: 2 runs, seeds 0, 1; mean ± standard deviation." in table.notes
+    assert "mine, cifar10: 2 runs, seeds 0, 1; mean ± standard deviation." in table.notes
     assert [row[0] for row in texts(chosen(tmp_path, (), ("voc07_svm",)))[1:]] == [
         "mine", "moco", "other",
     ]  # fmt: skip
@@ -99,6 +99,14 @@ def test_a_column_has_one_schedule_and_the_one_with_most_of_the_checkpoints(tmp_
     assert "smoke" in table.notes[1]
 
 
+def test_columns_of_one_protocol_share_a_note(tmp_path: Path) -> None:
+    for task in ("cifar10_knn", "cifar100_knn"):
+        record(tmp_path, 60.0, task=task, protocol="uniclr-2022/1")
+    _, note = chosen(tmp_path).notes
+    start = "cifar100 (cifar100_knn), cifar10 (cifar10_knn): top1; protocol uniclr-2022/1; "
+    assert note.startswith(start)
+
+
 def test_a_column_may_have_several_input_sizes_and_says_so(tmp_path: Path) -> None:
     for name, px in (("resnet", 32), ("vit", 224)):
         names = {"name": "uniclr-2022/1", "hash": f"{px}", "paper_hash": "32"}
@@ -107,7 +115,7 @@ def test_a_column_may_have_several_input_sizes_and_says_so(tmp_path: Path) -> No
         record(tmp_path, 60.0, name=name, sha256=name, task="cifar10_knn", content=content)
     table = chosen(tmp_path)
     assert texts(table)[1:] == [["resnet", "60.0"], ["vit", "60.0"]]
-    assert "cifar10, vit: crop_px 224 instead of 32." in table.notes
+    assert "vit, cifar10: crop_px 224 instead of 32." in table.notes
 
 
 def test_the_command_prints_latex_of_numbers_alone_and_writes_nothing(
