@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -220,6 +221,10 @@ def _interval(pair: Pair) -> str:
 
 def _paper_parts(papers_tables: Sequence[PaperTables]) -> list[Part]:
     """Return the papers' tables with our rows, notes on several of them, and links to others."""
+    papers_tables = [
+        one._replace(shown=[table._replace(grid=_measured(table.grid)) for table in one.shown])
+        for one in papers_tables
+    ]
     with_ours = [one for one in papers_tables if _num_ours(one)]
     names = grouped(
         (line, one.name) for one in with_ours for line in dict.fromkeys(_legend_lines(one))
@@ -237,6 +242,17 @@ def _paper_parts(papers_tables: Sequence[PaperTables]) -> list[Part]:
     if others:
         parts += ["### Tables with no row of ours", *(Links(*entry) for entry in others.items())]
     return parts
+
+
+def _measured(grid: Grid) -> Grid:
+    """Return a table without rows of ours that have no result, and without titles of no rows."""
+    lines: list[Line] = []
+    for line in reversed(grid.lines):
+        is_empty = line.ours and all(cell.text in ("not run", "") for cell in line.numbers)
+        is_last_title = not line.numbers and (not lines or not lines[-1].numbers)
+        if not is_empty and not is_last_title:
+            lines.append(line)
+    return replace(grid, lines=lines[::-1])
 
 
 def _num_ours(tables: PaperTables) -> int:

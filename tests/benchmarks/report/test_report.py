@@ -63,6 +63,15 @@ def test_a_papers_table_without_a_row_of_ours_is_a_link(tmp_path: Path) -> None:
     assert 'LORAC: <a href="../tables/lorac_table1.md" title="Linear classification' in tables
 
 
+def test_rows_of_ours_that_were_not_run_are_left_out(tmp_path: Path) -> None:
+    names = {"name": "uniclr-2022/1", "hash": "paper", "paper_hash": "paper"}
+    complete(tmp_path, "mine", "cifar10_linear", protocol={**names, "fields": {}})
+    page = report_page(read_contents(tmp_path))
+    tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
+    assert '<span class="count">1 row of ours</span>' in tables
+    assert tables.count("→ mine") == 1
+
+
 def test_a_note_on_several_tables_is_there_once(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     complete(tmp_path, "mine", "in1k_linear")
