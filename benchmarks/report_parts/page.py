@@ -202,17 +202,19 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
 def _chosen_parts(numbers: Iterable[Number]) -> list[Part]:
     """Return a table of checkpoints and tasks for each group of tasks."""
     folds: list[Part] = []
-    for heading, chosen in tables_of_groups(numbers).items():
+    tables = tables_of_groups(numbers)
+    for heading, chosen in tables.items():
         table = chosen.table
         texts = {str(form): chosen.text(form) for form in FORMATS}
         sheet = Sheet(heading, table, id=f"chosen-{len(folds)}", texts=texts)
-        notes = "\n".join(f"- {plain(note)}" for note in chosen.notes)
+        notes = "\n".join(f"- {plain(note)}" for note in chosen.notes[1:])
         count = plural(len(table.lines), "checkpoint")
         tasks = count_tasks(chosen.keys)
         folds.append(Fold(heading, tasks, count, [sheet, notes], is_open=not folds))
     command = "`python -m benchmarks.tables --name A B --tasks a,b --format latex`"
     text = f"All checkpoints of this page. {command} prints one of some checkpoints and tasks."
-    return [text, *folds] if folds else []
+    rules = dict.fromkeys(plain(chosen.notes[0]) for chosen in tables.values())
+    return [text, *rules, *folds] if folds else []
 
 
 def _interval(pair: Pair) -> str:
