@@ -18,8 +18,7 @@ from benchmarks.results.differences import (
     how_compared,
     with_errors,
 )
-from benchmarks.results.numbers import Number, RowKey, shared_heading
-from benchmarks.results.published import AVERAGE
+from benchmarks.results.numbers import Number, RowKey, main_numbers, shared_heading
 from benchmarks.results.records import Run, count_tasks, grouped
 from benchmarks.results.tables import row_label
 from benchmarks.results.verdicts import pretraining_data
@@ -224,8 +223,9 @@ def _unlike(one: Checkpoint, other: Checkpoint) -> list[str]:
 
 def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
     """Return the comparison of all checkpoints; None without two that have a task in common."""
-    numbers = [one for one in numbers if one.score and one.runs and one.task != AVERAGE]
-    columns = grouped((one.runs[0].comparison, one) for one in numbers if _is_shown(one))
+    # of signed metrics, more is not better
+    shown = [one for one in main_numbers(numbers) if one.metric not in SIGNED_METRICS]
+    columns = grouped((one.runs[0].comparison, one) for one in shown)
     # a row of a column has one number; a second one, of other input settings, would hide it
     places = [{one.row: one for one in reversed(own)} for own in columns.values()]
     places = [column for column in places if len(column) > 1]
@@ -247,11 +247,6 @@ def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
     ]
     tasks = [_task(column, [row.row for row in rows], address) for column in places]
     return Compared(checkpoints, _references(checkpoints, tasks), tasks)
-
-
-def _is_shown(number: Number) -> bool:
-    """Return whether the number represents its task, and more of it is better."""
-    return number.metric == number.primary_metric and number.metric not in SIGNED_METRICS
 
 
 def _references(checkpoints: Sequence[Checkpoint], tasks: Sequence[Task]) -> list[int]:

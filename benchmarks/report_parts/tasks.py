@@ -20,9 +20,8 @@ from benchmarks.report_parts.document import (
     jpeg_address,
     sheet,
 )
-from benchmarks.results.numbers import Number, rank, shared_heading
+from benchmarks.results.numbers import Number, main_numbers, rank, shared_heading
 from benchmarks.results.overview import curve_of
-from benchmarks.results.published import AVERAGE
 from benchmarks.results.records import Run, grouped, plural
 from benchmarks.results.tables import row_label
 from transfer.galleries.tile import CAPTIONS, gallery_folder
@@ -60,8 +59,8 @@ class View(NamedTuple):
 
 def task_folds(folder: Path, numbers: Iterable[Number], snapshots: Iterable[Number]) -> list[Fold]:
     """Return charts, tables and pictures of each task whose records contain some."""
-    results = grouped((number.task, number) for number in numbers if _is_shown(number))
-    curves = grouped((number.task, number) for number in snapshots if _is_shown(number))
+    results = grouped((number.task, number) for number in main_numbers(numbers))
+    curves = grouped((number.task, number) for number in main_numbers(snapshots))
     folds = []
     for task in dict.fromkeys([*results, *curves]):
         own, of_snapshots = results.get(task, []), curves.get(task, [])
@@ -76,11 +75,6 @@ def task_folds(folder: Path, numbers: Iterable[Number], snapshots: Iterable[Numb
             heading = (own or of_snapshots)[0].heading
             folds.append((heading, task, Fold(task, _titles(parts), count, parts)))
     return [fold for *_, fold in sorted(folds, key=lambda entry: entry[:2])]
-
-
-def _is_shown(number: Number) -> bool:
-    is_main = number.metric == number.primary_metric and number.task != AVERAGE
-    return is_main and bool(number.score and number.runs)
 
 
 def views_of(numbers: Iterable[Number], snapshots: Iterable[Number] = ()) -> list[View]:

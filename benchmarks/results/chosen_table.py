@@ -9,8 +9,7 @@ from difflib import get_close_matches
 from typing import Literal, NamedTuple, get_args
 
 from benchmarks.results.differences import LEVEL, difference, holm, with_errors
-from benchmarks.results.numbers import Number, mean_over_tasks, rank
-from benchmarks.results.published import AVERAGE
+from benchmarks.results.numbers import Number, main_numbers, mean_over_tasks, rank
 from benchmarks.results.records import Comparison, grouped
 from benchmarks.results.tables import Cell, Grid, Line, csv_text, latex_text, plain, row_label
 from transfer.record import SIGNED_METRICS
@@ -74,7 +73,7 @@ def chosen_table(
 
     ValueError for a name or a task without results.
     """
-    scored = _main_numbers(numbers)
+    scored = main_numbers(numbers)
     rows = _rows(scored, names)
     columns = _columns([one for one in scored if one.run.identity in rows], [*rows], tasks)
     cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
@@ -109,7 +108,7 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
 
     Each has all tasks of the group that two checkpoints have, and all checkpoints with one of them.
     """
-    scored = _main_numbers(numbers)
+    scored = main_numbers(numbers)
     columns = _columns(scored, [*_rows(scored, ())], ())
     groups = grouped((column.first.heading, column) for column in columns)
     if len(groups) > 1:
@@ -121,12 +120,6 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
         )
         for heading, own in groups.items()
     }
-
-
-def _main_numbers(numbers: Iterable[Number]) -> list[Number]:
-    """Return the numbers that represent their tasks."""
-    scored = [one for one in numbers if one.score and one.runs and one.task != AVERAGE]
-    return [one for one in scored if one.metric == one.primary_metric]
 
 
 def _cell(number: Number | None) -> Cell:

@@ -156,6 +156,12 @@ def blocks(numbers: Iterable[Number]) -> list[Block]:
     return [Block(*key, groups[key]) for key in sorted(groups, key=lambda key: rank(*key))]
 
 
+def main_numbers(numbers: Iterable[Number]) -> list[Number]:
+    """Return the results by the main metrics of their tasks, without averages."""
+    scored = (one for one in numbers if one.score and one.runs and one.task != AVERAGE)
+    return [one for one in scored if one.metric == one.primary_metric]
+
+
 def shared_heading(numbers: Sequence[Number]) -> str:
     """Return what numbers that may be compared share, as a heading.
 
