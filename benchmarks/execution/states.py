@@ -100,6 +100,8 @@ def _submitted_state(
     log = Path(one.content["log"])
     job, last_line = known.get(one.content["job"], JobState("unknown")), last_log_line(log)
     logged = f"; last log line: {last_line}" if last_line else ""
+    if one.name == "running" and one.runs_here:  # also of a cell whose job is still queued
+        return "running", one.reason
     if job.stage == "queued":
         return "queued", job.reason + logged
     if job.stage == "running":

@@ -72,12 +72,17 @@ class State:
         """Key in TASKS."""
         return str(self.content["request"]["task"])
 
+    @property
+    def runs_here(self) -> bool:
+        """Return whether a process of this machine has written the state, and still runs."""
+        return self.content["host"] == socket.gethostname() and is_alive(int(self.content["pid"]))
+
     def _is_alive(self) -> bool:
         if self.content["host"] != socket.gethostname():
             with suppress(OSError):
                 return time.time() - self.path.stat().st_mtime < DEAD_S
             return False
-        return is_alive(int(self.content["pid"]))
+        return self.runs_here
 
 
 def is_alive(pid: int) -> bool:
@@ -217,16 +222,22 @@ def _description(cell: Cell) -> dict[str, Any]:
 
 
 def store(path: Path, content: dict[str, Any]) -> None:
-    """Write a state file. What the submission of this job has written about it stays."""
+    """Write a state file. What a submission has written about its job stays.
+
+    It stays also while a process that is not of this job evaluates the cell, until the job ends.
+    """
     job, earlier = _slurm_job(), read_json(path) or {}
     submission: dict[str, Any] = {"job": job, "log": "", "cluster": {}}
-    if job and job == earlier.get("job"):
-        submission = {key: earlier[key] for key in submission}
+    is_under_way = earlier.get("state") in ("queued", "running")
+    if job == earlier.get("job") or (not job and is_under_way):
+        submission = {key: earlier.get(key, value) for key, value in submission.items()}
     write_json(path, submission | content, "--results")
 
 
 def _slurm_job() -> str:
-    """Return the id of the Slurm job of this process, as submitit writes it; empty without one."""
+    """Return the id of the job that submitit runs here; empty also in other jobs of Slurm."""
+    if "SUBMITIT_EXECUTOR" not in os.environ:
+        return ""
     if "SLURM_ARRAY_TASK_ID" in os.environ:
         return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     return os.environ.get("SLURM_JOB_ID", "")

@@ -20,6 +20,7 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
+from benchmarks.execution.ending import write_requested
 from benchmarks.execution.graph import job_graph
 from benchmarks.execution.states import all_states
 from benchmarks.planning.options import SlurmOptions
@@ -158,10 +159,42 @@ def test_what_cannot_be_written_down_is_taken_back(
 
 
 def write_as_job(cell: Cell, name: StateName, reason: str = "") -> None:
-    """Write a state as the job of the cell does, whose submission stays in it."""
+    """Write a state as the job of the cell does, whose submission stays in it.
+
+    Its process is not one of this machine.
+    """
     stored = state.read_state(state_path(cell.path))
     assert stored is not None
-    state.store(stored.path, stored.content | {"state": name, "reason": reason})
+    changes = {"state": name, "reason": reason, "host": "a node"}
+    state.store(stored.path, stored.content | changes)
+
+
+def test_cell_that_waits_on_the_cluster_stays_submitted_while_it_runs_here(
+    submission: list[State],
+    rows: Rows,
+    settings: Settings,
+    programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|PENDING|Priority|\n")
+    monkeypatch.setenv("SLURM_JOB_ID", "9")  # also in the shell of an interactive job
+    (row,) = rows("cifar10_knn")
+    write_requested([row], named=True, here=True)
+    assert states(settings)[0] == ("queued", "Priority")
+    with state.reporting(row.cell):
+        assert states(settings)[0] == ("running", "starts")
+    assert states(settings)[0] == ("done", "")
+    assert cancel_all(settings.results) == 2
+
+
+def test_cell_that_runs_here_after_its_job_has_ended_is_not_submitted(
+    submission: list[State], rows: Rows, settings: Settings, programs: Path
+) -> None:
+    (row,) = rows("cifar10_knn")
+    write_as_job(row.cell, "failed", "no data")
+    with state.reporting(row.cell):
+        assert states(settings)[0] == ("running", "starts")
+    assert [one.is_submitted for one in read_states(settings.results)] == [False, True]
 
 
 def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
@@ -222,6 +255,7 @@ def test_a_job_that_begins_before_its_submission_is_written_keeps_its_state(
     submission: list[State], rows: Rows, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row,) = rows("voc07_svm")
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")  # as its batch script does
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "3")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     folder = Path(submission[0].content["log"]).parent
