@@ -50,6 +50,9 @@ def finish_run(
     runs = runs_of_files(row.cell.backbone.file for row in rows)
     written.append(update_report(request.settings.results, runs, contents))
     words = [f"{len(rows)} cell{'s' * (len(rows) != 1)}", f"{len(failed)} failed"]
+    for state_name, text in (("unfit", "not supported"), ("no data", "without data")):
+        if count := sum(row.state == state_name for row in rows):
+            words.append(f"{count} {text}")
     lost = f"{len(unreadable)} checkpoint{'s' * (len(unreadable) != 1)} could not be read"
     words += [lost] * bool(unreadable)
     print(", ".join([*words, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
@@ -82,13 +85,13 @@ def cell_id(cell: Cell) -> CellId:
 def write_requested(rows: Sequence[PlannedCell], *, named: bool, here: bool) -> None:
     """Write the states of requested cells, so that the report shows what has no result.
 
-    States of earlier runs of these checkpoints that were left without a result are removed.
+    States of earlier runs of these checkpoints that could not begin are removed.
     named: the user named the tasks; otherwise cells whose data are missing were not requested.
     here: the cells run on this machine; a submission writes the states of those on a cluster.
     """
     settings, names = rows[0].cell.settings, {row.cell.backbone.name for row in rows}
     for earlier in read_states(settings.results):
-        is_left = earlier.name in UNFINISHED and not earlier.is_submitted
+        is_left = earlier.name in ("missing data", "unsupported")
         if is_left and earlier.content["backbone"] in names:
             earlier.path.unlink(missing_ok=True)
     with suppress(WriteError):  # a full disk: the cells say so
@@ -100,7 +103,3 @@ def write_requested(rows: Sequence[PlannedCell], *, named: bool, here: bool) -> 
             elif row.state != "run" and (named or not row.missing):
                 name: StateName = "unsupported" if row.state == "unfit" else "missing data"
                 state.write(row.cell, name, row.why, missing_data=list(row.missing))
-
-
-UNFINISHED = ("stopped", "missing data", "unsupported")
-"""States that a new run of a checkpoint replaces."""

@@ -221,8 +221,8 @@ def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
 
 
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
-    """Return the deviations of the cells from the papers' protocols, each line once."""
-    cells = [row.cell for row in rows if row.state != "no data"]
+    """Return the deviations from the papers' protocols of cells that can run, each line once."""
+    cells = [row.cell for row in rows if row.state in ("run", "cached")]
     notes = grouped((line, cell.key) for cell in cells for line in departures(cell))
     return [
         f"departs from {task_of(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "

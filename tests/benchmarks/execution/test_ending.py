@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -55,6 +56,21 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     assert REASON in (results / "report" / "index.html").read_text()  # all of it
     (path, *_) = sorted((results / "records" / "mine").rglob("*.state.json"))
     assert json.loads(path.read_text())["reason"] == REASON
+
+
+def test_last_line_counts_cells_that_could_not_run(
+    rows: Rows, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, unfit, absent = rows("cifar10_knn", "in100_knn", "voc07_svm")
+    planned = [
+        replace(done, state="unfit"),
+        replace(unfit, state="unfit"),
+        replace(absent, state="no data", missing=("voc07",)),
+    ]
+    request = RunAll(settings=done.cell.settings)
+    finish_run(planned, request, time.monotonic(), {})
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("3 cells, 0 failed, 2 not supported, 1 without data, ")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.planning.plan import (
     plan_cell,
+    protocol_notes,
     render_plan,
     with_passes_counted_once,
 )
@@ -44,6 +45,12 @@ def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings:
     )
     assert row.state == "no data"
     assert "200 neighbors vote, but cifar10 has 192" in render_plan([row])
+
+
+def test_deviations_of_unsupported_cells_are_not_shown(rows: Rows) -> None:
+    (row,) = rows("cifar10_linear")
+    assert protocol_notes([row])
+    assert not protocol_notes([replace(row, state="unfit")])
 
 
 @pytest.fixture
