@@ -156,6 +156,8 @@ class Progress:
     ) -> None:
         self.step, self.subject, self.total, self.unit = step, subject, total, unit
         self.done = self.start_count = done
+        self.printed = ("", -1)
+        """Subject and finished items of the last line."""
         self.start = self.told = time.monotonic()
         self.shown = self.start - LINE_INTERVAL_S + FIRST_LINE_S
         self.bars, self.tell = bars, _tell.get()
@@ -191,21 +193,26 @@ class Progress:
 
     def state(self) -> str:
         """Return words such as "256/2000 images   94 images/s   1 min 20 s left"."""
-        rate = self.rate
-        text = f"{self.done}/{self.total} {self.unit}   {rate:.0f} {self.unit}/s"
-        left = (self.total - self.done) / rate if rate else 0.0
+        rate, text = self.rate, f"{self.done}/{self.total} {self.unit}"
+        if not rate:
+            return text
+        one = self.unit.removesuffix("s")
+        text += f"   {rate:.0f} {self.unit}/s" if rate >= 1 else f"   {1 / rate:.1f} s/{one}"
+        left = (self.total - self.done) / rate
         return f"{text}   {format_duration(left)} left" if left > 60 else text
 
     def close(self) -> None:
-        """Print the last line."""
+        """Print the last line, unless it was printed."""
         if self.bars is not None and self.bar is not None:
             self.bars.remove_task(self.bar)
-        self._print()
+        if self.printed != (self.subject, self.done):
+            self._print()
 
     def _title(self) -> str:
         return f"{time.strftime('%H:%M:%S')}  {self.step:<10}  {self.subject}"
 
     def _print(self) -> None:
+        self.printed = (self.subject, self.done)
         if not is_quiet():
             print(f"{self._title()}  {self.state()}", file=sys.stderr, flush=True)
 

@@ -330,7 +330,7 @@ def _another(
         choice=choice,
         candidates=(match.label, *(m.label for m in found if m is not match and not m.num_flaws)),
         assumed=_assumed_input(built, options),
-        notes=(encoder.library, *filter(None, [built.note]), *_precision_notes(match, contents)),
+        notes=(_builder(encoder), *filter(None, [built.note]), *_precision_notes(match, contents)),
     )
 
 
@@ -339,6 +339,15 @@ def _assumed_input(built: Built, options: EncoderOptions) -> str:
     if options.input_mean or not built.assumed:
         return ""
     return f"mean and std of {built.assumed}, not stated for this file"
+
+
+def _builder(encoder: Encoder) -> str:
+    """Return what builds the network, with the file that a hash in its name is of."""
+    kind, _, digest = encoder.library.partition(" ")
+    if kind == "file":
+        path = encoder.options.encoder.rpartition(":")[0]
+        return f"{path} builds the network; SHA-256 of this file: {digest}"
+    return encoder.library.replace(", config ", "; SHA-256 of config.json: ")
 
 
 def of_library(

@@ -122,7 +122,8 @@ def features_of_backbones(
                 f"{next(iter(absent))}: written twice and gone each time; find out what deletes "
                 "it, then start the same command again"
             )
-        rates = extract(absent, images, transform, f"{key} {split}", crops)
+        turned = f" turned by {90 * transform.turns}°" if transform.turns else ""
+        rates = extract(absent, images, transform, f"{key} {split}{turned}", crops)
         for path, images_per_s in rates.items():
             if images_per_s:
                 file = _speed_file(folders.cache, entries[path], str(transform.crop_px))

@@ -226,16 +226,19 @@ class VOCSVM(Task):
     def class_choices(
         self, choice: CostSearchResult, names: tuple[str, ...]
     ) -> dict[str, dict[str, object]]:
-        """Print and return cost and cross-validated average precision by class."""
+        """Return cost and cross-validated average precision by class; print their range."""
         choices: dict[str, dict[str, object]] = {}
         for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):
             cost, precision = self.costs[index], float(column[index])
-            print_line("svm", f"{name:<12} C {cost:<8.3g} cross-validated AP {precision:.2f}")
             choices[name] = {
                 "cost": cost,
                 "at_grid_edge": index in (0, len(self.costs) - 1),
                 "cross_validated_AP": precision,
             }
+        costs = [self.costs[index] for index in choice.best.tolist()]
+        range_ = f"C {min(costs):.3g} to {max(costs):.3g}"
+        mean = choice.table.max(dim=0).values.nanmean()
+        print_line("svm", f"{len(names)} classes  {range_}  mean cross-validated AP {mean:.2f}")
         return choices
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:

@@ -85,10 +85,50 @@ def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
     with progress("train", "jcl/smoke", 3200, done=320) as counter:
         for clock[0], lines in ((5.0, 0), (11.0, 1), (12.0, 1), (40.0, 1), (42.0, 2)):
             counter.add(32)
-            printed += capsys.readouterr().err.count("\n")
+            text = capsys.readouterr().err
+            printed += text.count("\n")
             assert printed == lines
         assert counter.rate == pytest.approx(160 / 42)
-    assert capsys.readouterr().err[8:].startswith("  train       jcl/smoke  480/3200 images")
+    assert text[8:].startswith("  train       jcl/smoke  480/3200 images")
+
+
+def test_last_line_is_not_printed_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "FIRST_LINE_S", 0.0)
+    with progress("features", "dtd trainval", 160) as counter:
+        counter.add(160)
+    assert capsys.readouterr().err.count("160/160 images") == 1
+
+
+def test_last_line_has_the_last_subject(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "FIRST_LINE_S", 0.0)
+    with progress("train", "loss 3", 160) as counter:
+        counter.add(160)
+        counter.subject = "loss 2"
+    assert "loss 2  160/160 images" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("done", "unit", "text"),
+    [
+        (2, "steps", "2/4 steps   10.0 s/step"),
+        (3, "images", "3/4 images   6.7 s/image"),
+        (40, "steps", "40/4 steps   2 steps/s"),
+        (0, "steps", "0/4 steps"),
+    ],
+)
+def test_slow_progress_is_in_seconds_per_item(
+    done: int, unit: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    with progress("train", "1 rate", 4, unit) as counter:
+        clock[0] = 20.0
+        counter.add(done)
+        assert counter.state() == text
 
 
 PRINT = """

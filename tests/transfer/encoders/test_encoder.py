@@ -1,5 +1,6 @@
 """Encoders of other libraries: features are the source's own, and what does not fit is refused."""
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -218,6 +219,18 @@ def test_the_users_file_may_hold_dataclasses_and_has_a_twin_unless_it_loads_weig
     loads = Encoder.from_file(file, encoder=f"{code}:load", pool="mean")
     with pytest.raises(BackboneError, match=r"stay as they were.*to the checkpoint"):
         loads.random_twin()
+
+
+def test_note_says_which_file_the_hash_is_of(tmp_path: Path) -> None:
+    code = tmp_path / "own.py"
+    code.write_text(
+        f"from torch import nn\nINPUT = {SQUARE}\ndef build():\n"
+        "    return nn.Sequential(nn.Conv2d(3, 16, 4, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten())\n"
+    )
+    file = saved(tmp_path, build(f"{code}:build").network.state_dict())
+    _, inspection = open_file(file, EncoderOptions(encoder=f"{code}:build"))
+    sha256 = hashlib.sha256(code.read_bytes()).hexdigest()
+    assert inspection.notes == (f"{code} builds the network; SHA-256 of this file: {sha256[:12]}",)
 
 
 @pytest.mark.parametrize("name", ["_fc", "to_classes", "classifier"])

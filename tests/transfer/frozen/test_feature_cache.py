@@ -51,6 +51,15 @@ def extract(backbone: Encoder, folders: Folders) -> Features:
     return features_of_backbones([backbone], "dtd", "val", TRANSFORM, folders)[0]
 
 
+def test_progress_names_the_rotation(
+    small_backbone: Encoder, folders: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for turns, name in ((0, "dtd val  "), (1, "dtd val turned by 90°  ")):
+        turned = replace(TRANSFORM, turns=turns)
+        features_of_backbones([small_backbone], "dtd", "val", turned, folders)
+        assert f"features    {name}" in capsys.readouterr().err
+
+
 def test_a_stop_keeps_finished_batches_and_kept_crops_give_the_same_features_without_an_image(
     small_backbone: Encoder,
     folders: Folders,

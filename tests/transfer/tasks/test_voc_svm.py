@@ -51,6 +51,12 @@ def test_a_separable_set_is_solved_exactly_by_the_smallest_cost_which_is_flagged
     assert details["classes_left_out"] == ["nowhere"]
 
 
+def test_all_classes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    QUICK.run(solved_toy(), folders(tmp_path), seed=0)
+    lines = [line[10:] for line in capsys.readouterr().err.splitlines() if " C " in line]
+    assert lines == ["svm         3 classes  C 0.01 to 0.01  mean cross-validated AP 100.00"]
+
+
 def shown(*positives: int) -> Images:
     """Ten images without pixels; so many of them show class "a", "b", ..., drawn from the first."""
     labels = np.where(np.arange(10)[:, None] < np.array(positives), 1, -1).astype(np.int8)
