@@ -14,6 +14,7 @@ SUBCOMMANDS = {
     "report": "benchmarks.report",
     "explain": "benchmarks.explain",
     "status": "benchmarks.status",
+    "power": "benchmarks.power",
     "gpu-check": "benchmarks.gpu_check",
 }
 """First words of ssl-benchmark; any other command line is one of benchmarks/run_all.py."""

@@ -74,8 +74,8 @@ def chosen_table(
     ValueError for a name or a task without results.
     """
     scored = main_numbers(numbers)
-    rows = _rows(scored, names)
-    columns = _columns([one for one in scored if one.run.identity in rows], [*rows], tasks)
+    rows = rows_of(scored, names)
+    columns = columns_of([one for one in scored if one.run.identity in rows], [*rows], tasks)
     cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
     keys = [column.key for column in columns]
     labels, lines = _labels(keys), []
@@ -109,7 +109,7 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
     Each has all tasks of the group that two checkpoints have, and all checkpoints with one of them.
     """
     scored = main_numbers(numbers)
-    columns = _columns(scored, [*_rows(scored, ())], ())
+    columns = columns_of(scored, [*rows_of(scored, ())], ())
     groups = grouped((column.first.heading, column) for column in columns)
     if len(groups) > 1:
         groups[ALL_TASKS] = columns
@@ -128,7 +128,7 @@ def _cell(number: Number | None) -> Cell:
     return Cell(text=number.score.text(1), score=number.score, files=number.files)
 
 
-def _rows(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str]:
+def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str]:
     """Return the checkpoints of these names with their labels."""
     firsts = {one.run.identity: one for one in sorted(numbers, key=lambda one: one.row)}
     known = list(dict.fromkeys(name for name, _ in firsts))
@@ -147,7 +147,7 @@ def _rows(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str
     }
 
 
-def _columns(
+def columns_of(
     numbers: Sequence[Number], backbones: Sequence[Backbone], tasks: Sequence[str]
 ) -> list[_Column]:
     """Return the columns of these tasks in their order, each from the numbers that most share."""

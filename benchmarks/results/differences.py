@@ -239,10 +239,10 @@ def difference(first: Score, second: Score, task: str) -> Difference:
         return Difference(points, error, _p_value(points, error, freedom), freedom)
     points = first.mean - second.mean
     scores = (first, second)
+    variance = image_variance(first, second)
     if is_paired(first, second):
-        variance = _paired_variance(first, second) + sum(one.seed_variance for one in scores)
+        variance += sum(one.seed_variance for one in scores)
     else:
-        variance = _variance_over_images(first, second)
         variance += sum(one.variance_over_runs(task) for one in scores)
     of_seeds = sum(one.seed_variance**2 / max(1, one.runs - 1) for one in scores)
     freedom, error = _welch(variance, of_seeds), math.sqrt(variance)
@@ -260,11 +260,9 @@ def is_paired(first: Score, second: Score) -> bool:
 
 def gain(first: Score, second: Score, task: str) -> Score:
     """Return the first number minus the second as a number, with the errors of both."""
-    paired = is_paired(first, second)
-    over_images = (_paired_variance if paired else _variance_over_images)(first, second)
     return Score(
         mean=first.mean - second.mean,
-        stated_error=math.sqrt(over_images),
+        stated_error=math.sqrt(image_variance(first, second)),
         run_variance=first.variance_over_runs(task) + second.variance_over_runs(task),
     )
 
@@ -288,8 +286,13 @@ def with_errors(scores: Sequence[Score]) -> list[Score]:
     ]
 
 
-def _variance_over_images(first: Score, second: Score) -> float:
-    """Return the sum of the variances; an unknown one is that of the other, on the same images."""
+def image_variance(first: Score, second: Score) -> float:
+    """Return the variance of the difference over test images, in points squared.
+
+    Of two numbers that are not paired, an unknown variance is that of the other.
+    """
+    if is_paired(first, second):
+        return _paired_variance(first, second)
     one, other = first.variance_over_images, second.variance_over_images
     return (other if math.isnan(one) else one) + (one if math.isnan(other) else other)
 

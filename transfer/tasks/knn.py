@@ -27,6 +27,7 @@ class KNN(NearestTraining):
     """
 
     heading: ClassVar[str] = "Nearest neighbors"
+    seeded: ClassVar[bool] = False
 
     protocol: str = "uniclr-2022/1"
     num_neighbors: int = 200

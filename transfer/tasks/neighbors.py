@@ -38,6 +38,7 @@ class NearestImages(NearestTraining):
     """The nearest training images of test images, and how many are of the query's class."""
 
     heading: ClassVar[str] = "Figures"
+    seeded: ClassVar[bool] = False
     primary_metric: ClassVar[str] = "same_class"
 
     protocol: str = "looc-2020/1"

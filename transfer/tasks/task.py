@@ -47,6 +47,8 @@ class Task(ABC):
     """Part of the overview that shows the task."""
     trains_backbone: ClassVar[bool] = False
     """True if the backbone's weights change."""
+    seeded: ClassVar[bool] = True
+    """False if the seed changes nothing, as in kNN classification."""
     kind: ClassVar[str] = ""
     """Name in a plan of the kind of training of the whole network."""
     assumption: ClassVar[str] = ""
