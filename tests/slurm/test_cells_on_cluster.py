@@ -20,6 +20,7 @@ from tests.campaign.outcome import result_of
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from tests.slurm.test_faults_on_cluster import running
+from tests.slurm.test_submit_on_cluster import container
 from tests.transfer.cells.many_images import generate_many
 from transfer.cells.request import Settings
 from transfer.datasets.synthetic.generate import generate
@@ -96,6 +97,20 @@ def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: Ru
     assert len(submissions(request)) == 1
     run(request)  # all is recorded
     assert len(submissions(request)) == 1
+
+
+def test_cell_runs_in_a_container_and_has_a_log_of_its_name(
+    request_here: RunAll, folder: Path
+) -> None:
+    request = of_data(there(request_here), request_here.settings.data, "in100_knn")
+    options = replace(request.cluster, queue=Queue(python=str(container(folder))))
+    request = replace(request, cluster=options)
+    assert run(request) == 0
+    ((cell,), _) = all_states(request.settings.results)
+    assert [one.name for one in finished(request)] == ["done"]
+    log = Path(cell.stored.content["log"])
+    assert log.name == "mine.in100_knn.uniclr-2022-1.smoke.seed0.err"
+    assert "in100 test" in log.read_text()
 
 
 def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(

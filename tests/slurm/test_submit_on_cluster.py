@@ -72,7 +72,7 @@ def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
     assert last_log_line(log_path(folder, id_)) == f"{sentence}module load cuda"
 
 
-def test_job_in_a_container_is_started_again(folder: Path) -> None:
+def container(folder: Path) -> Path:
     """A stand-in for a container: it has packages of its own, and none of Slurm's programs."""
     image = folder / "image"
     image.write_text(
@@ -80,6 +80,11 @@ def test_job_in_a_container_is_started_again(folder: Path) -> None:
         f'PATH=/nowhere exec {sys.executable} "$@"\n'
     )
     image.chmod(0o700)
+    return image
+
+
+def test_job_in_a_container_is_started_again(folder: Path) -> None:
+    image = container(folder)
     program = f"""
 import os, sys
 with open("{folder}/starts", "a") as file:

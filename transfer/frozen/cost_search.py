@@ -65,7 +65,8 @@ def choose_costs(
         positive_weight=search.positive_weight,
     )
     stages: list[dict[str, Tensor]] = []
-    with progress("svm", "cross-validation", len(search.costs), "costs") as counter:
+    subject = "cross-validation, 11-point AP" if search.points == "11" else "cross-validation"
+    with progress("svm", subject, len(search.costs), "costs") as counter:
         for cost in search.costs:
             start = stages[-1]["weights"] if stages else None
             costs = torch.full((len(held_out),), cost, dtype=torch.float64)
