@@ -184,22 +184,22 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
 
     The plan is the result of --plan, on stdout; before a run it is a message, on stderr.
     """
-    shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
-    departing = protocol_notes(rows)
-    departing = (
-        departing
-        if request.plan_full
-        else first_lines(departing, MOST_LINES, "more, see --plan full")
-    )
+    deviations = protocol_notes(rows)
+    if request.plan_full:
+        lines = [render_plan(rows), *deviations]
+    else:
+        shortened = first_lines(deviations, MOST_LINES, "more, see --plan full")
+        lines = [render_plan_groups(rows), *shortened]
     results = request.settings.results
-    print("\n".join([shown, *departing]), file=sys.stdout if request.plan else sys.stderr)
-    for warning in unused_lines(read_results(results).unused, results):
-        print(warning, file=sys.stderr)
+    warnings = unused_lines(read_results(results).unused, results)
     if where is not None:
         from benchmarks.cluster.arrays import gpus_at_a_time
 
-        for warning in [*gpus_at_a_time(rows, request.cluster, where), *where.warnings()]:
-            print(warning, file=sys.stderr)
+        lines += gpus_at_a_time(rows, request.cluster, where)
+        warnings += where.warnings()
+    print("\n".join(lines), file=sys.stdout if request.plan else sys.stderr)
+    for warning in warnings:
+        print(warning, file=sys.stderr)
     automatic = request.settings.features_in == "auto"
     frozen = any(row.state == "run" and not row.cell.task.trains_backbone for row in rows)
     if where is not None and frozen and automatic and request.cluster.cell_gpus:

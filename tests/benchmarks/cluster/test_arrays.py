@@ -366,7 +366,7 @@ def test_plan_needs_no_cluster(
     assert "#SBATCH --time=540\n" in told.out
     assert "no sbatch on this machine" in told.err
     assert "keeps no accounts" not in told.err  # nobody knows
-    assert "GPUs at a time: at most 1\n" in told.err
+    assert "GPUs at a time: at most 1\n" in told.out
     assert main(words.split()) == 2
 
 
