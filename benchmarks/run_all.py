@@ -175,7 +175,8 @@ def run(request: RunAll) -> int:
         remember_runs(results, runs_of_files(row.cell.backbone.file for row in rows))
         submit_cells(rows, request.cluster, where)
         return 0
-    run_jobs(job_graph(rows), request.workers, request.settings)
+    jobs = job_graph(rows)
+    run_jobs(jobs, request.workers or min(num_gpus(), len(jobs)), request.settings)
     return finish_run(rows, request, start, unreadable)
 
 

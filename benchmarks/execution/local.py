@@ -1,7 +1,9 @@
 """Jobs on this machine: one after another in this process, or several at a time.
 
-Each of several has a process, and GPUs of its own where there are any. Ctrl-C and the signals of
-schedulers are passed on: each cell saves, and the same command continues.
+Each of several has a process, and GPUs of its own where there are any. By default frozen networks
+use all GPUs of a machine, one process each (tested with CPU processes in place of GPUs; never run
+on two GPUs). Ctrl-C and the signals of schedulers are passed on: each cell saves, and the same
+command continues.
 """
 
 import os
@@ -123,8 +125,7 @@ class _Processes:
 
     def _gpus_needed(self, cell: Cell) -> int:
         """Return the number of GPUs of a cell: one, or as many as it trains on; 0 without GPUs."""
-        many = cell.task.distributed_training is not None and cell.settings.training.gpus
-        return min(cell.settings.training.gpus if many else 1, self.num_gpus)
+        return min(cell.task.num_processes(cell.settings.training), self.num_gpus)
 
     def _begin(self, job: Job) -> None:
         """Announce the job and start its process."""
@@ -133,7 +134,9 @@ class _Processes:
         count = self._gpus_needed(job.cell)
         gpus, self.free = self.free[:count], self.free[count:]
         environment = {**os.environ, "TERM": "dumb"}  # bars of several processes would overwrite
-        environment[SHARERS] = str(min(self.workers, self.total))
+        at_once = [self.workers, self.total]
+        at_once += [self.num_gpus // count] if count else []
+        environment[SHARERS] = str(min(at_once))
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         file = self.settings.runs / "jobs" / f"{os.getpid()}-{number}.json"

@@ -141,8 +141,9 @@ class RunAll:
     """Seeds, separated by commas; tables show mean and standard deviation."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
     """Folders and options of all cells."""
-    workers: int = 1
-    """Cells that run at the same time on this machine, each on its own GPUs."""
+    workers: int = 0
+    """Cells that run at the same time on this machine, each on its own GPUs. 0: one for each GPU,
+    while trainings of whole networks use all of them; one without a GPU."""
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
     """Options for running the cells on a SLURM cluster instead."""
     plan: bool = False

@@ -1,6 +1,7 @@
 """One command: what is finished stays, what fails says why, and the rest goes on."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from transfer.cells import state
 from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Settings
+from transfer.cells.state import read_states
 from transfer.datasets.folders import FolderError
 from transfer.datasets.synthetic.generate import generate
 from transfer.encoders.encoder import Encoder, random_backbone
@@ -241,6 +243,20 @@ def test_a_cell_beside_others_is_planned_for_the_gpus_that_it_will_have(
         assert told in capsys.readouterr().out
     with assume_gpus(8):
         assert main(f"{words} --gpus 16".split()) == 2
+
+
+def test_frozen_cells_use_all_gpus_of_a_machine_in_a_process_each(
+    request_for: Request, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes on the CPU stand in for those of two GPUs."""
+    monkeypatch.setattr("benchmarks.execution.local.visible_gpus", lambda: ["0", "1"])
+    request = request_for(ckpt=(checkpoint,), tasks="cifar10_knn,cifar100_knn")
+    with assume_gpus(2):
+        assert run(request) == 0
+    settings = request.settings
+    processes = {one.content["pid"] for one in read_states(settings.results)}
+    assert len(processes) == 2
+    assert os.getpid() not in processes
 
 
 def test_heads_of_a_loocpp_file_are_rows_of_their_own(

@@ -26,7 +26,7 @@ RANGES: Mapping[str, Range] = {
     "learning_rates": Range(0, open_below=True),
     "seed": Range(0, 2**32 - 1),
     "tolerate": COUNT,
-    "workers": Range(1, 1024),
+    "workers": Range(0, 1024),
 }
 """Range of every numeric option of transfer, by the name of its field."""
 NAMED = {"paper": 1.0, "short": 0.1, "smoke": 0.0}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from benchmarks.execution.local import run_jobs
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.host_memory import SHARERS
+from pretrain.running.processes import assume_gpus
 from tests.benchmarks.conftest import Rows
 from tests.slurm.conftest import wait_until
 from transfer.cells import state
@@ -34,7 +36,7 @@ def run(rows: list[PlannedCell], workers: int) -> list[str]:
     return [row.cell.key for row in rows if state.failure(row.cell)]
 
 
-def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
+def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_memory_and_cores(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     four = rows("cifar10_knn", "in100_knn", "voc07_svm", "cifar100_knn", hours=0.0)
@@ -47,7 +49,7 @@ def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
         benchmarks.execution.local, "finished", lambda cell: cell.key[:2] != "in" or None
     )
     assert run(four, 9) == ["in100_knn"]  # which leaves the others
-    assert (tmp_path / "shares").read_text().split() == ["4"] * 4
+    assert (tmp_path / "shares").read_text().split() == ["2"] * 4
     used: set[str] = set()
     for word in log.read_text().split():
         assert word[1:] in ("3", "5")
@@ -68,6 +70,19 @@ def test_what_uses_a_classifier_starts_once_that_is_trained_or_has_failed(
     assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
     trained = told.index("-in100_linear@looc")
     assert trained < min(told.index(f"+{key}") for key in keys[:2])
+
+
+def test_a_training_of_a_whole_network_has_all_gpus_and_runs_alone(
+    rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmarks.execution.local, "visible_gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(benchmarks.execution.local, "finished", lambda _: "a record")
+    instead(monkeypatch, f'echo "$1 $CUDA_VISIBLE_DEVICES ${SHARERS}" >> {tmp_path}/log')
+    with assume_gpus(2):
+        assert run(rows("coco_det", "cifar10_knn"), 2) == []
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[0] == "coco_det 0,1 1"
+    assert re.fullmatch("cifar10_knn [01] 2", lines[1])
 
 
 PASS = ("in100_linear@jcl", "in100_linear@looc", "in100_linear@lorac")
