@@ -2,6 +2,7 @@
 
 python -m benchmarks.speed.NAME [options]   (--help: its options)
 
-views.py    views of pre-training against torchvision's usual pipeline
-harness.py  times them
+views.py              views of pre-training against torchvision's usual pipeline
+shared_extraction.py  one pass over photographs for several networks against a pass for each
+harness.py            times them
 """

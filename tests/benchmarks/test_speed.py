@@ -1,10 +1,12 @@
 """Ways are timed in turn, and they do the same where they must."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from benchmarks.speed import views
+from benchmarks.gpu.timing import write_photographs
+from benchmarks.speed import shared_extraction, views
 from benchmarks.speed.harness import compare
 
 Output = pytest.CaptureFixture[str]
@@ -19,3 +21,12 @@ def test_ways_run_in_turn_after_a_warm_up() -> None:
 def test_views_print_the_ratio_of_each_way(capsys: Output) -> None:
     views.run(views.Settings(images=2, rounds=1))
     assert capsys.readouterr().out.count("1.00 times as fast") == len(views.VIEWS)
+
+
+def test_a_shared_extraction_compares_the_bytes_of_both_ways(
+    tmp_path: Path, capsys: Output
+) -> None:
+    (tmp_path / "class").mkdir()
+    write_photographs(tmp_path / "class", 2)
+    shared_extraction.run(shared_extraction.Settings(data=tmp_path, networks=2, rounds=1))
+    assert "equal, byte for byte" in capsys.readouterr().out

@@ -371,7 +371,7 @@ def test_plan_needs_no_cluster(
 
 
 def test_arrays_are_named_after_checkpoints_and_groups_of_tasks(rows: Rows) -> None:
-    found = rows("cifar10_knn", "in100_linear@looc", names=("a", "b"))
+    found = rows("cifar10_knn", "in100_linear@looc", names=("a", "b"), hours=0.1)
     assert [array.name for array in arrays_of(found)] == [
         "a+b:Nearest-neighbors+Linear-probes",
         "tables",
