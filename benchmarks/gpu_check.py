@@ -36,6 +36,7 @@ INTRODUCTION = (
     "computes what the CPU does. Images are generated."
 )
 STEP, FEATURES, PROBE, TRAINING = "step of ", "features of ", "linear probe", "fine-tuning of "
+CORE = "one core"
 """Starts of the names of measurements."""
 
 Facts = Mapping[str, Any]
@@ -76,6 +77,7 @@ def run(request: Request) -> int:
         **{STEP + name: call for name, call in pretraining.STEPS.items()},
         **{FEATURES + name: call for name, call in evaluation.FEATURES.items()},
         PROBE: evaluation.probe_rate,
+        CORE: evaluation.core_rates,
         **{TRAINING + name: call for name, call in evaluation.TRAININGS.items()},
     }
     for word in request.only:
@@ -175,6 +177,9 @@ def seconds_of(answers: Mapping[str, Facts]) -> dict[str, float]:
             seconds[f"forward {arch} {precision}"] = 1 / facts["images/s"]
         elif name == PROBE and "crops/s" in facts:
             seconds["crop"] = 1 / facts["crops/s"]
+        elif name == CORE and "failed" not in facts:
+            rates = {work.removesuffix(", images/s"): rate for work, rate in facts.items()}
+            seconds |= {work: 1 / rate for work, rate in rates.items()}
         elif name.startswith(TRAINING):
             for precision in ("float32", "bfloat16"):
                 iteration = facts.get(f"seconds per iteration in {precision}")

@@ -58,7 +58,7 @@ from benchmarks.planning.plan import (
     render_plan,
     render_plan_groups,
     with_classifiers,
-    with_passes_counted_once,
+    with_shared_work_counted_once,
 )
 from benchmarks.results.final_screen import first_lines
 from benchmarks.results.records import grouped, read_results, unused_lines
@@ -114,11 +114,14 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
         for key in keys
         for seed in seeds
     ]
+    cores = max(1, len(os.sched_getaffinity(0)) // (request.workers or max(1, num_gpus())))
     if request.cluster.slurm:
-        from benchmarks.cluster.arrays import with_cluster_gpus
+        from benchmarks.cluster.arrays import num_cpus, with_cluster_gpus
 
         cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
-    rows = with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
+        cores = num_cpus(request.cluster, request.cluster.cell_gpus)
+    rows = with_classifiers([plan_cell(cell) for cell in cells])
+    rows = with_shared_work_counted_once(rows, cores)
     to_run = grouped((row.cell.backbone.name, row.cell) for row in rows if row.state == "run")
     for own_cells in to_run.values():
         check_records_of_name(own_cells)

@@ -1,10 +1,12 @@
-"""GPU hours of tasks: one table of the seconds that an image takes, and what a network costs.
+"""Hours of tasks: one table of the seconds that an image takes, and what a network costs.
 
 A task says how many images of which kind of work it has (`Task.units`). `make gpu-check` measures
 seconds on this machine's GPU and stores them in a file below --runs; all others are assumed.
 
 Kinds of work: "forward", an image of 224 px through a frozen network; "crop", a crop of a linear
-probe; and trainings of the whole network with their precision, such as "coco_det float32".
+probe; and trainings of the whole network with their precision, such as "coco_det float32". A core
+takes the seconds of "decode", "decode crop" and "kept crop" for a photograph of 500 x 375 px and
+its crop of 224 px.
 """
 
 import json
@@ -25,8 +27,12 @@ ASSUMED = {
     "coco_insseg": 1 / 7.7,
     "coco_keypoint": 1 / 6.3,
     "voc12_seg_fcn": 1 / 20,
+    "decode": 1 / 245,
+    "decode crop": 1 / 462,
+    "kept crop": 1 / 2799,
 }
-"""Seconds per image of a ResNet-50 on one GPU, where they are not measured. Detectors: detectron2's
+"""Seconds per image of a ResNet-50 on one GPU or of a core, where they are not measured. Cores:
+benchmarks/SPEED.md. Detectors: detectron2's
 R50 1x recipes (its model zoo: 16 images in 0.551, 0.210, 0.261 and 0.315 s on eight V100; newer
 GPUs are faster). The arithmetic of a segmentation crop of 513 px is a fifth of a Faster R-CNN's."""
 IMAGE_GB = {
@@ -112,6 +118,24 @@ def gpu_hours(
     known = (measured or Measured()).seconds
     seconds = (images * _seconds(kind, backbone, known) for kind, images in units.items())
     return sum(seconds) / 3600
+
+
+def core_hours(
+    units: Mapping[str, float],
+    backbone: Encoder,
+    measured: Measured | None = None,
+    *,
+    kept: bool = False,
+) -> float:
+    """Return the estimated hours in which one core makes the pixels for a frozen network.
+
+    kept: the training images are decoded once and stay in memory.
+    """
+    known = {**ASSUMED, **(measured or Measured()).seconds}
+    kinds = {"forward": "decode", "crop": "kept crop" if kept else "decode crop"}
+    seconds = sum(units.get(kind, 0.0) * known[work] for kind, work in kinds.items())
+    # images of small networks are small as well, such as those of CIFAR
+    return seconds * min(1.0, (backbone.input.size_px / 224) ** 2) / 3600
 
 
 def _seconds(kind: str, backbone: Encoder, known: Mapping[str, float]) -> float:

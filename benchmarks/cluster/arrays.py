@@ -20,7 +20,7 @@ from benchmarks.planning.plan import (
     PlannedCell,
     plan_cell,
     with_classifiers,
-    with_passes_counted_once,
+    with_shared_work_counted_once,
 )
 from benchmarks.results.records import grouped
 from pretrain.running.atomic_files import WriteError, explain_write_errors
@@ -86,10 +86,15 @@ def resources(job: Job, options: SlurmOptions, where: Cluster) -> Resources:
     return Resources(
         gpus=gpus,
         processes=1,  # a cell starts its own for its GPUs
-        cpus=options.cpus or CPUS_PER_GPU * max(1, gpus),
+        cpus=num_cpus(options, gpus),
         memory_gb=options.memory_gb,
         hours=options.hours or _allowed_hours(max(hours, LEAST_HOURS), options, where),
     )
+
+
+def num_cpus(options: SlurmOptions, gpus: int) -> int:
+    """Return the number of cores of a job on so many GPUs."""
+    return options.cpus or CPUS_PER_GPU * max(1, gpus)
 
 
 def _allowed_hours(
@@ -297,9 +302,10 @@ def retry_failed(results: Path, options: SlurmOptions) -> int:
         requests = [from_json(Request, one.content["request"]) for one in failed]
         with assume_gpus(0):  # those of this machine must not change the protocol
             planned = [plan_cell(_without_weights(request)) for request in requests]
-        rows = with_passes_counted_once(with_classifiers(planned))
-        earlier = from_json(SlurmOptions, failed[0].content["cluster"])
-        count += submit_cells(rows, merge_options(options, earlier), where)
+        merged = merge_options(options, from_json(SlurmOptions, failed[0].content["cluster"]))
+        cores = num_cpus(merged, merged.cell_gpus)
+        rows = with_shared_work_counted_once(with_classifiers(planned), cores)
+        count += submit_cells(rows, merged, where)
     return count
 
 

@@ -17,9 +17,13 @@ from benchmarks.gpu.timing import (
     Facts,
     Measurement,
     first_that_fits,
+    one_thread,
     seconds_per_call,
     with_peak_memory,
+    write_photographs,
 )
+from pretrain.running.host_memory import image_memory
+from transfer.datasets.images import read_class_folders
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import DetectorRecipe
@@ -30,10 +34,13 @@ from transfer.finetuning.classification import Classifier, Crops
 from transfer.finetuning.loop import fused, measured_convolutions
 from transfer.finetuning.loop import place as place_network
 from transfer.finetuning.schedule import Precision
+from transfer.frozen.crops import RandomCrops
+from transfer.frozen.extraction import EvalImages, raw_batches
+from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import HeadOptimizer, new_heads
-from transfer.frozen.transforms import Normalization
+from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.segmentation.network import FCN, build_network
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample as Crop
@@ -153,6 +160,28 @@ def probe_rate(device: torch.device, folder: Path) -> Facts:
 
     seconds = seconds_per_call(step, device, warm_up=3, calls=calls)
     return {"crops/s": batch / seconds, "precision": precision}
+
+
+def core_rates(device: torch.device, folder: Path) -> Facts:
+    """Measure the photographs per second that one core decodes for frozen networks."""
+    number, px = (64, 224) if device.type == "cuda" else (2, 64)
+    (folder / "class").mkdir()
+    write_photographs(folder / "class", number)
+    images = read_class_folders(folder, folder, ["class"])
+    decoded = EvalImages(images, EvalTransform.center(px, margin_px=32))
+    with image_memory(1e3):
+        kept = with_kept_pixels(images, num_crops=2 * number)
+    places = [(index, index) for index in range(number)]
+    ways: dict[str, Callable[[], object]] = {
+        "decode": lambda: list(raw_batches(decoded, 0, pinned=False)),
+        "decode crop": partial(RandomCrops(images, px, 0), places),
+        "kept crop": partial(RandomCrops(kept, px, 0), places),
+    }
+    with one_thread():
+        seconds = {
+            work: seconds_per_call(way, device, warm_up=1, calls=3) for work, way in ways.items()
+        }
+    return {f"{work}, images/s": number / taken for work, taken in seconds.items()}
 
 
 def classifier_rate(device: torch.device, folder: Path) -> Facts:

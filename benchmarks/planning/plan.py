@@ -8,13 +8,16 @@ from typing import Literal, get_args
 
 from benchmarks.results.final_screen import aligned, first_lines
 from benchmarks.results.records import TRANSFER, count_tasks, grouped
+from pretrain.running.host_memory import image_memory, image_memory_bytes
 from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.datasets.expected import DataError
-from transfer.hours import ASSUMED, gpu_hours, measured_seconds
+from transfer.hours import ASSUMED, core_hours, gpu_hours, measured_seconds
 from transfer.tasks import task_of
 
+PHOTOGRAPH_BYTES = 3 * 500 * 375
+"""Size of a decoded photograph of ImageNet."""
 State = Literal["run", "cached", "no data", "unfit"]
 
 
@@ -30,7 +33,11 @@ class PlannedCell:
     """Estimated GPU hours if it is to run, or once its data are there; else 0."""
     why: str = ""
     """Reason why the backbone is unfit for the task or why the data are too few or damaged, or a
-    note on a shared classifier or head."""
+    note on shared work."""
+    core_hours: float = 0.0
+    """Estimated hours in which one core makes the pixels for a frozen network."""
+    limit: str = ""
+    """What the hours of a frozen network follow from, as a plan names it."""
 
 
 def plan_cell(cell: Cell) -> PlannedCell:
@@ -50,11 +57,21 @@ def plan_cell(cell: Cell) -> PlannedCell:
     too_few = "" if missing else cell.task.too_few_images(cell.settings.data)
     if too_few:
         return PlannedCell(cell, "no data", (), 0.0, too_few)
-    hours = gpu_hours(cell.task.units(), cell.computing, measured_seconds(cell.settings.runs))
+    units, measured = cell.task.units(), measured_seconds(cell.settings.runs)
+    hours, decoding = gpu_hours(units, cell.computing, measured), 0.0
+    if not cell.task.trains_backbone:
+        decoding = core_hours(units, cell.backbone, measured, kept=_fits_into_memory(cell))
     if missing:
-        return PlannedCell(cell, "no data", missing, hours)
+        return PlannedCell(cell, "no data", missing, hours, core_hours=decoding)
     note = f"uses the classifier of {cell.needed.key}" if cell.needed else ""
-    return PlannedCell(cell, "run", (), hours, note)
+    return PlannedCell(cell, "run", (), hours, note, decoding)
+
+
+def _fits_into_memory(cell: Cell) -> bool:
+    """Return whether the training images are kept decoded, as far as their number tells."""
+    num_bytes = DATASETS[cell.task.dataset].counts.get("trainval", 0) * PHOTOGRAPH_BYTES
+    with image_memory(cell.settings.image_memory_gb):
+        return num_bytes <= image_memory_bytes()
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -72,25 +89,42 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     return list(by_path.values())
 
 
-def with_passes_counted_once(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
-    """Return the rows, each pass over images at the cost of its longest training.
+def with_shared_work_counted_once(rows: Sequence[PlannedCell], cores: int) -> list[PlannedCell]:
+    """Return the rows, with the hours of a GPU whose images so many cores decode.
 
-    A row costs what it needs beyond the rows of its state before it that read the same pass.
+    The GPU waits where decoding takes longer than the networks. Images that several rows read are
+    decoded once, and a pass takes as long as its longest training. A row costs what it needs beyond
+    the rows of its state before it that share work.
     """
-    first: dict[object, tuple[str, float]] = {}
-    priced = []
-    for row in rows:
-        read = pass_of(row.cell)
-        if read is not None and row.state in ("run", "no data"):
-            key, hours = first.get((row.state, read), ("", 0.0))
-            first[row.state, read] = (key or row.cell.key, max(hours, row.gpu_hours))
-            left = max(0.0, row.gpu_hours - hours)
-            if key and row.state == "run":
-                why = f"continues the pass of {key}" if left else f"its head is trained by {key}"
-                row = replace(row, why=why)
-            row = replace(row, gpu_hours=left)
-        priced.append(row)
-    return priced
+    priced: dict[Path, PlannedCell] = {}
+    for group in grouped((_shared_work(row), row) for row in rows).values():
+        first, networks, decoding, total = group[0].cell, dict[str, float](), 0.0, 0.0
+        for row in group:
+            sha256, why = row.cell.backbone.sha256, row.why
+            networks[sha256] = max(networks.get(sha256, 0.0), row.gpu_hours)
+            decoding = max(decoding, row.core_hours / cores)
+            before, total = total, max(sum(networks.values()), decoding)
+            if row.state == "run" and row is not group[0] and not why:
+                if pass_of(row.cell) is None:
+                    why = f"shares the extraction of {first.backbone.name}"
+                elif total > before:
+                    why = f"continues the pass of {first.key}"
+                else:
+                    why = f"its head is trained by {first.key}"
+            priced[row.cell.path] = replace(row, gpu_hours=total - before, why=why)
+        limit = f"decoding by {cores} core{'s' * (cores > 1)}" if decoding == total else "the GPU"
+        if decoding and group[0].state == "run":
+            for row in group:
+                path = row.cell.path
+                priced[path] = replace(priced[path], limit=limit)
+    return [priced[row.cell.path] for row in rows]
+
+
+def _shared_work(row: PlannedCell) -> object:
+    """Return a key that is equal for rows that share images or a pass."""
+    shared = extraction_of(row.cell) or pass_of(row.cell)
+    has_hours = row.state in ("run", "no data")
+    return (row.state, shared) if shared and has_hours else row.cell.path
 
 
 def pass_of(cell: Cell) -> object:
@@ -143,13 +177,21 @@ def _counts(rows: Sequence[PlannedCell]) -> list[int]:
 
 
 def _source_line(rows: Sequence[PlannedCell]) -> str:
-    """Return where the hours come from."""
+    """Return where the hours come from, and what limits those of frozen networks."""
     measured = measured_seconds(rows[0].cell.settings.runs)
     line = f"GPU hours: {measured.source}"
     if not any(kind.startswith("forward") for kind in measured.seconds):
         speed = 1 / ASSUMED["forward"]
         line += f"; frozen networks: {speed:.0f} images of 224 px a second through a ResNet-50, "
         line += "assumed"
+    limits = grouped((row.limit, row.gpu_hours) for row in rows if row.limit)
+    if limits:
+        known = measured.seconds.get("decode")
+        rate = f"a core decodes {1 / (known or ASSUMED['decode']):.0f} photographs a second"
+        if not known:
+            rate += ", assumed"
+        told = ", ".join(f"{limit} {sum(hours):.2f} h" for limit, hours in limits.items())
+        line += f"\nlimits of frozen networks: {told} ({rate})"
     return line
 
 

@@ -15,10 +15,10 @@ def rows(page: str) -> list[list[str]]:
 
 def test_everything_but_steps_is_measured_on_a_cpu(tmp_path: Path) -> None:
     words = ["--device", "cpu", "--runs", str(tmp_path / "runs"), "--results", str(tmp_path)]
-    assert main([*words, "--only", "probe", "classifier"]) == 0
+    assert main([*words, "--only", "probe", "classifier", "one core"]) == 0
     page = (tmp_path / "runs" / "gpu_check.md").read_text()
     names = {row[0] for row in rows(page) if len(row) == 3}
-    assert {"linear probe", "fine-tuning of classifier"} <= names
+    assert {"linear probe", "one core", "fine-tuning of classifier"} <= names
     assert not (tmp_path / "gpu_check.md").exists()  # a CPU's page is not a result
 
 
@@ -53,6 +53,7 @@ def test_measured_facts_become_the_seconds_of_plans() -> None:
     answers: dict[str, Facts] = {
         "features of resnet50 in float32": {"images/s": 3000.0},
         "linear probe": {"crops/s": 4500.0, "precision": "bfloat16"},
+        "one core": {"decode, images/s": 250.0, "kept crop, images/s": 2500.0},
         "fine-tuning of coco_det": facts,
         "fine-tuning of classifier": {"failed": "out of memory"},
         "step of moco": {"images/s": 1.0},
@@ -60,6 +61,8 @@ def test_measured_facts_become_the_seconds_of_plans() -> None:
     assert seconds_of(answers) == {
         "forward resnet50 float32": 1 / 3000,
         "crop": 1 / 4500,
+        "decode": 1 / 250,
+        "kept crop": 1 / 2500,
         "coco_det float32": 1.5 / 16,
     }
 

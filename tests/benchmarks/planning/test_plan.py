@@ -10,7 +10,7 @@ from benchmarks.planning.plan import (
     plan_cell,
     protocol_notes,
     render_plan,
-    with_passes_counted_once,
+    with_shared_work_counted_once,
 )
 from pretrain.running.processes import assume_gpus
 from tests.benchmarks.conftest import Rows
@@ -18,24 +18,52 @@ from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
-from transfer.hours import Measured, gpu_hours, save_seconds
+from transfer.hours import Measured, core_hours, gpu_hours, save_seconds
 
 
 def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
     keys = ("in1k_linear@jcl", "in1k_linear@lorac", "in1k_linear@uniclr", "in100_linear@jcl")
     planned = rows(*keys, names=("one", "other"), seeds=2, hours=2.0)
-    found = with_passes_counted_once(planned)
+    found = with_shared_work_counted_once(planned, 1)
     assert [row.gpu_hours for row in found] == [*[2.0] * 2, *[0.0] * 4, *[2.0] * 2] * 2
     assert found[2].why == found[4].why == "its head is trained by in1k_linear@jcl"
     done = replace(planned[0], state="cached", gpu_hours=0.0)
-    assert with_passes_counted_once([done, planned[2]])[1].gpu_hours == 2.0
+    assert with_shared_work_counted_once([done, planned[2]], 1)[1].gpu_hours == 2.0
     # a longer probe of a pass costs what it takes beyond the others
     planned = rows(*(f"in100_linear@{reading}" for reading in ("jcl", "looc", "lorac")))
     planned[1] = replace(planned[1], gpu_hours=2.5)
-    found = with_passes_counted_once(planned)
+    found = with_shared_work_counted_once(planned, 1)
     assert [row.gpu_hours for row in found] == [1.0, 1.5, 0.0]
     assert found[1].why == "continues the pass of in100_linear@jcl"
-    assert [row.gpu_hours for row in with_passes_counted_once(planned[1:])] == [2.5, 0.0]
+    assert [row.gpu_hours for row in with_shared_work_counted_once(planned[1:], 1)] == [2.5, 0.0]
+
+
+def test_images_of_several_backbones_are_decoded_once_in_the_plan(rows: Rows) -> None:
+    five = [replace(row, core_hours=16.0) for row in rows("in100_knn", names=tuple("abcde"))]
+    for cores, expected in {4: [4.0, 0.0, 0.0, 0.0, 1.0], 16: [1.0] * 5}.items():
+        found = with_shared_work_counted_once(five, cores)
+        assert [row.gpu_hours for row in found] == expected
+    assert found[1].why == "shares the extraction of a"
+    features = rows("in100_knn", "in100_lowshot_knn")  # of one backbone: extracted once
+    assert [row.gpu_hours for row in with_shared_work_counted_once(features, 1)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("cores", "limit"), [(4, "decoding by 4 cores"), (32, "the GPU")])
+def test_the_plan_names_what_limits_frozen_networks(rows: Rows, cores: int, limit: str) -> None:
+    (row,) = (replace(row, core_hours=16.0) for row in rows("in100_knn"))
+    (row,) = with_shared_work_counted_once([row], cores)
+    hours = max(1.0, 16.0 / cores)
+    line = f"limits of frozen networks: {limit} {hours:.2f} h (a core decodes 245 photographs"
+    assert line in render_plan([row])
+
+
+def test_decoding_takes_a_core_as_long_as_measured() -> None:
+    seconds = {"decode": 0.01, "decode crop": 0.02, "kept crop": 0.001}
+    measured = Measured(gpu="NVIDIA H200", date="2026-11-22", seconds=seconds)
+    backbone = random_backbone(arch="resnet50", stem="imagenet", seed=0)
+    units = {"forward": 3600.0, "crop": 7200.0, "classifier float32": 1.0}
+    assert core_hours(units, backbone, measured) == pytest.approx((36 + 144) / 3600)
+    assert core_hours(units, backbone, measured, kept=True) == pytest.approx((36 + 7.2) / 3600)
 
 
 def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings: Settings) -> None:

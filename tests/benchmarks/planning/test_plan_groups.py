@@ -9,7 +9,7 @@ from benchmarks.planning.plan import (
     PlannedCell,
     State,
     render_plan_groups,
-    with_passes_counted_once,
+    with_shared_work_counted_once,
 )
 from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
@@ -52,7 +52,7 @@ def test_cells_and_hours_are_counted_by_group_and_what_is_missing_is_named(
     readings = ["in1k_linear@jcl", "in1k_linear@co2"]
     rows = [planned(key, small_backbone, settings, "no data") for key in readings]
     hours = [row.gpu_hours for row in rows]
-    priced = with_passes_counted_once(rows)
+    priced = with_shared_work_counted_once(rows, 1)
     assert sum(row.gpu_hours for row in priced) == pytest.approx(max(hours))
     assert [row.why for row in priced] == ["", ""]
 
