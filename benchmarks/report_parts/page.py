@@ -24,7 +24,7 @@ from benchmarks.report_parts.evaluated import evaluated_parts
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.requested import not_run
 from benchmarks.report_parts.tasks import task_folds
-from benchmarks.results.chosen_table import FORMATS, tables_of_groups
+from benchmarks.results.chosen_table import ALL_TASKS, FORMATS, tables_of_groups
 from benchmarks.results.contents import Contents, csv_rows
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
@@ -37,6 +37,8 @@ from benchmarks.results.verdicts import Pair
 PACKAGE = "benchmarks.report_parts"
 MAX_FIGURES, MAX_VIEWS, MAX_TASKS = 4_000_000, 2_000_000, 2_500_000
 """Characters of the images in one section. The whole page can still be sent by mail."""
+RECIPE = r"recipe: [^;\n]*[^;\n.]"
+"""A note on the settings of a recipe that differ from the paper's."""
 MEANINGS = {
     "reproduced": "0 lies in the interval, which reaches no further than 1 point",
     "undecided": "0 lies in the interval, which is wider",
@@ -208,6 +210,8 @@ def _chosen_parts(numbers: Iterable[Number]) -> list[Part]:
         texts = {str(form): chosen.text(form) for form in FORMATS}
         sheet = Sheet(heading, table, id=f"chosen-{len(folds)}", texts=texts)
         notes = "\n".join(f"- {plain(note)}" for note in chosen.notes[1:])
+        if heading == ALL_TASKS:
+            notes = "The notes on its columns are those of the tables above."
         count = plural(len(table.lines), "checkpoint")
         tasks = count_tasks(chosen.keys)
         folds.append(Fold(heading, tasks, count, [sheet, notes], is_open=not folds))
@@ -232,7 +236,7 @@ def _paper_parts(papers_tables: Sequence[PaperTables]) -> list[Part]:
         (line, one.name) for one in with_ours for line in dict.fromkeys(_legend_lines(one))
     )
     repeated = {line: own for line, own in names.items() if len(own) > 1}
-    parts: list[Part] = [_paper_fold(one, repeated) for one in with_ours]
+    parts: list[Part] = _recipes_once([_paper_fold(one, repeated) for one in with_ours])
     if repeated:
         lines = [f"- {'; '.join(own)}: {line}" for line, own in repeated.items()]
         parts += ["### Notes on several tables", "\n".join(lines)]
@@ -278,6 +282,22 @@ def _paper_fold(tables: PaperTables, elsewhere: Container[str]) -> Fold:
     parts = [p.replace("→ rows", "our rows") if isinstance(p, str) else p for p in parts]
     count = f"{plural(_num_ours(tables), 'row')} of ours"
     return Fold(tables.name, table.title, count, parts, is_open=True)
+
+
+def _recipes_once(folds: Iterable[Fold]) -> list[Part]:
+    """Return the folds with each long note on a detector's or segmenter's recipe said once."""
+    tables: dict[str, str] = {}
+    shortened: list[Part] = []
+    for fold in folds:
+
+        def short(match: re.Match[str], name: str = fold.name) -> str:
+            first = tables.get(match[0])
+            tables.setdefault(match[0], name)
+            return f"recipe: as in {first}" if first else match[0]
+
+        parts = [re.sub(RECIPE, short, p) if isinstance(p, str) else p for p in fold.parts]
+        shortened.append(fold._replace(parts=parts))
+    return shortened
 
 
 def _all_numbers(contents: Contents) -> list[Part]:

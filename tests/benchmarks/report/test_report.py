@@ -170,6 +170,19 @@ def test_input_sizes_of_networks_may_differ_and_other_settings_may_not(tmp_path:
     assert comparison.conditions == "Paper schedule, full data"
 
 
+def test_a_recipe_that_departs_is_described_once(tmp_path: Path) -> None:
+    recipe = "recipe: iterations 12 instead of 90000, batch_size 4 instead of 16"
+    names = {"name": "jcl-2020/1", "hash": "tiny", "paper_hash": "paper"}
+    changes: dict[str, Any] = {"protocol": {**names, "fields": {}}, "departures": [recipe]}
+    metrics = {"AP": 12.0, "AP50": 20.0, "AP75": 10.0}
+    shown: dict[str, Any] = {"metrics": metrics, "primary_metric": "AP"}
+    complete(tmp_path, "mine", "coco_det", schedule="smoke", **changes, **shown)
+    page = report_page(read_contents(tmp_path))
+    tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
+    assert tables.count(recipe) == 1
+    assert "recipe: as in JCL, Table 2" in tables.partition("LORAC, Table IV")[2]
+
+
 def test_folders_with_the_same_images_have_one_name(tmp_path: Path) -> None:
     for name, folder, fingerprint in (
         ("a", "c5k", "0a"),
