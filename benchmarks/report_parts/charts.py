@@ -21,7 +21,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 540, 290, 68, 44, 10, 10
 """Size of a chart and its margins, in px."""
 LABEL_PX = 9
 """Width of a character of a label on the x axis, with the space around the label."""
-MAX_POINTS, MAX_MARKED, NUM_TICKS = 200, 20, 5
+MAX_POINTS, MAX_MARKED, NUM_TICKS = 200, 20, 7
 Points = Sequence[tuple[float, float]]
 
 

@@ -18,7 +18,7 @@ TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
     "images_per_s": "Images per second",
-    "data_share": "Share of the time spent waiting for images",
+    "data_share": "Time spent waiting for images, percent",
 }
 """Titles of the quantities that every run logs, in their order on the page."""
 RATES = ("learning_rate", "images_per_s", "data_share")

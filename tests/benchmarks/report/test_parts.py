@@ -45,7 +45,7 @@ def test_a_chart_has_the_colors_of_the_page_and_a_name_one_look_in_all_of_a_part
 def test_a_single_point_has_numbers_on_both_axes() -> None:
     (chart,) = line_charts([Draft(title="Rate", x="epoch", y="", series={"a": [(1.29, 0)]})])
     assert "nan" not in chart.svg
-    assert [">1.5</text>" in chart.svg, ">0.05</text>" in chart.svg] == [True, True]
+    assert [">1.5</text>" in chart.svg, ">0.06</text>" in chart.svg] == [True, True]
 
 
 def test_labels_of_near_values_do_not_overlap() -> None:
