@@ -20,12 +20,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, write_text, write_whole
 from pretrain.running.command_line import exit_status_of, one_line_errors, run_command
-from pretrain.running.console import format_duration, protect_output
+from pretrain.running.console import format_duration, protect_output, telling
 from pretrain.running.errors import SuiteError
 from pretrain.running.host_memory import network_memory_bytes
 from pretrain.running.processes import (
@@ -117,7 +118,7 @@ def _run_together(requests: Sequence[Request]) -> int:
             state.fail_request(request, error)
             status = max(status, _report_failure(request, error))
     if len({cell.backbone.sha256 for cell in cells}) > 1:
-        extract_together([cell for cell in cells if _needs_features(cell)])
+        _extract_together([cell for cell in cells if _needs_features(cell)])
     for cell in cells:
         stop.exit_if_requested()
         status = max(status, _run_cell(cell))
@@ -129,6 +130,19 @@ def _needs_features(cell: Cell) -> bool:
         return finished(cell) is None and not _failed_classifier(cell)
     except Exception:  # of damaged data: the cell itself will say so
         return False
+
+
+def _extract_together(cells: Sequence[Cell]) -> None:
+    """Extract the features of all cells, whose states show the progress."""
+
+    def write(name: state.StateName, progress: str = "") -> None:
+        for cell in cells:
+            with suppress(WriteError):  # the work itself will report a full disk
+                state.write(cell, name, progress)
+
+    with telling(partial(write, "running")):
+        extract_together(cells)
+    write("queued")
 
 
 def _run_cell(cell: Cell) -> int:

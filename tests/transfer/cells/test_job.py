@@ -39,6 +39,7 @@ from transfer.datasets.expected import DataError
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.network import frozen_network
 from transfer.frozen.transforms import EvalTransform
 from transfer.tasks import TASKS
@@ -202,6 +203,27 @@ def test_an_encoder_that_fails_leaves_the_others_and_its_reason(
     assert "no memory for this one" in state.failure(broken)
     told = capsys.readouterr().err
     assert told.count("other is left out of this pass") == 2  # trainval and test
+
+
+def test_states_show_the_progress_of_a_joint_extraction(
+    two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pretrain.running.console.TELL_INTERVAL_S", 0.0)
+    seen: list[str] = []
+
+    def evaluated(cell: Cell) -> int:
+        seen.extend(one.name for one in state.read_states(cell.settings.results))
+        return 0
+
+    def mark(rows: UnfinishedRows, done: int) -> None:
+        states = state.read_states(two_encoders[0].settings.results)
+        seen.extend(f"{one.name} {one.reason[:13]}" for one in states)
+
+    monkeypatch.setattr(UnfinishedRows, "mark", mark)
+    monkeypatch.setattr(transfer.cells.job, "_run_cell", evaluated)
+    assert run(two_encoders) == 0
+    assert set(seen[:2]) == {"running features  cif"}
+    assert seen[-2:] == ["queued"] * 2
 
 
 def test_a_joint_extraction_that_fails_is_told_and_each_cell_extracts_alone(
