@@ -4,7 +4,6 @@ Xiao et al., ICLR 2021, arXiv:2008.05659, section 3. Views of several sizes: Car
 2020, arXiv:2006.09882, section 3.2.
 """
 
-from itertools import groupby
 from typing import Any, Literal
 
 import torch
@@ -61,8 +60,13 @@ def features_by_size(backbone: nn.Module, views: list[Tensor]) -> Tensor:
 
     Neighboring views of one size pass together, and so share their batch statistics.
     """
-    groups = [torch.cat(list(group)) for _, group in groupby(views, lambda view: view.shape[-1])]
-    return torch.cat([backbone(images) for images in groups])
+    groups: list[list[Tensor]] = []
+    for view in views:  # torch.compile cannot trace itertools.groupby
+        if groups and groups[-1][0].shape[-1] == view.shape[-1]:
+            groups[-1].append(view)
+        else:
+            groups.append([view])
+    return torch.cat([backbone(torch.cat(group)) for group in groups])
 
 
 def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.Module:

@@ -85,6 +85,23 @@ def test_a_compiled_method_computes_the_same_without_a_graph_break(name: str) ->
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("name", ["jcl", "moco", "swav"])
+def test_nothing_is_compiled_after_the_first_step(name: str) -> None:
+    """JCL's ramp changes with the progress of the run."""
+    torch._dynamo.reset()
+    method = tiny_method(name).train()
+    compile_networks(method, backend="aot_eager")
+    graphs = []
+    for progress in (0.0, 0.3, 1.0):
+        counters.clear()
+        forward(method, tiny_batch(method), progress=progress)["loss"].backward()
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[0] > 0
+    assert graphs[1:] == [0, 0]
+
+
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Two steps in each way."""
     results: dict[str, Any] = {}

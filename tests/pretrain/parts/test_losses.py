@@ -23,6 +23,13 @@ def test_views_of_one_size_share_their_batch_statistics() -> None:
     torch.testing.assert_close(features_by_size(norm, views), torch.cat(apart))
 
 
+def test_features_by_size_are_one_graph() -> None:
+    views = [torch.randn(6, 3, size, size) for size in (4, 4, 2)]
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    traced = torch.compile(features_by_size, backend="eager", fullgraph=True)
+    torch.testing.assert_close(traced(network, views), features_by_size(network, views))
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 def test_loss_is_cross_entropy_with_the_smoothed_target_and_accuracy_that_of_the_logits(
     smoothing: float,
