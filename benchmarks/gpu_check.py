@@ -67,7 +67,7 @@ def run(request: Request) -> int:
     if find_spec("cv2") is None:
         raise OptionError("it pre-trains, which needs OpenCV: pip install opencv-python-headless")
     from benchmarks.gpu import evaluation, pretraining
-    from transfer.finetuning.loop import use_expandable_segments
+    from transfer.finetuning.loop import limit_workspaces, use_expandable_segments
 
     has_gpu = torch.cuda.is_available()
     if request.device == "cuda" and not has_gpu:
@@ -84,7 +84,8 @@ def run(request: Request) -> int:
         if not any(word in name for name in measurements):
             raise OptionError(f"--only {word}: did you mean {nearest(word, measurements)}?")
     chosen = [n for n in measurements if not request.only or any(w in n for w in request.only)]
-    use_expandable_segments()  # as trainings of detectors do
+    limit_workspaces()  # as trainings do; before the first convolution
+    use_expandable_segments()  # as those of detectors do
     page = (request.runs if device.type == "cpu" else request.results) / "gpu_check.md"
     answers: dict[str, Facts] = {}
     for name in chosen:

@@ -190,6 +190,17 @@ def test_what_the_user_says_of_the_memory_stays(monkeypatch: pytest.MonkeyPatch)
     assert first not in os.environ
 
 
+@pytest.mark.parametrize(("given", "expected"), [(None, "8192"), ("512", "512")])
+def test_workspaces_are_limited_unless_the_user_says_so(
+    given: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(loop.WORKSPACE_VARIABLE, given or "")
+    if given is None:
+        monkeypatch.delenv(loop.WORKSPACE_VARIABLE)
+    with loop.measured_convolutions(torch.device("cuda"), one_size=True):
+        assert os.environ[loop.WORKSPACE_VARIABLE] == expected
+
+
 @pytest.mark.slow
 def test_two_processes_take_the_steps_of_one_stop_together_and_end_at_the_same_bad_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
