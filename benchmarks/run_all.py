@@ -114,14 +114,16 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
         for key in keys
         for seed in seeds
     ]
-    cores = max(1, len(os.sched_getaffinity(0)) // (request.workers or max(1, num_gpus())))
+    processes = request.workers or max(1, num_gpus())
+    cores = max(1, len(os.sched_getaffinity(0)) // processes)
     if request.cluster.slurm:
         from benchmarks.cluster.arrays import num_cpus, with_cluster_gpus
 
         cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
         cores = num_cpus(request.cluster, request.cluster.cell_gpus)
+        processes = request.cluster.parallel or len(cells)
     rows = with_classifiers([plan_cell(cell) for cell in cells])
-    rows = with_shared_work_counted_once(rows, cores)
+    rows = with_shared_work_counted_once(rows, cores, processes)
     to_run = grouped((row.cell.backbone.name, row.cell) for row in rows if row.state == "run")
     for own_cells in to_run.values():
         check_records_of_name(own_cells)

@@ -304,7 +304,8 @@ def retry_failed(results: Path, options: SlurmOptions) -> int:
             planned = [plan_cell(_without_weights(request)) for request in requests]
         merged = merge_options(options, from_json(SlurmOptions, failed[0].content["cluster"]))
         cores = num_cpus(merged, merged.cell_gpus)
-        rows = with_shared_work_counted_once(with_classifiers(planned), cores)
+        processes = merged.parallel or len(planned)
+        rows = with_shared_work_counted_once(with_classifiers(planned), cores, processes)
         count += submit_cells(rows, merged, where)
     return count
 

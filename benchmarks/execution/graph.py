@@ -1,7 +1,8 @@
 """Jobs of a run: the cells that one process evaluates, and the jobs that have to end before.
 
 Cells that share work are one job: all backbones on tasks that read nothing but features of the same
-datasets, so that each image is decoded once; probes of one pass over images; and the other tasks of
+datasets, so that each image is decoded once (several jobs if their networks take longer than that,
+and jobs run in parallel); probes of one pass over images; and the other tasks of
 one backbone on the same datasets, which share features.
 """
 
@@ -37,7 +38,7 @@ class Job:
 
 def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
     """Return the jobs of the cells in state "run", each after those that it waits for."""
-    groups = grouped((_shared_work(row.cell), row) for row in rows if row.state == "run")
+    groups = grouped((_shared_work(row), row) for row in rows if row.state == "run")
     jobs: list[Job] = []
     for group in sorted(groups.values(), key=lambda group: bool(group[0].cell.task.needs)):
         cells = tuple(row.cell for row in group)
@@ -47,8 +48,11 @@ def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
     return jobs
 
 
-def _shared_work(cell: Cell) -> object:
+def _shared_work(row: PlannedCell) -> object:
     """Return a key that is equal for cells of one job."""
+    cell = row.cell
     if cell.task.trains_backbone:
         return cell.path
-    return extraction_of(cell) or pass_of(cell) or (cell.backbone.sha256, cell.task.datasets())
+    if extraction := extraction_of(cell):
+        return extraction, row.part
+    return pass_of(cell) or (cell.backbone.sha256, cell.task.datasets())

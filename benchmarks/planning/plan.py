@@ -1,8 +1,10 @@
 """Plan of a run, before it does anything: lines of cells and of groups, printed by --plan."""
 
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -38,6 +40,8 @@ class PlannedCell:
     """Estimated hours in which one core makes the pixels for a frozen network."""
     limit: str = ""
     """What the hours of a frozen network follow from, as a plan names it."""
+    part: int = 0
+    """Number of its job among those that divide the networks of an extraction."""
 
 
 def plan_cell(cell: Cell) -> PlannedCell:
@@ -89,35 +93,57 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     return list(by_path.values())
 
 
-def with_shared_work_counted_once(rows: Sequence[PlannedCell], cores: int) -> list[PlannedCell]:
+def with_shared_work_counted_once(
+    rows: Sequence[PlannedCell], cores: int, processes: int = 1
+) -> list[PlannedCell]:
     """Return the rows, with the hours of a GPU whose images so many cores decode.
 
     The GPU waits where decoding takes longer than the networks. Images that several rows read are
     decoded once, and a pass takes as long as its longest training. A row costs what it needs beyond
     the rows of its state before it that share work.
+    processes: number of jobs that may run at a time, among which networks are divided.
     """
     priced: dict[Path, PlannedCell] = {}
     for group in grouped((_shared_work(row), row) for row in rows).values():
-        first, networks, decoding, total = group[0].cell, dict[str, float](), 0.0, 0.0
-        for row in group:
-            sha256, why = row.cell.backbone.sha256, row.why
-            networks[sha256] = max(networks.get(sha256, 0.0), row.gpu_hours)
-            decoding = max(decoding, row.core_hours / cores)
-            before, total = total, max(sum(networks.values()), decoding)
-            if row.state == "run" and row is not group[0] and not why:
-                if pass_of(row.cell) is None:
-                    why = f"shares the extraction of {first.backbone.name}"
-                elif total > before:
-                    why = f"continues the pass of {first.key}"
-                else:
-                    why = f"its head is trained by {first.key}"
-            priced[row.cell.path] = replace(row, gpu_hours=total - before, why=why)
-        limit = f"decoding by {cores} core{'s' * (cores > 1)}" if decoding == total else "the GPU"
-        if decoding and group[0].state == "run":
-            for row in group:
-                path = row.cell.path
-                priced[path] = replace(priced[path], limit=limit)
+        for number, part in enumerate(_parts(group, cores, processes)):
+            priced |= {row.cell.path: replace(row, part=number) for row in _priced(part, cores)}
     return [priced[row.cell.path] for row in rows]
+
+
+def _parts(
+    group: Sequence[PlannedCell], cores: int, processes: int
+) -> Sequence[Sequence[PlannedCell]]:
+    """Divide the networks of a group until those of a part take no longer than its decoding."""
+    networks = list(grouped((row.cell.backbone.sha256, row) for row in group).values())
+    hours = sum(max(row.gpu_hours for row in rows) for rows in networks)
+    decoding = max(row.core_hours for row in group) / cores
+    count = min(processes, len(networks), math.ceil(hours / decoding)) if decoding else 1
+    size = math.ceil(len(networks) / max(1, count))
+    starts = range(0, len(networks), size)
+    return [list(chain.from_iterable(networks[start : start + size])) for start in starts]
+
+
+def _priced(rows: Sequence[PlannedCell], cores: int) -> list[PlannedCell]:
+    """Return rows that share work, each with the hours that it adds, and what limits these."""
+    first, networks, decoding, total = rows[0].cell, dict[str, float](), 0.0, 0.0
+    priced = []
+    for row in rows:
+        sha256, why = row.cell.backbone.sha256, row.why
+        networks[sha256] = max(networks.get(sha256, 0.0), row.gpu_hours)
+        decoding = max(decoding, row.core_hours / cores)
+        before, total = total, max(sum(networks.values()), decoding)
+        if row.state == "run" and row is not rows[0] and not why:
+            if pass_of(row.cell) is None:
+                why = f"shares the extraction of {first.backbone.name}"
+            elif total > before:
+                why = f"continues the pass of {first.key}"
+            else:
+                why = f"its head is trained by {first.key}"
+        priced.append(replace(row, gpu_hours=total - before, why=why))
+    if not decoding or rows[0].state != "run":
+        return priced
+    limit = f"decoding by {cores} core{'s' * (cores > 1)}" if decoding == total else "the GPU"
+    return [replace(row, limit=limit) for row in priced]
 
 
 def _shared_work(row: PlannedCell) -> object:

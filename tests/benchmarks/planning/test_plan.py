@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.execution.graph import job_graph
 from benchmarks.planning.plan import (
     plan_cell,
     protocol_notes,
@@ -46,6 +47,17 @@ def test_images_of_several_backbones_are_decoded_once_in_the_plan(rows: Rows) ->
     assert found[1].why == "shares the extraction of a"
     features = rows("in100_knn", "in100_lowshot_knn")  # of one backbone: extracted once
     assert [row.gpu_hours for row in with_shared_work_counted_once(features, 1)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("processes", "jobs"), [(1, 1), (3, 3), (100, 4)])
+def test_jobs_divide_networks_that_take_longer_than_decoding(
+    rows: Rows, processes: int, jobs: int
+) -> None:
+    eight = [replace(row, core_hours=32.0) for row in rows("in100_knn", names=tuple("abcdefgh"))]
+    priced = with_shared_work_counted_once(eight, 16, processes)
+    hours = [job.hours for job in job_graph(priced)]
+    assert len(hours) == jobs
+    assert max(hours) == {1: 8.0, 3: 3.0, 4: 2.0}[jobs]
 
 
 @pytest.mark.parametrize(("cores", "limit"), [(4, "decoding by 4 cores"), (32, "the GPU")])
