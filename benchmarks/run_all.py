@@ -74,7 +74,7 @@ from transfer.cells.request import Request, Settings, require_heeded
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
-from transfer.encoders.encoder import BackboneError
+from transfer.encoders.architectures import BackboneError
 from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
 from transfer.tasks import task_of
 

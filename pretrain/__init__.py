@@ -4,13 +4,13 @@ __main__.py  python -m pretrain
 command.py   the options of a run, and the arithmetic (bf16) of its networks
 ranges.py    types of numeric settings with their ranges
 start.py     starts a command: processes, one run per folder; turns errors into exit statuses
-run.py       turns a command into a job, and a job into its backbone file
+job.py       turns a command into a job: checks, networks, feed, what the first lines print
 step_memory.py  the memory that a step needs at least, before it is made
 loop.py      the only pre-training loop, and where a run goes on
 checkpoint.py saves and loads a run's state
 metrics.py   what a run logs: metrics.jsonl, TensorBoard, Weights & Biases, its first views
 method.py    the protocol of methods: all that the rest may read of one
-export.py    writes the backbone file and the encoder file with its layers
+export.py    from a job to its files: which network, its origin, backbone.pt, encoder.pt, snapshots
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules
 methods/     one paper per file; METHODS is the registry

@@ -1,9 +1,11 @@
-"""The backbone file and the encoder file, all that evaluation gets from pre-training."""
+"""The backbone and encoder files of a job, all that evaluation gets from pre-training."""
 
 import json
 import platform
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy
@@ -15,12 +17,102 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain import checkpoint
 from pretrain.data.views import ViewRecipe
+from pretrain.job import Job, dtype_name, flatten, printable
+from pretrain.metrics import means_after
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.view import Stem
 from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
+
+
+def backbone_origin(job: Job, steps: int) -> dict[str, object]:
+    """Return the origin of the backbone after `steps` steps: settings, data, versions."""
+    recipe, images = job.recipe, job.feed.images
+    settings, published = flatten(asdict(recipe)), job.published
+    made = ("batch_norm_groups", "texture", "colors_in")
+    left_out = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
+    if job.feed.bad_images is not None and (replaced := job.feed.bad_images.names()):
+        left_out += f", {len(replaced)} replaced"
+    return {
+        "method": recipe.method,
+        "recipe": job.name,
+        "table_row": recipe.table_row,
+        "changed": {key: value for key, value in settings.items() if value != published[key]},
+        "settings": settings,
+        "epochs": steps / job.feed.plan.steps_per_epoch,
+        "steps": steps,
+        "data": f"{printable(job.command.data.absolute().name)} ({len(images)} images"
+        f"{left_out}, fingerprint {images.fingerprint})",
+        "seed": job.command.seed,
+        "precision": dtype_name(job.dtype),
+        "tf32_convolutions": job.tf32,
+        "num_processes": job.process.num_processes,  # those of the last start
+        "images_per_process": recipe.batch_size // job.process.num_processes,
+        **{name: job.settings[name] for name in made},
+        "commit": commit(),
+        "versions": versions(),
+    }
+
+
+def write_backbone(job: Job, steps: int) -> Path:
+    """Export the backbone as it is after `steps` steps; return the path of backbone.pt.
+
+    A method with a projector also gives encoder.pt. A finished run that is started again takes no
+    step and writes both anew.
+    """
+    last_epoch = means_after(job.command.out, steps - job.feed.plan.steps_per_epoch)
+    made_by = backbone_origin(job, steps) | {"last_epoch": last_epoch}
+    write, networks = _writer(job, made_by), exported_networks(job)
+    for name, (arch, network) in networks.items():
+        for suffix in [".pt"] + [".safetensors"] * job.command.safetensors:
+            write(job.command.out / f"{name}{suffix}", network, arch=arch)
+    if job.method.projectors:
+        arch, network = networks["backbone"]
+        path = job.command.out / "encoder.pt"
+        write(path, network, arch=arch, projectors=job.method.projectors)
+    return job.command.out / "backbone.pt"
+
+
+def write_snapshot(job: Job, steps: int) -> None:
+    """Export the backbone after `steps` steps, all heads together."""
+    epoch = steps // job.feed.plan.steps_per_epoch
+    arch, network = exported_networks(job)["backbone"]
+    path = job.command.out / "snapshots" / f"epoch{epoch:04d}.pt"
+    _writer(job, backbone_origin(job, steps))(path, network, arch=arch)
+
+
+def remove_earlier_snapshots(job: Job) -> int:
+    """Delete snapshots that an earlier run left in the folder of a new one; return their number.
+
+    A run without a checkpoint starts anew, even if the earlier one exported snapshots before it was
+    killed: one curve must not join the snapshots of two runs.
+    """
+    paths = list((job.command.out / "snapshots").glob("epoch*.pt"))
+    for path in paths:
+        path.unlink(missing_ok=True)
+    return len(paths)
+
+
+def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
+    """Return `export` with the run's stem, the image size of tests, and the origin."""
+    views = replace(job.recipe.views, size_px=job.recipe.test_px or job.recipe.views.size_px)
+    return partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
+
+
+def exported_networks(job: Job) -> dict[str, tuple[str, nn.Module]]:
+    """Return file name -> (architecture, network).
+
+    A backbone with several heads gives two files: all heads together, and the first alone.
+    """
+    arch, backbone = job.recipe.arch, job.method.backbone
+    if not isinstance(backbone, BranchedResNet):
+        return {"backbone": (arch, backbone)}
+    return {
+        "backbone": (f"{arch}-heads{len(backbone.layer4)}", backbone),
+        "backbone-head0": (arch, backbone.head(0)),
+    }
 
 
 def export(

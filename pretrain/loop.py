@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
+from pretrain.export import remove_earlier_snapshots, write_snapshot
+from pretrain.job import Job
 from pretrain.method import Method
 from pretrain.metrics import Log, Window, write_view_sheet
 from pretrain.optim import build_optimizer, scheduled_rate
 from pretrain.parts.resnet import BranchedResNet
-from pretrain.run import Job, remove_earlier_snapshots, write_snapshot
 from pretrain.running import stop
 from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.errors import NotFiniteError

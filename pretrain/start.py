@@ -17,8 +17,9 @@ from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command, DeviceChoice
 from pretrain.data.images import DataError, DecodeError, TrainingImages
 from pretrain.data.listing import find_images
+from pretrain.export import write_backbone
+from pretrain.job import cautions, describe, planned_memory, prepare
 from pretrain.loop import train
-from pretrain.run import cautions, describe, planned_memory, prepare, write_backbone
 from pretrain.running import stop
 from pretrain.running.atomic_files import UNFINISHED, WriteError
 from pretrain.running.command_line import exit_status_of

@@ -19,10 +19,10 @@ from torchvision.models.resnet import BasicBlock
 from pretrain.command import Command, Execution
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.images import BatchPlan, TrainingImages
+from pretrain.job import Job
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES, Recipe
-from pretrain.run import Job
 from pretrain.running.processes import Process
 
 LEARNING = [name for name in METHODS if name != "random"]

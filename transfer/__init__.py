@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from transfer.api import Result as Result
     from transfer.api import evaluate as evaluate
     from transfer.datasets.expected import DataError as DataError
-    from transfer.encoders.encoder import BackboneError as BackboneError
+    from transfer.encoders.architectures import BackboneError as BackboneError
     from transfer.encoders.encoder import Encoder as Encoder
     from transfer.encoders.opening import load_backbone as load_backbone
     from transfer.frozen.on_features import FeatureError as FeatureError

@@ -26,7 +26,7 @@ from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.check import announce, check, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.folders import data_folder
-from transfer.encoders.encoder import BackboneError
+from transfer.encoders.architectures import BackboneError
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.encoders.report import render as render_inspection

@@ -18,7 +18,8 @@ from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate as evaluate_cell
 from transfer.cells.request import Settings
 from transfer.datasets.folders import check_row_name, data_folder
-from transfer.encoders.encoder import BackboneError, Encoder, Precision
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import Encoder, Precision
 from transfer.fact_tables import table_html, table_text
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import RequestedPrecision

@@ -90,7 +90,7 @@ def _whole(name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]
 
 
 def _origin(backbone: Path) -> dict[str, Any]:
-    from transfer.encoders.encoder import BackboneError
+    from transfer.encoders.architectures import BackboneError
     from transfer.encoders.opening import load
 
     try:

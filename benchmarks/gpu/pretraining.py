@@ -25,8 +25,8 @@ from benchmarks.gpu.timing import (
 from pretrain.command import parse
 from pretrain.data.feed import pin
 from pretrain.data.listing import find_images
+from pretrain.job import Job, prepare, usual_workers
 from pretrain.loop import Training, training_step
-from pretrain.run import Job, prepare, usual_workers
 from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
 from pretrain.step_memory import memory_needs

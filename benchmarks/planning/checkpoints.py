@@ -17,7 +17,8 @@ from pretrain.running import stop
 from transfer.cells.cell import open_checkpoint
 from transfer.cells.declaration import check_declared_recipe, settle_declaration
 from transfer.datasets.folders import check_row_name
-from transfer.encoders.encoder import BackboneError, Encoder, default_name
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import Encoder, default_name
 from transfer.encoders.file_types import require_checkpoint
 from transfer.encoders.options import Checkpoint, EncoderOptions
 from transfer.finetuning.options import RANGES

@@ -3,9 +3,9 @@
 records.py       every record and failure of a results folder as a row
 published.py     the numbers that papers print, from benchmarks/published
 numbers.py       which runs may share a table, a row, a mean: our numbers as rows
-differences.py   a number with its errors; whether two numbers differ; verdicts
+differences.py   a number with its errors; whether two numbers differ; when one is reproduced
 power.py         the smallest difference that runs can show, and the seeds that one needs
-verdicts.py      our numbers next to the published ones of the same recipe
+verdicts.py      which published numbers belong to ours, and why some have no verdict
 tables.py        tables with notes and bold numbers, as markdown and as LaTeX
 paper_page.py    one published table with our rows in it
 chosen_table.py  one table of chosen checkpoints and tasks, for a paper

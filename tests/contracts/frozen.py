@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, patch
 
+from pretrain.job import flatten
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
-from pretrain.run import flatten
 from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import DATASETS

@@ -11,12 +11,12 @@ from torch import nn
 from pretrain.__main__ import main
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
+from pretrain.job import Job
 from pretrain.loop import Training, train, training_step
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
-from pretrain.run import Job
 from tests.tiny_methods import (
     IDLE,
     LEARNING,

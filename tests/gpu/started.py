@@ -14,9 +14,9 @@ from torch import nn
 from pretrain.command import parse
 from pretrain.data.images import TrainingImages
 from pretrain.data.listing import find_images
+from pretrain.job import Job, prepare
 from pretrain.method import Method
 from pretrain.recipes import RECIPES
-from pretrain.run import Job, prepare
 from pretrain.running.processes import Process
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 

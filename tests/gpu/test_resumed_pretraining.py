@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain import loop
+from pretrain.job import Job
 from pretrain.loop import train, wrap_network
-from pretrain.run import Job
 from pretrain.running.processes import Process
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import perturb

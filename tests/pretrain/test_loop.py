@@ -16,11 +16,11 @@ from pretrain.checkpoint import CheckpointError
 from pretrain.data.feed import Feed, Parts
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
+from pretrain.job import Job
 from pretrain.loop import _require_same_step, train
 from pretrain.method import Method
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
-from pretrain.run import Job
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.errors import NotFiniteError
 from tests.tiny_methods import stop_after, tiny_job

@@ -14,8 +14,8 @@ import torch
 
 import pretrain.data.listing
 from pretrain.__main__ import main
+from pretrain.job import usual_workers
 from pretrain.recipes import RECIPES
-from pretrain.run import usual_workers
 from tests.tiny_methods import losses
 
 ROOT = Path(__file__).parents[2]

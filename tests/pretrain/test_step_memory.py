@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from pretrain.command import parse
+from pretrain.job import planned_memory
 from pretrain.methods import METHODS
 from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES
-from pretrain.run import planned_memory
 from pretrain.settings import SettingsError
 from pretrain.start import require_memory
 from pretrain.step_memory import memory_needs

@@ -14,7 +14,8 @@ from transfer.cells.request import Request, require_heeded
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_row_name, check_writable
 from transfer.detection.engines import engine_for
-from transfer.encoders.encoder import BackboneError, default_name
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import default_name
 from transfer.encoders.file_types import require_checkpoint
 from transfer.finetuning.options import RANGES, length_fraction
 from transfer.tasks import task_of

@@ -1,9 +1,9 @@
 """Checkpoints and networks: opens the file of any project; one class for all networks.
 
 A file becomes an `Encoder` in four steps: files.py reads its tensors and values, matching.py finds
-the network among the names, proof.py sets every tensor once, and the features of fixed images are
-checked. In between, stated.py applies what the file of a ResNet says about it, and trial.py tries
-any other network more closely.
+the network among the names, and verify.py sets every tensor once and checks the features of fixed
+images, of networks other than ResNets more closely. In between, stated.py applies what the file of
+a ResNet says about it.
 
 opening.py        opens a file: our own, a ResNet under the names of any project, another network
 encoder.py        `Encoder`: network, input, hash, random twin, heads; loads no torch
@@ -15,8 +15,7 @@ inert.py          unpickles without importing or calling what a file names
 naming.py         the names that each project gives a ResNet's tensors; reads names.yaml
 matching.py       finds the networks in a file, chooses one and accounts for every other tensor
 stated.py         what entries of the file say about its network and images
-proof.py          sets every tensor once; the features of two images must differ
-trial.py          tries the network on fixed images: the image alone must determine its features
+verify.py         sets every tensor once; the image alone must determine the features
 report.py         the report of `python -m transfer inspect`
 public_files.py   published files, recognized by their hashes
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pretrain.running.command_line import Range
 from transfer.argument_names import argument_names
-from transfer.encoders.architectures import BackboneError as BackboneError
 from transfer.encoders.architectures import (
+    BackboneError,
     Stem,
     feature_dim,
     is_large,

@@ -19,8 +19,8 @@ from torch import Tensor
 from transfer.encoders.architectures import FEATURE_DIM, BackboneError, Stem, network_words
 from transfer.encoders.files import Contents
 from transfer.encoders.naming import NAMES, SCHEMES, brief, is_optional
-from transfer.encoders.proof import plain_floats
 from transfer.encoders.resnets import tensor_shapes
+from transfer.encoders.verify import plain_floats
 
 MAX_COUNTERS = 1024
 """Largest step counter that is read; some files have one value per GPU."""

@@ -42,7 +42,7 @@ class Scheme:
 
 
 SCHEMES = tuple(Scheme(**fields) for fields in NAMES["schemes"])
-DETECTRON2 = SCHEMES[-1]
+DETECTRON2 = next(scheme for scheme in SCHEMES if scheme.name == "detectron2")
 
 
 def layout_name(scheme: str, prefix: str, others: Iterable[str]) -> str:

@@ -149,8 +149,8 @@ def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> tuple[En
     import torch
     from torch import Tensor
 
-    from transfer.encoders.proof import plain_floats
     from transfer.encoders.resnets import network_with, tensor_shapes
+    from transfer.encoders.verify import plain_floats
 
     if branch:
         raise BackboneError(
@@ -216,8 +216,8 @@ def _of_resnet(
     arch: str, stem: Stem, weights: dict[str, Tensor], form: InputFormat, made_by: dict[str, object]
 ) -> Encoder:
     """Return the ResNet with these weights; BackboneError unless its features depend on images."""
-    from transfer.encoders.proof import check_response, fixed_images
     from transfer.encoders.resnets import network_with
+    from transfer.encoders.verify import check_response, fixed_images
 
     check_response(network_with(arch, stem, weights).requires_grad_(False)(fixed_images()))
     return Encoder(
@@ -301,8 +301,8 @@ def _another(
     """Open a network that a library or a file of the user builds."""
     from transfer.encoders.matching import account, choose, find, plan_of, weights_of
     from transfer.encoders.pooling import Pooled
-    from transfer.encoders.proof import fill
     from transfer.encoders.sources import build, left_out_heads, loaded_by_transformers
+    from transfer.encoders.verify import fill
 
     built = build(options.encoder, options.input_px, contents.tensors)
     # ask for missing options before checking the file
@@ -362,8 +362,7 @@ def of_library(
     from torch.utils.flop_counter import FlopCounterMode
 
     from transfer.encoders.pooling import Pooled
-    from transfer.encoders.proof import fixed_images
-    from transfer.encoders.trial import check_features, forward
+    from transfer.encoders.verify import check_features, fixed_images, forward
 
     form = _input(built, options)
     network = Pooled(built, options.pool, options.encoder).eval()

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils import skip_init
 
-from transfer.encoders.encoder import BackboneError, Encoder
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import Encoder
 from transfer.encoders.files import Contents, read_file
 from transfer.encoders.opening import FORMAT, load
-from transfer.encoders.proof import plain_floats
+from transfer.encoders.verify import plain_floats
 
 ENCODER_FILE = "encoder.pt"
 """Name of the file that pre-training writes beside backbone.pt."""

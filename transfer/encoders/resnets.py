@@ -23,7 +23,7 @@ from transfer.encoders.architectures import (
     is_large,
     network_and_heads,
 )
-from transfer.encoders.proof import fill
+from transfer.encoders.verify import fill
 
 
 class Branches(nn.ModuleList):

@@ -132,14 +132,6 @@ class RunningProbe:
         """Return whether all steps are done."""
         return self.step >= self.ends[-1]
 
-    def can_join(self, other: "RunningProbe") -> bool:
-        """Return whether it can go along with another probe from that one's place.
-
-        A probe of larger batches may be less than a batch behind; one that is further behind would
-        delay the other.
-        """
-        return not self.finished and self.place > other.place - self.training.batch_size
-
     def receive(self, place: int, features: Tensor, labels: Tensor) -> None:
         """Train on the features (n, C) and labels (n,) of the stream's images from a place on.
 

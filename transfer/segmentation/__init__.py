@@ -1,9 +1,9 @@
 """A class for every pixel: a fully convolutional network on the backbone.
 
 recipe.py   all numbers of network, training and test
-network.py  mmsegmentation's model for our loop and test; the proof of its backbone
+network.py  mmsegmentation's model for our loop, its predictions at the images' size; its backbone
 samples.py  images and masks, scaled, flipped and cropped
 train.py    samples and optimizer for the loop of finetuning/; predictions on a split
-masks.py    predicted masks in files: scores, resampled scores, pictures
+masks.py    predicted masks in files: mIoU, also on resampled test sets; pictures
 iou.py      intersection over union
 """

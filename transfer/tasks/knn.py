@@ -7,16 +7,13 @@ votes for its class with the weight exp(similarity / temperature).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from transfer.datasets.folders import Folders
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, TrainAndTest
 from transfer.metrics import top1
 from transfer.tasks.task import NearestTraining
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from benchmarks.drawing.logs import read_logs
 from benchmarks.drawing.panels import Lines
 from benchmarks.figures import material_of
 from benchmarks.results.records import read_results
+from pretrain.job import flatten
 from pretrain.recipes import RECIPES
-from pretrain.run import flatten
 from tests.synthetic_records import put, record
 
 IN100 = "train (126689 images, fingerprint f)"

@@ -13,8 +13,8 @@ from benchmarks.results.numbers import numbers_of
 from benchmarks.results.published import AVERAGE, Table, papers, published_recipes, transfer_tasks
 from benchmarks.results.records import Run, backbone_facts, read_results
 from benchmarks.results.verdicts import Pair, pairs_of
+from pretrain.job import flatten
 from pretrain.recipes import RECIPES
-from pretrain.run import flatten
 from tests.pretrain.recipe_facts import exported_arch, tables_of
 from tests.synthetic_records import page, record
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.encoders.architectures import Stem
-from transfer.encoders.encoder import BackboneError, Encoder
+from transfer.encoders.architectures import BackboneError, Stem
+from transfer.encoders.encoder import Encoder
 from transfer.encoders.files import Contents, read_file
 from transfer.encoders.opening import load_backbone
 from transfer.encoders.resnets import build_resnet

@@ -17,7 +17,8 @@ from torch import Tensor
 from tests.transfer.encoders.conftest import Weights, another, below, linear, load, refuse, weights
 from tests.transfer.encoders.damage import archive, zip_bytes
 from transfer.__main__ import main
-from transfer.encoders.encoder import BackboneError, Encoder
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import Encoder
 from transfer.encoders.opening import load_backbone, open_file
 
 

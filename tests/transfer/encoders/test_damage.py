@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.transfer.encoders.damage import KINDS, base_weights
-from transfer.encoders.encoder import BackboneError
+from transfer.encoders.architectures import BackboneError
 from transfer.encoders.naming import is_optional
 from transfer.encoders.opening import load_backbone
 

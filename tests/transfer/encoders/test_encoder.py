@@ -19,7 +19,8 @@ from torch.nn.functional import normalize
 from transfer import Encoder, SuiteError, evaluate, tasks
 from transfer.cells.cell import Cell, departures
 from transfer.cells.request import Settings
-from transfer.encoders.encoder import BackboneError, with_heads
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import with_heads
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import EncoderOptions
 from transfer.encoders.sources import build

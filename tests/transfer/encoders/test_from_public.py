@@ -25,7 +25,7 @@ from tests.transfer.encoders.conftest import (
 from tests.transfer.encoders.plain_resnet import plain_features
 from transfer.encoders.architectures import Stem
 from transfer.encoders.opening import load_backbone, open_file
-from transfer.encoders.proof import fixed_images
+from transfer.encoders.verify import fixed_images
 
 
 class Layout(NamedTuple):

@@ -24,7 +24,7 @@ from tests.transfer.encoders.conftest import another, below, load, read, refuse,
 from tests.transfer.encoders.damage import Call, legacy_bytes, zip_bytes
 from transfer.__main__ import main
 from transfer.encoders import inert
-from transfer.encoders.encoder import BackboneError
+from transfer.encoders.architectures import BackboneError
 from transfer.encoders.files import DAMAGED
 from transfer.encoders.inert import Inert
 from transfer.encoders.opening import load_backbone

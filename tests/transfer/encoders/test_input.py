@@ -13,7 +13,8 @@ from torch import nn
 
 from transfer import Encoder
 from transfer.__main__ import main
-from transfer.encoders.encoder import BackboneError, InputFormat
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import InputFormat
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BYTES_MEAN, BYTES_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)

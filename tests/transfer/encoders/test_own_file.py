@@ -10,8 +10,8 @@ import torch
 import torchvision
 
 from tests.conftest import own_file
+from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import (
-    BackboneError,
     Encoder,
     InputFormat,
     default_name,

@@ -10,7 +10,8 @@ from torch.nn.functional import normalize
 
 from tests.conftest import own_file
 from tests.rounding import assert_equal_up_to_rounding
-from transfer.encoders.encoder import BackboneError, Encoder, random_backbone, with_heads
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import Encoder, random_backbone, with_heads
 from transfer.encoders.opening import load_backbone
 from transfer.encoders.projector import load_projector, why_no_projector
 from transfer.encoders.resnets import build_resnet

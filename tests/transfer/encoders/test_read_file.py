@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.transfer.encoders.conftest import read
 from tests.transfer.encoders.damage import legacy_bytes, zip_bytes
 from transfer.encoders.architectures import BackboneError
-from transfer.encoders.proof import plain_floats
+from transfer.encoders.verify import plain_floats
 
 BASE = torch.arange(24.0)
 

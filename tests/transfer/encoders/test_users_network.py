@@ -14,7 +14,7 @@ from torch.nn.functional import batch_norm, dropout
 from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 from transfer import Encoder, evaluate
-from transfer.encoders.encoder import BackboneError
+from transfer.encoders.architectures import BackboneError
 
 SQUARE: dict[str, Any] = {"size_px": 32, "mean": (0.5,) * 3, "std": (0.25,) * 3}
 OWN = """

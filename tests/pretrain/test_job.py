@@ -16,17 +16,16 @@ from pretrain.__main__ import main
 from pretrain.command import Command, parse
 from pretrain.data.images import DataError
 from pretrain.data.listing import find_images
-from pretrain.loop import train
-from pretrain.method import BatchNeeds, Method
-from pretrain.run import (
+from pretrain.export import backbone_origin, write_backbone
+from pretrain.job import (
     Job,
-    backbone_origin,
     cautions,
     describe,
     norm_caution,
     prepare,
-    write_backbone,
 )
+from pretrain.loop import train
+from pretrain.method import BatchNeeds, Method
 from pretrain.running.processes import Process
 from pretrain.settings import SettingsError
 

@@ -1,16 +1,13 @@
-"""One run, from the command to a job for the loop, and from the job to its backbone files."""
+"""From the command of a run to the job that the loop executes."""
 
 import os
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from pretrain.command import Command
 from pretrain.data.bad_images import FILE_NAME, BadImages
@@ -18,11 +15,9 @@ from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError, TrainingImages
 from pretrain.data.listing import find_styles
 from pretrain.data.views import ViewRecipe
-from pretrain.export import commit, export, versions
 from pretrain.method import Method
 from pretrain.methods import METHODS
-from pretrain.metrics import means_after
-from pretrain.parts.resnet import BranchedResNet, build_resnet, checkpoint_activations
+from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process, tf32_convolutions
 from pretrain.settings import SettingsError, check_cpu, check_views
@@ -219,11 +214,11 @@ def describe(job: Job) -> str:
         f"{plan.num_images} images {kept}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
         f"{job.process.num_processes} x {device}, "
-        f"{_dtype_name(job.dtype)}{' with convolutions in TF32' * job.tf32}"
+        f"{dtype_name(job.dtype)}{' with convolutions in TF32' * job.tf32}"
     )
 
 
-def _dtype_name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
@@ -287,94 +282,6 @@ def norm_caution(groups: int, published: int, num_processes: int, *, batch_size:
 
 def _first_names(names: list[str] | tuple[str, ...]) -> str:
     return f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
-
-
-def backbone_origin(job: Job, steps: int) -> dict[str, object]:
-    """Return the origin of the backbone after `steps` steps: settings, data, versions."""
-    recipe, images = job.recipe, job.feed.images
-    settings, published = flatten(asdict(recipe)), job.published
-    made = ("batch_norm_groups", "texture", "colors_in")
-    left_out = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
-    if job.feed.bad_images is not None and (replaced := job.feed.bad_images.names()):
-        left_out += f", {len(replaced)} replaced"
-    return {
-        "method": recipe.method,
-        "recipe": job.name,
-        "table_row": recipe.table_row,
-        "changed": {key: value for key, value in settings.items() if value != published[key]},
-        "settings": settings,
-        "epochs": steps / job.feed.plan.steps_per_epoch,
-        "steps": steps,
-        "data": f"{printable(job.command.data.absolute().name)} ({len(images)} images"
-        f"{left_out}, fingerprint {images.fingerprint})",
-        "seed": job.command.seed,
-        "precision": _dtype_name(job.dtype),
-        "tf32_convolutions": job.tf32,
-        "num_processes": job.process.num_processes,  # those of the last start
-        "images_per_process": recipe.batch_size // job.process.num_processes,
-        **{name: job.settings[name] for name in made},
-        "commit": commit(),
-        "versions": versions(),
-    }
-
-
-def write_backbone(job: Job, steps: int) -> Path:
-    """Export the backbone as it is after `steps` steps; return the path of backbone.pt.
-
-    A method with a projector also gives encoder.pt. A finished run that is started again takes no
-    step and writes both anew.
-    """
-    last_epoch = means_after(job.command.out, steps - job.feed.plan.steps_per_epoch)
-    made_by = backbone_origin(job, steps) | {"last_epoch": last_epoch}
-    write, networks = _writer(job, made_by), exported_networks(job)
-    for name, (arch, network) in networks.items():
-        for suffix in [".pt"] + [".safetensors"] * job.command.safetensors:
-            write(job.command.out / f"{name}{suffix}", network, arch=arch)
-    if job.method.projectors:
-        arch, network = networks["backbone"]
-        path = job.command.out / "encoder.pt"
-        write(path, network, arch=arch, projectors=job.method.projectors)
-    return job.command.out / "backbone.pt"
-
-
-def write_snapshot(job: Job, steps: int) -> None:
-    """Export the backbone after `steps` steps, all heads together."""
-    epoch = steps // job.feed.plan.steps_per_epoch
-    arch, network = exported_networks(job)["backbone"]
-    path = job.command.out / "snapshots" / f"epoch{epoch:04d}.pt"
-    _writer(job, backbone_origin(job, steps))(path, network, arch=arch)
-
-
-def remove_earlier_snapshots(job: Job) -> int:
-    """Delete snapshots that an earlier run left in the folder of a new one; return their number.
-
-    A run without a checkpoint starts anew, even if the earlier one exported snapshots before it was
-    killed: one curve must not join the snapshots of two runs.
-    """
-    paths = list((job.command.out / "snapshots").glob("epoch*.pt"))
-    for path in paths:
-        path.unlink(missing_ok=True)
-    return len(paths)
-
-
-def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
-    """Return `export` with the run's stem, the image size of tests, and the origin."""
-    views = replace(job.recipe.views, size_px=job.recipe.test_px or job.recipe.views.size_px)
-    return partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
-
-
-def exported_networks(job: Job) -> dict[str, tuple[str, nn.Module]]:
-    """Return file name -> (architecture, network).
-
-    A backbone with several heads gives two files: all heads together, and the first alone.
-    """
-    arch, backbone = job.recipe.arch, job.method.backbone
-    if not isinstance(backbone, BranchedResNet):
-        return {"backbone": (arch, backbone)}
-    return {
-        "backbone": (f"{arch}-heads{len(backbone.layer4)}", backbone),
-        "backbone-head0": (arch, backbone.head(0)),
-    }
 
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, object]:

@@ -1,0 +1,154 @@
+"""Verify that a network holds a file's weights, and that the image alone determines its features.
+
+Each tensor is set once and is finite, and the features of two images differ. Names and shapes are
+compared before; settings that tensors do not show are reported as assumed. Another network than a
+ResNet is tried more closely: dropout in a forward function, batch norm without running statistics,
+or a reference to the first image of a batch would make the result of a task depend on chance or on
+the size of its batches.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.naming import brief
+
+CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+MAX_REPEATED_BYTES = 2**29
+"""Most bytes by which a tensor may exceed its stored values, which it then repeats."""
+MIN_RESPONSE = 8 * torch.finfo(torch.float32).eps
+"""Smallest difference between the features of two images, relative to the largest feature."""
+
+
+def plain_floats(name: str, stored: Tensor) -> Tensor:
+    """Return a float32 copy of the same shape; BackboneError unless all values are finite."""
+    if stored.dtype not in CASTABLE:
+        raise BackboneError(
+            f"{name} holds {stored.dtype}; expected floating-point weights: undo the quantization"
+        )
+    num_bytes = stored.numel() * stored.itemsize
+    if num_bytes > MAX_REPEATED_BYTES + stored.untyped_storage().nbytes():
+        raise BackboneError(
+            f"{name} repeats stored values and would take {num_bytes:,} bytes; save its .clone()"
+        )
+    tensor = stored.to(torch.float32).clone(memory_format=torch.contiguous_format)
+    # the sum is a fast test: NaN and infinity propagate; if only the sum overflows, the count is 0
+    if not tensor.sum().isfinite() and (num_bad := int((~tensor.isfinite()).sum())):
+        raise BackboneError(
+            f"{name} holds {num_bad} values of {tensor.numel()} that are NaN or infinite; the "
+            f"training diverged: take an earlier checkpoint"
+        )
+    return tensor
+
+
+def fill(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Set every tensor of a network to the one of its name; tensors on meta are replaced by it.
+
+    BackboneError for other names or shapes, or if the network changes a value as it loads it.
+    """
+    on_meta = any(tensor.is_meta for tensor in network.state_dict().values())
+    try:
+        network.load_state_dict(weights, assign=on_meta)
+    except RuntimeError as error:
+        raise BackboneError(f"{' '.join(str(error).split())}; export it again") from error
+    loaded = network.state_dict()
+    changed = [n for n, t in loaded.items() if not (t.is_meta or torch.equal(t, weights[n]))]
+    if changed:
+        raise BackboneError(f"the network changes {brief(changed)} as it loads them")
+
+
+def check_response(features: Tensor) -> None:
+    """Raise BackboneError unless the features (2, C) of two images are finite and differ."""
+    if num_bad := int((~features.isfinite()).sum()):
+        raise BackboneError(
+            f"{num_bad} of {features.numel()} features on fixed images are not finite; expected a "
+            f"trained network"
+        )
+    first, second = features
+    if (first - second).abs().max() <= MIN_RESPONSE * features.abs().max():
+        raise BackboneError(
+            f"the features do not depend on the image, all are within {features.abs().max():.3g}: "
+            f"the weights are zero or the training collapsed; take an earlier checkpoint"
+        )
+
+
+def fixed_images(size_px: int = 64) -> Tensor:
+    """Return normalized noise (2, 3, size_px, size_px), the same at every call."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(2, 3, size_px, size_px, generator=generator, dtype=torch.float32)
+
+
+ADVICE = "Make the network return the same features for an image in any batch, as in eval mode"
+
+
+def forward(network: nn.Module, images: Tensor) -> Tensor:
+    """Return features (n, C) of images (n, 3, H, W); BackboneError if the network fails on them."""
+    try:
+        features: Tensor = network(images)
+    except BackboneError:
+        raise
+    except Exception as error:  # a user's forward function may raise any
+        lines = str(error).strip().splitlines() or [""]  # TorchScript's reason is the last one
+        raise BackboneError(
+            f"the network fails on images {tuple(images.shape)}, float32 on the CPU: "
+            f"{type(error).__name__}: {lines[-1]}"
+        ) from error
+    return features
+
+
+def check_features(network: nn.Module, images: Tensor, features: Tensor) -> None:
+    """Raise BackboneError unless each of two images alone determines its features (2, C).
+
+    The features may not be equal or not finite, and chance, the other images of the batch and
+    their order may not change them.
+    """
+    check_response(features.float())
+    scale = features.abs().max().item()
+    if difference := _difference(forward(network, images), features, scale):
+        raise BackboneError(
+            f"two passes over the same images give features that differ by {difference:.1e} of the "
+            f"largest: dropout or another random layer is active in eval mode. {ADVICE}"
+        )
+    first, second = images.split(1)
+    # noise of the same mean and variance would hardly change the statistics of a batch
+    bright = 1 + second / 2
+    for batch, row in ((first, 0), (torch.cat([bright, first]), 1)):
+        try:
+            other = forward(network, batch)[row : row + 1]
+        except BackboneError as error:
+            raise BackboneError(
+                f"the features of an image depend on the number of images in its batch: {error}. "
+                f"{_suspects(network)}{ADVICE}"
+            ) from error
+        if difference := _difference(other, features[:1], scale):
+            raise BackboneError(
+                f"the features of an image depend on the other images of its batch: they differ by "
+                f"{difference:.1e} of the largest. {_suspects(network)}{ADVICE}"
+            )
+
+
+def _difference(features: Tensor, expected: Tensor, scale: float) -> float:
+    """Return the largest difference in units of scale; 0 if it is rounding.
+
+    A batch of another size may be summed in another order. This changes a sum of n terms by about
+    eps sqrt(n) of their size, and the output of L layers by sqrt(L) times that. The square root of
+    eps, half of the digits, leaves room for sums of 10,000 terms in 800 layers of float32.
+    """
+    eps = max(torch.finfo(dtype).eps for dtype in (expected.dtype, torch.float32))
+    difference = (features.double() - expected.double()).abs().max().item() / scale
+    return 0.0 if difference <= eps**0.5 else difference
+
+
+def _suspects(network: nn.Module) -> str:
+    """Return a sentence on norm layers that use the statistics of a batch; empty without any."""
+    norms = [
+        name.removeprefix("network.")
+        for name, module in network.named_modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        if module.training or module.running_mean is None
+    ]
+    if not norms:
+        return ""
+    return f"Batch norm without running statistics, or in training mode: {', '.join(norms[:4])}. "
