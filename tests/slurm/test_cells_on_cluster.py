@@ -162,6 +162,24 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     assert load_records(request.settings.results) == load_records(here.settings.results)
 
 
+def test_a_preempted_extraction_of_two_encoders_ends_with_the_records_of_separate_runs(
+    request_here: RunAll,
+) -> None:
+    home = request_here.settings.results.parent
+    generate_many(home / "many images")
+    alone = of_data(request_here, home / "many images", "cifar10_knn")
+    request = replace(there(alone), random=True)
+    assert run(request) == 0
+    (file,) = submissions(request)[0].glob("0-*.json")  # one job of both
+    wait_until(lambda: len(running(str(file), "transfer.cells.job")) > 1)
+    preempt(home / "urgent")
+    assert [one.name for one in finished(request)] == ["done"] * 2
+    records = load_records(request.settings.results)
+    assert run(alone) == 0
+    (own,) = load_records(alone.settings.results).items()
+    assert own in records.items()
+
+
 def preempt(folder: Path) -> None:
     """Let a job that needs both nodes push all others off them."""
     array = Array(
