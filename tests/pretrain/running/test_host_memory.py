@@ -14,7 +14,9 @@ from pretrain.running.host_memory import (
     free_memory,
     image_memory,
     image_memory_bytes,
+    network_memory_bytes,
 )
+from pretrain.running.processes import assume_gpus
 
 
 @pytest.fixture
@@ -84,3 +86,14 @@ def test_processes_side_by_side_share_what_is_free(monkeypatch: pytest.MonkeyPat
             assert image_memory_bytes() == 1_500_000_000, "an option of each process"
         with image_memory(0):
             assert image_memory_bytes() == 0
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(0, 1_000_000), (1, 500_000)])
+def test_networks_fit_into_a_share_of_the_machine_and_of_its_gpu(
+    gpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretrain.running.host_memory, "free_memory", lambda: 8_000_000)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (2_000_000, 9_000_000))
+    monkeypatch.setenv(SHARERS, "2")
+    with assume_gpus(gpus):
+        assert network_memory_bytes() == expected
