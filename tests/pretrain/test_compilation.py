@@ -5,6 +5,8 @@ kernels. In float64 nothing but the order of a few sums may differ. SwAV's codes
 whatever its networks are, so its first step is compared.
 """
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +14,19 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-from pretrain.command import Execution
-from pretrain.loop import compile_networks
+from pretrain.command import Command, Execution, parse
+from pretrain.data.listing import find_images
+from pretrain.job import Job, prepare
+from pretrain.loop import compile_networks, train
 from pretrain.method import Method
 from pretrain.parts.sync_bn import FusedBatchNorm
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES
+from pretrain.running.processes import Process
 from pretrain.running.torch_versions import data_parallel
 from pretrain.settings import SettingsError, check_cpu
 from tests.rounding import assert_equal_up_to_rounding
-from tests.tiny_methods import forward, tiny_batch, tiny_method
+from tests.tiny_methods import forward, stop_after, tiny_batch, tiny_method
 from tests.two_processes import two_processes
 
 KINDS = {
@@ -100,6 +105,35 @@ def test_nothing_is_compiled_after_the_first_step(name: str) -> None:
         graphs.append(counters["stats"]["unique_graphs"])
     assert graphs[0] > 0
     assert graphs[1:] == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_a_compiled_run_resumes_as_one_that_never_stopped(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "pretrain.loop.compile_networks", partial(compile_networks, backend="aot_eager")
+    )
+
+    def start(out: str) -> Job:
+        (tmp_path / out).mkdir(exist_ok=True)
+        words = ["--data", str(image_folder), "--out", str(tmp_path / out), "--batch-size", "4"]
+        command: Command[Any] = parse("moco/smoke", [*words, "--steps", "4", "--compile"])
+        process = Process(device=torch.device("cpu"))
+        return prepare("moco/smoke", command, process, find_images(image_folder))
+
+    torch._dynamo.reset()
+    counters.clear()
+    whole = start("whole")
+    train(whole)
+    assert counters["stats"]["unique_graphs"] > 0
+    with stop_after(2):
+        assert train(start("stopped")) == 2
+    resumed = start("stopped")
+    train(resumed)
+    expected = whole.method.state_dict()
+    torch.testing.assert_close(resumed.method.state_dict(), expected, rtol=0, atol=0)
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
