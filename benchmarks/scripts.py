@@ -15,6 +15,7 @@ SUBCOMMANDS = {
     "explain": "benchmarks.explain",
     "status": "benchmarks.status",
     "power": "benchmarks.power",
+    "verify": "benchmarks.verify",
     "gpu-check": "benchmarks.gpu_check",
 }
 """First words of ssl-benchmark; any other command line is one of benchmarks/run_all.py."""

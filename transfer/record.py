@@ -13,6 +13,7 @@ import platform
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, version
@@ -217,14 +218,27 @@ def protocol_hash(task: str, protocol: object) -> str:
     A field marked as added counts only if it differs from its default, so that older records keep
     their hash.
     """
+    values = {spec.name: getattr(protocol, spec.name) for spec in hashed_fields(protocol)}
+    return hash_of_fields(task, type(protocol), values)
+
+
+def hash_of_fields(task: str, kind: type, values: Mapping[str, Any]) -> str:
+    """Return `protocol_hash` of a protocol of class `kind` from its fields, as a record has them.
+
+    KeyError if a field is missing that was not added later.
+    """
     numbers = {
-        spec.name: value
-        for spec in hashed_fields(protocol)
-        for value in [getattr(protocol, spec.name)]
-        if not (spec.metadata.get("added", False) and value == spec.default)
+        spec.name: values[spec.name]
+        for spec in hashed_fields(kind)
+        if not spec.metadata.get("added", False)
+        or _plain_json(values.get(spec.name, spec.default)) != _plain_json(spec.default)
     }
-    text = json.dumps([task, type(protocol).__name__, numbers], sort_keys=True, default=_plain)
+    text = json.dumps([task, kind.__name__, numbers], sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _plain_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=_plain)
 
 
 def _plain(value: Any) -> Any:
