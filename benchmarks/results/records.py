@@ -201,6 +201,9 @@ class Run(NamedTuple):
     file: str = ""
     """Path of the file in the results folder."""
     path: Path = Path()
+    folder: str = ""
+    """Results folder as seen from the first one, if several folders are read and there are two
+    backbones of this name."""
     stored: Record | None = None
     """Everything that the file holds; None for a failure."""
 
@@ -313,11 +316,24 @@ def read_results(results: Path, others: Sequence[Path] = ()) -> Results:
     if not others:
         return folders[0]
     unused: list[UnusedFile] = []
+    rows = [
+        (run, path)
+        for path, read in zip((results, *others), folders, strict=True)
+        for run in (*read.runs, *read.snapshots)
+    ]
+    weights = grouped((run.backbone, run.sha256) for run, _ in rows)
+    folder_of = {
+        run.path: _relative(path, results.parent)
+        for run, path in rows
+        if len(set(weights[run.backbone])) > 1
+    }
 
     def joined(rows: Sequence[list[Run]]) -> list[Run]:
         used: dict[Hashable, Run] = {}
         for run in (run for part in rows for run in part):
-            run = run._replace(file=_relative(run.path, results))
+            run = run._replace(
+                file=_relative(run.path, results), folder=folder_of.get(run.path, "")
+            )
             first = used.setdefault(_identity(run), run)
             if first is not run:
                 unused.append(UnusedFile(run.file, "the same cell as", first.file))

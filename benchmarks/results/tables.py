@@ -250,12 +250,14 @@ def our_grid(
 def row_label(row: Number, rows: Iterable[Number]) -> str:
     """Return the name of a row's backbone.
 
-    If two backbones have one name, the beginning of the weights' hash follows. Further rows of a
-    backbone name their conditions, too.
+    If two backbones have one name, the results folder follows, or the beginning of the weights'
+    hash if both are in one folder. Further rows of a backbone name their conditions, too.
     """
     run = row.run
-    hashes = {one.run.sha256 for one in rows if one.run.backbone == run.backbone}
-    words = [run.sha256[:8]] if len(hashes) > 1 else []
+    alike = {one.run.identity: one.run for one in rows if one.run.backbone == run.backbone}
+    in_folder = [one for one in alike.values() if one.folder == run.folder]
+    words = [run.folder] if run.folder and len(alike) > 1 else []
+    words += [run.sha256[:8]] if len(in_folder) > 1 else []
     words += [row.conditions] if row.conditions else []
     return " ".join([run.label, *(f"({text})" for text in words)])
 

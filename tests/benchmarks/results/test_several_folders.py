@@ -45,6 +45,17 @@ def test_a_cell_in_two_folders_is_that_of_the_first(tmp_path: Path) -> None:
     assert results.runs == results.done, "the other folder has the failed cell's record"
 
 
+def test_backbones_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    record(mine, 60.0, name="moco")
+    record(mine, 50.0, name="jcl", sha256="c" * 64)
+    record(theirs, 70.0, name="moco", sha256="b" * 64)
+    assert tables.main(["--results", str(mine), str(theirs)]) == 0
+    text = (mine / "tables" / "overview.md").read_text()
+    rows = re.findall(r"^\| (\w+[^|]*?) +\| +\**\d+\.\d", text, re.MULTILINE)
+    assert rows == ["jcl", "moco (mine)", "moco (theirs)"]
+
+
 def test_a_folder_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     record(tmp_path, 60.0, name="jcl")
     folders = contents.results_folders([tmp_path, tmp_path / "."], with_reference=False)
