@@ -7,6 +7,7 @@ figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG an
 explain.py      python -m benchmarks.explain: everything behind one number
 power.py        python -m benchmarks.power: what seeds and test images can show
 verify.py       python -m benchmarks.verify: contradictions in records, also of others
+export.py       python -m benchmarks.export: the metadata of a model card
 status.py       python -m benchmarks.status: the states of all cells
 scripts.py      the commands of an installed wheel: ssl-benchmark and its siblings
 gpu_check.py    python -m benchmarks.gpu_check: how fast this machine's GPU is, on one page

@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "status": "benchmarks.status",
     "power": "benchmarks.power",
     "verify": "benchmarks.verify",
+    "export": "benchmarks.export",
     "gpu-check": "benchmarks.gpu_check",
 }
 """First words of ssl-benchmark; any other command line is one of benchmarks/run_all.py."""

@@ -42,7 +42,7 @@ LAYERS = {
         ("metrics", "outcomes", "process_state", "argument_names", "fact_tables"),
     ),
     "benchmarks": (
-        ("speed", "run_all", "explain", "power", "verify", "gpu_check", "scripts"),
+        ("speed", "run_all", "explain", "power", "verify", "export", "gpu_check", "scripts"),
         ("status",),
         ("gpu",),
         ("cluster",),

@@ -1,0 +1,121 @@
+"""Results for a model card: python -m benchmarks.export --name mine --format model-index.
+
+Prints the block `model-index` of the metadata of a Hugging Face model card (YAML, at the top of its
+README.md; format: github.com/huggingface/hub-docs, modelcard.md). Each metric has its protocol,
+schedule, data, seeds and deviations as arguments. Results without a task of that format, such as
+statistics of views, are left out and named on stderr, as are failed evaluations.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from benchmarks.results.chosen_table import rows_of
+from benchmarks.results.numbers import Number, main_numbers, numbers_of
+from benchmarks.results.records import SMALL_DATA, plural, read_results, require_folder
+from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
+from transfer.datasets.catalog import DATASETS
+from transfer.tasks import task_of
+
+CLASSIFICATION = "image-classification"
+TASK_TYPES = {
+    **dict.fromkeys(
+        ("Linear transfer", "VOC 2007 SVM", "Linear probes", "Few labels", "Robustness"),
+        CLASSIFICATION,
+    ),
+    "Nearest neighbors": CLASSIFICATION,
+    "coco_det": "object-detection",
+    "voc0712_det_c4": "object-detection",
+    "coco_insseg": "image-segmentation",
+    "voc12_seg_fcn": "image-segmentation",
+    "coco_keypoint": "keypoint-detection",
+}
+"""Tasks of Hugging Face by our task ids, or by the heading of a task."""
+METRIC_TYPES = {
+    **dict.fromkeys(("top1", "top5", "acc"), "accuracy"),
+    "mean_per_class": "mean_per_class_accuracy",
+    "mIoU": "mean_iou",
+    "mAP": "mean_average_precision",
+}
+"""Metrics of Hugging Face by the beginning of ours; others keep their name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Print one checkpoint's results in a format of others."""
+
+    name: str
+    """Name of the checkpoint."""
+    format: Literal["model-index"] = "model-index"
+    """model-index: metadata of a Hugging Face model card."""
+    results: Path = Path("results")
+    """Folder of records."""
+
+
+def model_index(name: str, numbers: Iterable[Number]) -> tuple[dict[str, Any], list[str]]:
+    """Return the metadata of a model card, and the tasks that have no counterpart there."""
+    results, left_out = [], []
+    for number in numbers:
+        task_type = TASK_TYPES.get(number.task, TASK_TYPES.get(number.run.heading, ""))
+        if not task_type:
+            left_out.append(number.runs[0].key)
+            continue
+        results.append(_result(number, task_type))
+    return {"model-index": [{"name": name, "results": results}]}, left_out
+
+
+def _result(number: Number, task_type: str) -> dict[str, Any]:
+    run, task = number.runs[0], task_of(number.runs[0].key)
+    dataset = DATASETS[task.dataset]
+    metrics = []
+    for metric in dict.fromkeys([number.metric, *run.metrics]):
+        values = [one.metrics[metric] for one in number.runs if metric in one.metrics]
+        known = (kind for start, kind in METRIC_TYPES.items() if metric.startswith(start))
+        metrics.append(
+            {
+                "type": next(known, metric),
+                "name": metric,
+                "value": round(sum(values) / len(values), 4),
+                "args": {
+                    "task": run.key,
+                    "protocol": run.protocol,
+                    "schedule": run.schedule,
+                    "data": SMALL_DATA.get(run.small, "full data"),
+                    "engine": run.engine,
+                    "seeds": [one.seed for one in number.runs],
+                    "deviations": [*run.departures],
+                },
+            }
+        )
+    return {
+        "task": {"type": task_type, "name": number.run.heading},
+        "dataset": {"type": task.dataset, "name": dataset.title, "split": "test"},
+        "metrics": metrics,
+    }
+
+
+@one_line_errors(ValueError, OSError)
+def main(words: Sequence[str]) -> int:
+    """Run the command line; return its exit status."""
+    request = parse(Request, [*words], description=__doc__)
+    require_folder(request.results)
+    runs = read_results(request.results).runs
+    numbers = main_numbers(numbers_of(runs))
+    if len(backbones := rows_of(numbers, [request.name])) > 1:
+        raise OptionError(f"--name {request.name}: {plural(len(backbones), 'file')} have this name")
+    own = [number for number in numbers if number.run.identity in backbones]
+    content, left_out = model_index(request.name, own)
+    print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
+    failed = [run.key or run.task for run in runs if run.failure and run.backbone == request.name]
+    for reason, keys in (("has no task there", left_out), ("failed", failed)):
+        for key in dict.fromkeys(keys):
+            print(f"left out: {key} {reason}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    run_command(main, only_prints=True)
