@@ -122,9 +122,9 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     pretraining = pretraining_parts(folder, runs)
     remaining = not_run(folder, results.runs)
     sections = [
-        Section("chosen", "Tables to copy into a paper", _chosen_parts(contents.numbers)),
+        Section("chosen", "Tables for your paper", _chosen_parts(contents.numbers)),
         Section("beside", "Against the papers", _against(contents.pairs)),
-        Section("tables", "The papers’ tables with our rows", _paper_parts(contents.papers_tables)),
+        Section("tables", "The papers’ tables", _paper_parts(contents.papers_tables)),
         Section("numbers", "All numbers", _all_numbers(contents)),
         Section("tasks", "Task by task", _thinned(tasks, MAX_TASKS)),
         Section("pretraining", "Pre-training", _thinned(pretraining, MAX_VIEWS)),
@@ -239,7 +239,8 @@ def _paper_parts(papers_tables: Sequence[PaperTables]) -> list[Part]:
     parts: list[Part] = _recipes_once([_paper_fold(one, repeated) for one in with_ours])
     if repeated:
         lines = [f"- {'; '.join(own)}: {line}" for line, own in repeated.items()]
-        parts += ["### Notes on several tables", "\n".join(lines)]
+        text = "\n".join(lines).replace("→ rows", "our rows")
+        parts += ["### Notes on several tables", text]
     others = grouped(
         (one.paper.name, (one.table.number, f"../{TABLES}/{one.table.file_name}", one.table.title))
         for one in papers_tables
