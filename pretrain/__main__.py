@@ -4,6 +4,7 @@ python -m pretrain --list shows the recipes, --list lorac in100 some of them; to
 on many GPUs.
 """
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -11,6 +12,9 @@ from pretrain.command import parse
 from pretrain.readme import recipe_list
 from pretrain.recipes import RECIPES
 from pretrain.running.command_line import OptionError, one_line_errors, run_command
+
+COMPILED_GRAPHS = "TORCHINDUCTOR_CACHE_DIR"
+"""Environment variable: the folder of compiled graphs, which a resumed run reads again."""
 
 
 @one_line_errors(OptionError)
@@ -34,8 +38,11 @@ def main(arguments: list[str]) -> int:
             "the views of pre-training need OpenCV, which is not installed: "
             "pip install opencv-python-headless"
         )
+    is_given = COMPILED_GRAPHS in os.environ
     from pretrain.start import start  # not above: it imports torch, and --help and --list end here
 
+    if command.execution.compile and not is_given:  # torch has set it to a folder of this machine
+        os.environ[COMPILED_GRAPHS] = str(command.out.absolute() / "compiled")
     return start(name, command)
 
 

@@ -28,7 +28,8 @@ class Execution:
     """Arithmetic of the networks; losses are float32. auto: bfloat16 on GPUs that have it, float32
     elsewhere."""
     compile: bool = False
-    """Compile the networks: minutes at the start; what it saves on GPUs is not measured."""
+    """Compile the networks: minutes at the first start, which leaves the graphs in OUT/compiled;
+    what it saves on GPUs is not measured."""
     checkpoint_activations: bool = False
     """Keep the input of each residual block alone and compute the rest again for the gradients:
     same numbers, a fraction of the memory, about a third more time."""
