@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torchvision.models import ResNet
 
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
@@ -28,13 +29,19 @@ from pretrain.running.processes import any_process
 from pretrain.running.torch_versions import compile_module, data_parallel
 
 
-def compile_networks(method: Method, *, backend: str = "inductor") -> None:
-    """Compile the backbones of a method and its momentum encoder, each when it is first called."""
+def compile_networks(method: Method, *, by_stage: bool = False, backend: str = "inductor") -> None:
+    """Compile the backbones of a method and its momentum encoder, each when it is first called.
+
+    by_stage: each of their four stages, so that DDP can send the gradients of the last one while
+    those of the others are computed.
+    """
     parts: list[nn.Module] = []
     for module in method.modules():
         # methods call trunk and heads, not the module, so only its stages can be compiled
         if isinstance(module, BranchedResNet):
             parts += module.layer1, module.layer2, module.layer3, *module.layer4
+        elif by_stage and isinstance(module, ResNet):
+            parts += module.layer1, module.layer2, module.layer3, module.layer4
         elif isinstance(module, type(method.backbone)):
             parts.append(module)
     for part in parts:
@@ -239,7 +246,7 @@ def _shares(job: Job, step: int) -> tuple[float, float]:
 def wrap_network(job: Job, method: nn.Module) -> nn.Module:
     """Return the method, compiled if the job says so, whose gradients are means over processes."""
     if job.command.execution.compile:
-        compile_networks(job.method)
+        compile_networks(job.method, by_stage=job.process.num_processes > 1)
     if job.process.num_processes == 1:
         return method
     return data_parallel(method, job.process.device)

@@ -144,10 +144,12 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         assert any(isinstance(module, FusedBatchNorm) for module in method.modules())
         method.double()
         if way == "compiled":
-            compile_networks(method, backend="aot_eager")
+            compile_networks(method, by_stage=True, backend="aot_eager")
+            counters.clear()
         network = data_parallel(method, torch.device("cpu"))
         results[way] = steps(method, network, rank=rank)
-    return {**results, "breaks": torch.tensor(breaks())}
+    graphs = torch.tensor(counters["stats"]["unique_graphs"])
+    return {**results, "graphs": graphs, "breaks": torch.tensor(breaks())}
 
 
 @pytest.mark.slow
@@ -157,6 +159,7 @@ def test_two_processes_compile_their_synchronous_norms_without_a_graph_break(
     folder = tmp_path_factory.mktemp("two")
     for half in two_processes("tests.pretrain.test_compilation", folder):
         assert half["breaks"] == 0
+        assert half["graphs"] == 4  # one of each stage
         torch.testing.assert_close(half["compiled"], half["eager"], rtol=1e-8, atol=1e-9)
 
 
