@@ -3,6 +3,7 @@
 # make test-all: the long ones, which a landing needs too: whole cells, two processes, signals, damaged files,
 # a campaign of kills, a cluster, a browser, the commands of the READMEs; 25 minutes more.
 # Both print what they skip, with the reason.
+# make docs: set up, then build the documentation site into docs/_build; its index.html opens from the disk.
 # make gpu-check: set up, then test that this machine's GPU computes what the CPU does, and measure its rates.
 # make detectron2: set up, then build detectron2 from source, and test that both engines of detectors agree.
 # DETECTRON2=PATH takes a checkout that is there, for a machine without internet.
@@ -27,7 +28,7 @@ NUMERIC := tests/contracts tests/pretrain \
 ELSEWHERE := slurm or browser or gpu or data or detectron2
 REPORT := $(VENV)/processors.txt
 
-.PHONY: demo test test-all test-oldest test-processors gpu-check detectron2 lint setup clean
+.PHONY: demo test test-all test-oldest test-processors docs gpu-check detectron2 lint setup clean
 
 demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
@@ -40,6 +41,9 @@ test-all: setup
 
 test-oldest: setup
 	$(BIN)/python -m tests.oldest
+
+docs: setup
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build
 
 # $(call on_processor,NAME,THREADS): goes on after a failure, and notes it
 define on_processor
@@ -86,4 +90,4 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs docs/_build

@@ -1,0 +1,83 @@
+"""The reference of the documentation site names everything that a user can type or see."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from benchmarks.planning.options import RunAll
+from benchmarks.planning.plan import State
+from benchmarks.results.differences import Word
+from benchmarks.results.published import all_tables
+from docs.generate import PAGES
+from pretrain.methods import METHODS
+from pretrain.recipes import RECIPES
+from transfer.cells.command import Evaluate
+from transfer.cells.request import NO_OPTIONS, Request
+from transfer.cells.state import StateName
+from transfer.datasets.catalog import DATASETS
+from transfer.encoders.options import Checkpoint
+from transfer.tasks import TASKS
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def option_names(settings: Any) -> Iterator[str]:
+    for spec in fields(settings):
+        value = getattr(settings, spec.name)
+        if is_dataclass(value):
+            yield from option_names(value)
+        else:
+            yield "as" if spec.name == "declared" else spec.name.replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("tasks", TASKS),
+        ("recipes", RECIPES),
+        ("methods", METHODS),
+        ("datasets", DATASETS),
+    ],
+)
+def test_page_has_every_name(page: str, names: Any) -> None:
+    text = PAGES[page]()
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "request_"),
+    [
+        ("run_all", RunAll()),
+        ("transfer", Evaluate(request=Request(task="", checkpoint=Checkpoint(ckpt=Path())))),
+        ("pretrain", next(iter(RECIPES.values()))),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_page_has_every_option(page: str, request_: Any) -> None:
+    shown = set(re.findall(r"option\} (?:--)?([a-z][\w-]*)", PAGES[page]()))
+    hidden = {*NO_OPTIONS, "task", "method", "images", "paper", "table-row", "norm-groups"}
+    assert set(option_names(request_)) - hidden <= shown
+
+
+def test_page_has_options_of_every_method() -> None:
+    text = PAGES["pretrain"]()
+    names = {name for recipe in RECIPES.values() for name in option_names(recipe.config)}
+    assert [name for name in sorted(names) if f"option}} --{name}" not in text] == []
+
+
+def test_glossary_has_every_verdict_and_state() -> None:
+    text = (REFERENCE / "glossary.md").read_text()
+    terms = {word for line in re.findall(r"(.+)\n: ", text) for word in line.split(", ")}
+    assert {*get_args(Word), *get_args(State), *get_args(StateName), "not judged"} <= terms
+
+
+def test_published_page_has_every_table() -> None:
+    numbers = {
+        f"\n### {paper.name}, {table.number}\n" for paper, table in all_tables() if table.rows
+    }
+    text = PAGES["published"]()
+    assert [heading for heading in numbers if heading not in text] == []
