@@ -103,7 +103,7 @@ def test_a_plan_of_snapshots_writes_nothing(
     snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words(snapshots, small_data, tmp_path), "--plan", "full"]) == 0
-    assert capsys.readouterr().out.count("mine@epoch") == 3
+    assert capsys.readouterr().out.count("\nmine@epoch") == 3
     assert main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
     assert "Nearest neighbors      3       3" in capsys.readouterr().out
     assert not list((tmp_path / "results").rglob("*.json"))
