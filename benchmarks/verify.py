@@ -126,9 +126,9 @@ def _of_metrics(record: Record) -> Iterator[str]:
             values = read_resampled(details, name)
             # the resampled metric spreads around that of the whole test set
             if name in record.metrics and values is not None and len(values):
-                own, spread = record.metrics[name], np.ptp(values) + TOLERANCE
-                if not values.min() - spread <= own <= values.max() + spread:
-                    yield f"{name} is {own:.4f}, far from its resampled values"
+                value, spread = record.metrics[name], np.ptp(values) + TOLERANCE
+                if not values.min() - spread <= value <= values.max() + spread:
+                    yield f"{name} is {value:.4f}, far from its resampled values"
 
 
 def verify(results: Path) -> Iterator[tuple[Path, str, list[str]]]:

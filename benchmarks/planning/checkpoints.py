@@ -20,6 +20,7 @@ from transfer.datasets.folders import check_row_name
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, default_name
 from transfer.encoders.file_types import require_checkpoint
+from transfer.encoders.hub import local_file
 from transfer.encoders.options import Checkpoint, EncoderOptions
 from transfer.finetuning.options import RANGES
 
@@ -35,8 +36,8 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
         raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
     for recipe in filter(None, request.declared):
         check_declared_recipe(recipe)
-    none = ("",) * len(request.ckpt)
-    names = one_each("name", request.name, [default_name(path) for path in request.ckpt])
+    paths, none = [local_file(path) for path in request.ckpt], ("",) * len(request.ckpt)
+    names = one_each("name", request.name, [default_name(path) for path in paths])
     branches = one_each("branch", request.branch, none)
     declared = one_each("as", request.declared, none)
     whole = [
@@ -48,10 +49,10 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
             network=network,
         )
         for path, name, branch, recipe, network in zip(
-            request.ckpt, names, branches, declared, networks(request), strict=True
+            paths, names, branches, declared, networks(request), strict=True
         )
     ]
-    for name, path in zip(names, request.ckpt, strict=True):
+    for name, path in zip(names, paths, strict=True):
         check_row_name(name, default_name(path))
     if request.heads and (encoders := [*filter(None, request.encoder)]):
         raise ValueError(f"--heads are of LooC++'s ResNets, not of {encoders[0]}")
@@ -59,7 +60,7 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
         tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
     ]
     parts = [replace(one, heads=heads) for heads in subsets for one in whole]
-    for path in request.ckpt:
+    for path in paths:
         require_checkpoint(path)
     return [*whole, *parts]
 
@@ -88,7 +89,7 @@ def networks(request: RunAll) -> list[EncoderOptions]:
         own = norm if has_own or not any(has_encoder) else {}
         options = EncoderOptions(encoder=encoder, pool=pool, input_px=int(side or 0), **own)
         options.check()
-        found.append(options)
+        found.append(options.local())
     return found
 
 

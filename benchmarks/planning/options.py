@@ -98,7 +98,7 @@ class RunAll:
     """Evaluate checkpoints on every downstream task whose data is there."""
 
     ckpt: tuple[Path, ...] = ()
-    """Backbone files or checkpoints of other projects."""
+    """Backbone files, checkpoints of other projects, or hf://ORG/REPO@REVISION/FILE."""
     name: tuple[str, ...] = ()
     """Names of the rows in the tables, one per checkpoint; default: the name of the file, or of its
     folder for a file such as backbone.pt or checkpoint.pth."""

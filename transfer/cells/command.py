@@ -1,7 +1,7 @@
 """The command line that evaluates one checkpoint on one task."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import tyro
@@ -67,6 +67,7 @@ class Evaluate:
         """Raise an error for a misspelled word or an unusable path, before torch is imported."""
         check_ranges(self.request, RANGES)
         checkpoint, settings = self.request.checkpoint, self.request.settings
+        checkpoint = checkpoint.local()
         default = default_name(checkpoint.ckpt)
         check_row_name(default if checkpoint.name is None else checkpoint.name, default)
         task_of(self.request.task)
@@ -81,4 +82,4 @@ class Evaluate:
     def cell(self) -> Cell:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
         self.check()
-        return Cell.of(self.request)
+        return Cell.of(replace(self.request, checkpoint=self.request.checkpoint.local()))

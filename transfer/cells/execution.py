@@ -36,6 +36,7 @@ from transfer.datasets.catalog import DATASETS, load_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
+from transfer.encoders.hub import address_of
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import features_of_backbones, measured_speed
 from transfer.galleries.tile import keep_gallery
@@ -305,6 +306,12 @@ def stored_request(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
         del content["settings"][name]
     if opened is None:  # Python code made the backbone: no command line can name it
         del content["checkpoint"]
+    elif address := address_of(own.checkpoint.ckpt):  # the cache is this machine's
+        content["checkpoint"]["ckpt"] = address
+        network = content["checkpoint"]["network"]
+        network["encoder"] = (
+            address_of(network["encoder"].removeprefix("hf:")) or network["encoder"]
+        )
     form = cell.backbone.input
     images = {"mean": [*form.mean], "std": [*form.std], "size_px": form.size_px}
     return content | {"input": images}

@@ -9,6 +9,7 @@ opening.py        opens a file: our own, a ResNet under the names of any project
 encoder.py        `Encoder`: network, input, hash, random twin, heads; loads no torch
 options.py        the options that name a network which is not a ResNet
 
+hub.py            files and networks of the Hugging Face hub, by address
 file_types.py     the format of a file by its first bytes; refuses other files without torch
 files.py          reads a file's tensors, with names from its nesting
 inert.py          unpickles without importing or calling what a file names

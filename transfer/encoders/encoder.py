@@ -26,6 +26,7 @@ from transfer.encoders.architectures import (
     network_and_heads,
     network_words,
 )
+from transfer.encoders.hub import address_of
 from transfer.encoders.options import Checkpoint, EncoderOptions, Pool
 from transfer.fact_tables import table_html, table_text
 from transfer.process_state import torch_defaults
@@ -431,6 +432,9 @@ def default_name(path: Path) -> str:
     checkpoint.pth, which every run writes, it is the name of the run's folder, and of one with a
     number, such as checkpoint_0199.pth.tar, both.
     """
+    if address := address_of(path):  # the cache names the folder of a file after its commit
+        repo, _, file = address.removeprefix("hf://").partition("@")
+        path = Path(repo.partition("/")[2]) / file.partition("/")[2]
     stem = re.sub(r"\.(pth|pt|ckpt)$", "", path.stem)
     words = re.findall(r"[^\W\d_]+", stem.lower())
     if not UNNAMED.issuperset(words):

@@ -29,6 +29,7 @@ from transfer.encoders.encoder import (
     usual_input,
 )
 from transfer.encoders.file_types import require_checkpoint, shown_path
+from transfer.encoders.hub import address_of, local_file
 from transfer.encoders.naming import brief, is_optional, layout_name
 from transfer.encoders.options import Checkpoint, EncoderOptions
 from transfer.encoders.report import Inspection, image_words
@@ -70,7 +71,7 @@ def open_file(
     """
     from transfer.encoders.public_files import file_digests, public_file_sentence, recognize
 
-    path = Path(path)
+    path, options = local_file(Path(path)), options.local()
     options.check()
     require_checkpoint(path)
     try:
@@ -78,7 +79,7 @@ def open_file(
     except BackboneError as error:
         raise BackboneError(f"{shown_path(path)}: {str(error)[:MAX_MESSAGE]}") from error
     name = default_name(path) if name is None else name
-    source = f"{path.name}: {inspection.layout} layout"
+    source = f"{address_of(path) or path.name}: {inspection.layout} layout"
     source += f", prefix {inspection.prefix}" if inspection.prefix else ""
     if len(inspection.candidates) > 1 or options.encoder:
         source += f" ({inspection.choice})"
