@@ -263,7 +263,8 @@ def tasks_page() -> str:
         "# Tasks and protocols\n",
         "`--tasks` takes these ids, or patterns such as `'*_knn'`. Tasks on request run only when "
         "they are named. The hash identifies the protocol: it covers the task and every number "
-        "below. Where papers differ in the protocol of a task, a variant follows the `@`.\n",
+        "below. Where papers differ in the protocol of a task, a variant "
+        "follows the `@`. [Papers and tasks](protocols.md) says which table a task reproduces.\n",
     ]
     for heading, kinds in headings.items():
         lines.append(f"## {heading}\n")

@@ -1,6 +1,6 @@
 """Pre-training without labels: one loop, one file per method, one exported backbone file.
 
-__main__.py  python -m pretrain
+__main__.py  python -m pretrain; the text of --list
 command.py   the options of a run, and the arithmetic (bf16) of its networks
 ranges.py    types of numeric settings with their ranges
 start.py     starts a command: processes, one run per folder; turns errors into exit statuses
@@ -19,5 +19,4 @@ recipes/     the published runs: method and its settings, data, schedule, batch
 data/        images, views, their augmentation, and the feed of batches
 pixels/      decoding, boxes and crops; transfer uses it, too
 running/     processes, loader, stop, locks, files written whole; transfer uses it, too
-readme.py    the recipes as the text of --list, and RECIPES.md, the tables of methods and recipes
 """

@@ -6,15 +6,36 @@ on many GPUs.
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from pretrain.command import parse
-from pretrain.readme import recipe_list
 from pretrain.recipes import RECIPES
 from pretrain.running.command_line import OptionError, one_line_errors, run_command
 
 COMPILED_GRAPHS = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: the folder of compiled graphs, which a resumed run reads again."""
+
+
+def recipe_list(words: Sequence[str] = ()) -> str:
+    """Return the recipes whose names contain all these words, one per line in columns."""
+    rows = [("recipe", "data", "epochs", "batch", "rate", "from", "stands for")]
+    rows += [
+        (
+            name,
+            recipe.images,
+            f"{recipe.epochs:g}",
+            str(recipe.batch_size),
+            f"{recipe.learning_rate:g}",
+            recipe.paper,
+            recipe.table_row,
+        )
+        for name, recipe in RECIPES.items()
+        if all(word in name for word in words)
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (map(str.ljust, row, widths) for row in rows)
+    return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
 @one_line_errors(OptionError)

@@ -22,22 +22,16 @@ PREPARED = (
 )
 
 FREEZE = "python -m tests.contracts.frozen"
-CONTRACTS = "tests/contracts tests/benchmarks/planning tests/pretrain tests/transfer"
+CONTRACTS = "tests/contracts tests/docs tests/benchmarks/planning tests/pretrain tests/transfer"
 """Rooms with tests over all tasks, data sets and methods."""
-CHOSEN = "frozen or readme or suite or test_tasks or test_imports or every_method or catalog"
+CHOSEN = "frozen or reference or suite or test_tasks or test_imports or every_method or catalog"
 """Of these rooms the tests over all; of those with a case for each, the new one runs."""
-
-
-def section(readme: str, title: str) -> str:
-    """Return the text of a README below a heading, up to the next one."""
-    text = (ROOT / readme).read_text()
-    return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """Return a copy of the code and its tests, without what was measured."""
-    for room in ("pretrain", "transfer", "benchmarks", "slurm", "tests"):
+    for room in ("pretrain", "transfer", "benchmarks", "slurm", "docs", "tests"):
         shutil.copytree(ROOT / room, tmp_path / room)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "results").mkdir()
@@ -90,25 +84,26 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     assert len([path for path in records if not path.name.endswith(STATE)]) == 3
 
 
+HOWTO = ROOT / "docs" / "howto"
 WALKTHROUGHS = (
-    ("transfer/ADD_A_TASK.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
-    ("transfer/ADD_A_TASK.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
-    ("benchmarks/ADD_A_PAPER.md", "Add a paper", 1, "published", "mine_table1.md"),
-    ("pretrain/ADD_A_METHOD.md", "Add a method", 4, "align_uniform", "align_uniform/smoke"),
+    ("add_a_task.md", 2, "nearest_mean", "cifar10_nearest_mean"),
+    ("add_a_dataset.md", 3, "stl10", "stl10  generated  5"),
+    ("add_a_paper.md", 1, "published", "mine_table1.md"),
+    ("add_a_method.md", 4, "align_uniform", "align_uniform/smoke"),
 )
 
 
 def test_every_walkthrough_fits_the_files_that_it_changes(copy: Path) -> None:
-    for readme, title, steps, *_ in WALKTHROUGHS:
-        assert follow(copy, section(readme, title)) == steps
+    for page, steps, *_ in WALKTHROUGHS:
+        assert follow(copy, (HOWTO / page).read_text()) == steps
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("readme", "title", "steps", "new", "shown"), WALKTHROUGHS)
+@pytest.mark.parametrize(("page", "steps", "new", "shown"), WALKTHROUGHS)
 def test_a_walkthrough_works_as_it_is_printed_and_passes_the_contracts(
-    readme: str, title: str, steps: int, new: str, shown: str, copy: Path
+    page: str, steps: int, new: str, shown: str, copy: Path
 ) -> None:
-    text = section(readme, title)
+    text = (HOWTO / page).read_text()
     if "runs/small" in text:
         for command in PREPARED:
             run(copy, command)

@@ -4,8 +4,6 @@
 
 __main__.py    python -m transfer
 api.py         evaluate(encoder, task), for Python
-readme_tables.py
-               renews the generated tables of README.md
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
 segmentation/  semantic segmentation

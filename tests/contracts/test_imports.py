@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """What the files of a room may import beside its own and the SHARED ones."""
 LAYERS = {
     "transfer": (
-        ("__main__", "readme_tables"),
+        ("__main__",),
         ("api",),
         ("cells",),
         ("tasks",),

@@ -1,10 +1,8 @@
 """Command lines that compute nothing import no torch."""
 
-import importlib
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -67,15 +65,3 @@ def test_a_command_that_computes_nothing_imports_no_torch(
     command = [sys.executable, "-c", PROGRAM, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == f"False {status}"
-
-
-@pytest.mark.parametrize("module", ["transfer.readme_tables", "pretrain.readme"])
-@pytest.mark.parametrize(("word", "status"), [("--help", 0), ("nosuch", 2), ("--nosuch", 2)])
-def test_writers_of_pages_write_nothing_if_given_arguments(
-    module: str, word: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = importlib.import_module(module)
-    monkeypatch.setattr(writer, "write_whole", Mock(side_effect=AssertionError))
-    with pytest.raises(SystemExit) as end:
-        writer.main([word])
-    assert end.value.code == status

@@ -2,7 +2,7 @@
 
 facts.yaml holds descriptions, published counts, how to get each set, and names that readers need;
 the files of a family hold its readers, and what writes the small generated versions. A new set:
-../ADD_A_TASK.md.
+docs/howto/add_a_dataset.md.
 
 labeled.py        one label per image: Aircraft, Birdsnap, ..., SUN397
 cifar.py          CIFAR-10 and CIFAR-100: arrays

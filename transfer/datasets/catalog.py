@@ -57,7 +57,7 @@ def dataset_info(key: str) -> DatasetInfo:
     if key not in DATASETS:
         raise DataError(
             f"no data set {key!r}; did you mean {nearest(key, DATASETS)}? "
-            f"The table in transfer/README.md names all {len(DATASETS)}"
+            f"python -m transfer check-data names all {len(DATASETS)}"
         )
     return DATASETS[key]
 
