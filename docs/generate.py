@@ -264,7 +264,8 @@ def tasks_page() -> str:
         "`--tasks` takes these ids, or patterns such as `'*_knn'`. Tasks on request run only when "
         "they are named. The hash identifies the protocol: it covers the task and every number "
         "below. Where papers differ in the protocol of a task, a variant "
-        "follows the `@`. [Papers and tasks](protocols.md) says which table a task reproduces.\n",
+        "follows the `@`. [Papers and tasks](protocols.md) says which table a task reproduces. "
+        "[Why do protocols differ?](../explanation/protocols.md)\n",
     ]
     for heading, kinds in headings.items():
         lines.append(f"## {heading}\n")
@@ -314,7 +315,8 @@ def recipes_page() -> str:
         "# Recipes\n",
         "`python -m pretrain RECIPE` trains one of these; each setting is an "
         "[option](pretrain.md). *Stands for* names the published rows of a recipe. *Groups* are "
-        "those of shuffled batch norm in the paper.\n",
+        "those of shuffled batch norm in the paper "
+        "([train with as many](../howto/pretrain.md#batch-norm-in-groups)).\n",
     ]
     for family, names in families.items():
         lines.append(f"## {family}\n")
@@ -355,7 +357,7 @@ def datasets_page() -> str:
     lines = [
         "# Datasets\n",
         "Images per split are the published counts; –: none published. trainval is train and val "
-        "together.\n",
+        "together. [How to get them](../howto/datasets.md).\n",
         table(header, rows),
         "## Sources\n",
         "What `python -m transfer get-data` downloads, or what you must fetch yourself.\n",
@@ -449,8 +451,8 @@ def python_page() -> str:
             blocks.append(f".. autoclass:: transfer.{name}\n   :members:")
     body = "\n\n".join(blocks)
     return (
-        "# Python API\n\nThese names are stable; all other modules are internal."
-        f"\n\n```{{eval-rst}}\n{body}\n```\n"
+        "# Python API\n\nThese names are stable; all other modules are internal. "
+        f"[How to use them](../howto/python.md).\n\n```{{eval-rst}}\n{body}\n```\n"
     )
 
 

@@ -32,7 +32,7 @@ ASSUMED = {
     "kept crop": 1 / 2799,
 }
 """Seconds per image of a ResNet-50 on one GPU or of a core, where they are not measured. Cores:
-benchmarks/SPEED.md. Detectors: detectron2's
+docs/explanation/speed.md. Detectors: detectron2's
 R50 1x recipes (its model zoo: 16 images in 0.551, 0.210, 0.261 and 0.315 s on eight V100; newer
 GPUs are faster). The arithmetic of a segmentation crop of 513 px is a fifth of a Faster R-CNN's."""
 IMAGE_GB = {

@@ -154,7 +154,7 @@ def test_the_documented_setup_with_conda_works_in_the_bash_of_a_job(
     hook = 'conda() { [ "$*" = "activate ssl" ] && export ENVIRONMENT=ssl; }'
     conda = f"[ \"$*\" = 'shell.bash hook' ] && echo '{hook}'"
     fake_programs(tmp_path, monkeypatch, conda=conda, module="true", srun="echo in $ENVIRONMENT")
-    page = Path(__file__).parents[2] / "benchmarks/CLUSTER.md"
+    page = Path(__file__).parents[2] / "docs/howto/cluster.md"
     (words,) = re.findall(r"`--setup ([^`]*)`", page.read_text())
     text = script(array(1), Queue(setup=tuple(shlex.split(words))), tmp_path / "jobs")
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
@@ -166,7 +166,7 @@ STAGING = re.compile("```bash\n(# stage.sh.*?)```", re.DOTALL)
 
 def staging_file(folder: Path) -> Path:
     """The documented setup file, for data and a disk below this folder."""
-    page = (Path(__file__).parents[2] / "benchmarks/CLUSTER.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/howto/cluster.md").read_text()
     (text,) = STAGING.findall(page)
     text = text.replace(
         "shared=/datasets local=/tmp/$USER/data", f"shared={folder}/datasets local={folder}/local"

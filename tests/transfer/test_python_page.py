@@ -1,4 +1,4 @@
-"""The code of PYTHON.md runs as it is printed, and errors are as it says."""
+"""The code of docs/howto/python.md runs as it is printed, and errors are as it says."""
 
 import re
 from importlib import import_module
@@ -14,7 +14,7 @@ import pretrain.running
 import transfer
 from pretrain.running.errors import SuiteError
 
-PAGE = Path(__file__).parents[2] / "transfer" / "PYTHON.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "python.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
 LIGHTNING = [block for block in BLOCKS if "import lightning" in block]
 

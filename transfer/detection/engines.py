@@ -22,7 +22,7 @@ SOURCE = (
 """Commit of detectron2 that the tests have run with; it has no release that builds today."""
 HOW_TO_INSTALL = (
     f"To install it: make detectron2, or pip install --no-build-isolation '{SOURCE}' "
-    "(both need a C++ compiler; more in transfer/DETECTRON2.md)"
+    "(both need a C++ compiler; more in docs/howto/detectron2.md)"
 )
 
 

@@ -2,7 +2,7 @@
 
 In bfloat16, batch norms are folded into convolutions, which takes a third to a half of the time.
 Of a ResNet-50's predictions at 224 px 0.3 % change; for networks after one epoch, whose features
-are close together, up to 3 % (benchmarks/SPEED.md).
+are close together, up to 3 % (docs/explanation/speed.md).
 """
 
 from itertools import chain, pairwise

@@ -431,9 +431,8 @@ def test_job_with_more_gpus_than_the_limit_is_refused(rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("page", "options"),
     [
-        ("benchmarks/CLUSTER.md", SlurmOptions()),
-        ("benchmarks/CLUSTER.md", Queue()),
-        ("slurm/README.md", Queue()),
+        ("docs/howto/cluster.md", SlurmOptions()),
+        ("docs/howto/cluster.md", Queue()),
     ],
 )
 def test_each_option_is_documented(page: str, options: object) -> None:

@@ -1,4 +1,4 @@
-"""transfer/DETECTRON2.md names the pinned commit, every field of the recipe, and existing keys."""
+"""The page of detectron2 names the pinned commit, all fields of the recipe, and existing keys."""
 
 import re
 from dataclasses import fields
@@ -10,7 +10,7 @@ from transfer.detection.detectron2_engine import get_cfg
 from transfer.detection.engines import SOURCE
 from transfer.detection.recipe import DetectorRecipe
 
-PAGE = (Path(__file__).parents[3] / "transfer" / "DETECTRON2.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "howto" / "detectron2.md").read_text()
 ROWS = re.findall(r"^\| (`.*) \| (.*) \|$", PAGE.partition("## From the recipe")[2], re.MULTILINE)
 
 

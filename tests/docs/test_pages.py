@@ -1,0 +1,82 @@
+"""Pages of the documentation site: their commands run, and their options and files exist."""
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from docs.generate import PAGES
+
+ROOT = Path(__file__).parents[2]
+WRITTEN = [
+    path
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+    if "_build" not in path.parts
+    and (path.parent.name, path.stem) not in [("reference", name) for name in PAGES]
+]
+READMES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("[a-z]*/README.md"))]
+OTHER_PROGRAMS = {
+    *("shutdown-timeout", "nproc-per-node", "exclude", "wheel", "bind", "nv"),
+    *("no-build-isolation", "ntasks-per-node"),
+}
+"""Options of torchrun, sbatch, uv, pip, apptainer and srun in examples."""
+
+
+@cache
+def all_options() -> set[str]:
+    pages = ("run_all", "results", "transfer", "pretrain", "slurm")
+    text = "".join(PAGES[page]() for page in pages)
+    return {"help", "list", *re.findall(r"--([a-z][\w-]*)", text)}
+
+
+@pytest.mark.parametrize("path", [*WRITTEN, *READMES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_named_option_exists(path: Path) -> None:
+    shown = "".join(re.findall(r"```.*?```|`[^`]+`", path.read_text(), re.S))
+    named = set(re.findall(r"(?<![\w-])--([a-z][\w-]*)", shown))
+    assert named - all_options() - OTHER_PROGRAMS == set()
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_page_is_short(path: Path) -> None:
+    most = 130 if path.stem == "add_a_method" else 120
+    assert len(path.read_text().splitlines()) <= most
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_readme_is_short_and_its_links_exist(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= (120 if path.parent == ROOT else 40)
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_network_of_the_encoder_page_returns_features() -> None:
+    (block,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/howto/encoder.md").read_text(), re.S
+    )
+    names: dict[str, object] = {}
+    exec(block, names)
+    build = names["build"]
+    assert callable(build)
+    assert build()(torch.zeros(2, 3, 224, 224)).shape == (2, 64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["first_comparison", "first_pretraining"])
+def test_commands_of_a_tutorial_run(name: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tutorials" / f"{name}.md").read_text()
+    bash = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.S))
+    assert bash.count("python ") >= 4
+    folder = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    script = bash.replace("benchmarks/run_all.py", str(ROOT / "benchmarks/run_all.py"))
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "results" / "report" / "index.html").exists()
