@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from benchmarks.results.chosen_table import columns_of, rows_of
 from benchmarks.results.contents import results_folders
-from benchmarks.results.differences import LEVEL, run_deviation
+from benchmarks.results.differences import LEVEL, POWER, run_deviation
 from benchmarks.results.numbers import Number, main_numbers, numbers_of, score_of_runs
-from benchmarks.results.power import COVERAGE, POWER, PowerModel, power_model
+from benchmarks.results.power import COVERAGE, PowerModel, power_model
 from benchmarks.results.records import plural, read_results, require_folder
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from transfer.record import SIGNED_METRICS

@@ -88,6 +88,7 @@ class Task(NamedTuple):
             "places": [index for index, score in enumerate(self.scores) if score],
             # of each pair of these places, in order
             "reaches": [_rounded(pair.half_interval, 2) for pair in pairs],
+            "smallest": [_rounded(pair.smallest, 2) for pair in pairs],
             "sure": [int(pair in significant) for pair in self.differences],
             "kinds": kinds,
             "tests": [kinds.index(test) for test in self.tests] if len(kinds) > 1 else [],

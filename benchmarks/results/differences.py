@@ -22,6 +22,8 @@ from transfer.outcomes import Floats, PerImage, read_per_image, read_resampled
 Word = Literal["reproduced", "undecided", "above", "below"]
 LEVEL = 0.05
 """Significance level, of one comparison or of all comparisons of a sentence."""
+POWER = 0.8
+"""Probability with which a difference should be found."""
 TWO_SIDED = 1.959964
 """Standard errors of a 95 % interval."""
 NOT_A_NUMBER = "not a number"
@@ -193,6 +195,13 @@ class Difference(NamedTuple):
         from scipy.special import stdtrit
 
         return self.error * float(stdtrit(self.freedom, 1 - LEVEL / 2))
+
+    @property
+    def smallest(self) -> float:
+        """Return the true difference that it finds with probability POWER, by normal errors."""
+        from scipy.special import stdtrit
+
+        return self.half_interval + self.error * float(stdtrit(self.freedom, POWER))
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.results.differences import (
     LEVEL,
+    POWER,
     Score,
     image_variance,
     is_paired,
@@ -29,8 +30,6 @@ from benchmarks.results.differences import (
 )
 from transfer.outcomes import Floats, read_per_image
 
-POWER = 0.8
-"""Power that is asked for."""
 MAX_SEEDS = 1000
 """Most seeds that are tried."""
 NUM_DRAWS = 20_000

@@ -20,6 +20,7 @@ from benchmarks.results.differences import (
     how_compared,
     with_errors,
 )
+from benchmarks.results.power import PowerModel
 from transfer.outcomes import Floats, per_image, resampled
 
 
@@ -226,3 +227,11 @@ def test_a_gain_has_the_deviations_of_two_runs() -> None:
     found = difference(ours, paper, "voc07_svm")
     assert found.points == pytest.approx(100 * (a.mean() - b.mean()) - 2.0)
     assert found.error == pytest.approx(np.sqrt(2 * over_images**2 + 4 * 0.4**2))
+
+
+def test_smallest_difference_is_found_with_a_power_of_80_percent() -> None:
+    found = Difference(0.1, 0.5, 0.8).smallest
+    model = PowerModel(image_variance=0.25)
+    assert model.power(found, (1, 1)) == pytest.approx(0.8, abs=1e-4)
+    few = Difference(0.1, 0.5, 0.8, freedom=4).smallest
+    assert few == pytest.approx(0.5 * (2.7764 + 0.9410), rel=1e-4)
