@@ -25,5 +25,6 @@ resnets.py        torchvision's ResNets with their stems
 sources.py        other networks: timm, torchvision, transformers, own file
 modules.py        a network of the user: its copy, its checks and its outputs
 pooling.py        a network of any source with its pooling
+maps.py           maps of patches, or of the last convolution, for dense tasks
 projector.py      the projector of a checkpoint, for tasks that look at embeddings
 """

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor, nn
 
-    from transfer.encoders.pooling import Built
+    from transfer.encoders.maps import Maps
+    from transfer.encoders.pooling import Built, MapsFunction
 
 RESNET50_FLOPS = 2 * 4.09e9
 """Floating-point operations of a ResNet-50's forward pass at 224 px, the unit of costs."""
@@ -148,6 +150,8 @@ class Encoder:
     """Operations of a forward pass at its size, in units of RESNET50_FLOPS; 0 for a ResNet."""
     module: nn.Module | None = field(default=None, repr=False)
     """Network of `from_module`; None if it is built from its source."""
+    maps: MapsFunction | None = field(default=None, repr=False)
+    """Function of that network that returns its maps; None: what the network returns."""
 
     def __repr__(self) -> str:
         """Return a line per fact, without the weights."""
@@ -204,12 +208,42 @@ class Encoder:
         built.network.load_state_dict(self.state_dict)
         return Pooled(built, self.options.pool, self.arch).requires_grad_(False).eval()
 
+    def maps_network(self, size_px: int) -> Maps:
+        """Return the network (n, 3, size_px, size_px) -> (n, C, h, w), see maps.py, in eval mode.
+
+        BackboneError if the encoder has no maps.
+        """
+        from transfer.encoders.maps import Maps, resize_input, resnet_maps
+
+        if self.is_resnet:
+            return Maps(self.network(), resnet_maps).requires_grad_(False).eval()
+        built = self._build()
+        built.network.load_state_dict(self.state_dict)
+        if built.maps is None:
+            raise BackboneError("its source has none")
+        if size_px != self.input.size_px:
+            resize_input(built.network, size_px)
+        return Maps(built.network, built.maps).requires_grad_(False).eval()
+
+    @cached_property
+    def maps_stride(self) -> tuple[int, str]:
+        """Pixels of the image per place of the maps, 32 for a ResNet; or 0, and why it has none."""
+        if self.is_resnet:
+            unlike = "" if self.stem == "imagenet" else f"the {self.stem} stem has another stride"
+            return (0, unlike) if unlike else (32, "")
+        from transfer.encoders.maps import measured_stride
+
+        try:
+            return measured_stride(self), ""
+        except BackboneError as error:
+            return 0, str(error)
+
     def _build(self) -> Built:
         from transfer.encoders.modules import copy_of, module_source
         from transfer.encoders.sources import build
 
         if self.module is not None:
-            return module_source(copy_of(self.module))
+            return module_source(copy_of(self.module), self.maps)
         return build(self.options.encoder, self.options.input_px, self.state_dict)
 
     def _random_weights(self, *, seed: int) -> dict[str, Tensor]:
@@ -325,6 +359,7 @@ class Encoder:
         mean: Iterable[float],
         std: Iterable[float],
         pool: Pool | None = None,
+        maps: MapsFunction | None = None,
         name: str = "encoder",
     ) -> Encoder:
         """Return an encoder of a network in memory, with a copy of its present weights.
@@ -332,7 +367,9 @@ class Encoder:
         network: images (n, 3, size_px, size_px), normalized by mean and std, to features (n, C), or
         to tokens (n, T, C) or maps (n, C, H, W) where `pool` says what becomes of them. It is
         evaluated in eval mode and float32, without DataParallel, DistributedDataParallel and
-        torch.compile. mean, std: of pixels from 0 to 1. BackboneError for a network that returns
+        torch.compile. mean, std: of pixels from 0 to 1. maps: for tasks on maps, a function of the
+        network and of images (n, 3, S, S) of any side S that returns maps (n, C, h, w); tokens or
+        maps that the network returns need none. BackboneError for a network that returns
         something else, or whose features depend on more than the image.
         """
         from transfer.encoders.modules import copy_of, module_source
@@ -348,7 +385,8 @@ class Encoder:
             input_mean=form.mean,
             input_std=form.std,
         )
-        return of_library(module_source(own), options, name, f"{words}, in memory", own)
+        built = module_source(own, maps)
+        return of_library(built, options, name, f"{words}, in memory", own, maps)
 
 
 def with_heads(backbone: Encoder, heads: Sequence[int]) -> Encoder:

@@ -11,19 +11,21 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from transfer.encoders.architectures import BackboneError
-from transfer.encoders.pooling import Built
+from transfer.encoders.pooling import Built, MapsFunction, as_maps
 
 
-def module_source(network: nn.Module) -> Built:
+def module_source(network: nn.Module, maps: MapsFunction | None = None) -> Built:
     """Return a user's network, which computes features, or tokens or maps for a pooling.
 
-    It is moved to the CPU and cast to float32, in place.
+    It is moved to the CPU and cast to float32, in place. maps: function for its maps; if None, they
+    are the tokens or maps that it returns.
     """
     return Built(
         network=network.cpu().float(),
         library=f"torch {torch.__version__}",
         unpooled=lambda net, images: _output(net, images, pool=True),
         own=lambda net, images: _output(net, images, pool=False),
+        maps=maps or (lambda net, images: as_maps(net(images), net)),
     )
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from transfer.encoders.files import Contents
     from transfer.encoders.matching import Match
-    from transfer.encoders.pooling import Built
+    from transfer.encoders.pooling import Built, MapsFunction
     from transfer.encoders.stated import StatedInput
 
 FORMAT = "ssl-backbone/1"
@@ -352,16 +352,23 @@ def _builder(encoder: Encoder) -> str:
 
 
 def of_library(
-    built: Built, options: EncoderOptions, name: str, source: str, module: nn.Module | None = None
+    built: Built,
+    options: EncoderOptions,
+    name: str,
+    source: str,
+    module: nn.Module | None = None,
+    maps: MapsFunction | None = None,
 ) -> Encoder:
     """Return the encoder of a network that has its weights.
 
     A module's code has no version, so that its features on fixed noise, to three digits, stand for
-    it. BackboneError if its features do not depend on the image.
+    it, and so do the maps of a user's function. BackboneError if its features do not depend on the
+    image.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from transfer.encoders.maps import Maps
     from transfer.encoders.pooling import Pooled
     from transfer.encoders.verify import check_features, fixed_images, forward
 
@@ -376,8 +383,10 @@ def of_library(
         features = features.float()
     library = built.library
     if module is not None:
-        digits = (features / features.abs().max() * 1000).round().to(torch.int16).numpy()
-        library += f", response {hashlib.sha256(digits.tobytes()).hexdigest()[:8]}"
+        library += f", response {_response(features)}"
+    if maps is not None:
+        with torch.no_grad(), one_thread():
+            library += f", maps {_response(Maps(built.network, maps)(images).float())}"
     weights = dict(built.network.state_dict())
     encoder = Encoder(
         name=name,
@@ -394,8 +403,17 @@ def of_library(
         cost=counter.get_total_flops() / len(features) / RESNET50_FLOPS,
         library=library,
         module=module,
+        maps=maps,
     )
     return replace(encoder, source=f"{source}; {library}; {image_words(encoder)}")
+
+
+def _response(values: Tensor) -> str:
+    """Return eight hex digits of values on fixed images, to three digits of the largest."""
+    import torch
+
+    digits = (values / values.abs().max() * 1000).round().to(torch.int16).numpy()
+    return hashlib.sha256(digits.tobytes()).hexdigest()[:8]
 
 
 def _input(built: Built, options: EncoderOptions) -> InputFormat:

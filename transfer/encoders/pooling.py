@@ -1,5 +1,6 @@
 """A network of any source with its pooling: images (n, 3, H, W) -> features (n, C)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.options import Pool
 
+MapsFunction = Callable[[nn.Module, Tensor], Tensor]
+"""Function of a network and images (n, 3, S, S) that returns maps (n, C, h, w)."""
 LAST_FOUR: tuple[Pool, ...] = ("cls-of-last-4", "cls-of-last-4+mean")
 
 
@@ -36,6 +39,8 @@ class Built:
     last_four: Callable[[nn.Module, Tensor], Tensor] | None = None
     """Normalized class tokens of the last four blocks and mean of the last patches (n, 5 C); None
     if the source has none."""
+    maps: MapsFunction | None = None
+    """Normalized maps (n, C, h, w) of images, see maps.py; None if the source has none."""
     note: str = ""
     """What a reader should know of a part that the features do not depend on."""
     folder: Path | None = None
@@ -91,6 +96,25 @@ def pooled(tokens: Tensor, pool: Pool, network: nn.Module) -> Tensor:
         raise BackboneError(f"--pool {pool}: the network has no class token; say --pool mean")
     cls = tokens[:, 0]
     return cls if pool == "cls" else torch.cat([cls, tokens[:, prefix:].mean(dim=1)], dim=1)
+
+
+def as_maps(features: Tensor, network: nn.Module, prefix: int | None = None) -> Tensor:
+    """Return tokens (n, T, C), or maps with channels first or last, as maps (n, C, h, w).
+
+    prefix: number of tokens before those of the patches; as the network says if None.
+    BackboneError if the patches make no square.
+    """
+    if not isinstance(features, Tensor) or features.ndim not in (3, 4):
+        raise BackboneError("it returns neither tokens (n, T, C) nor maps (n, C, h, w)")
+    if features.ndim == 4:
+        last = getattr(network, "output_fmt", "NCHW") == "NHWC"
+        return features.permute(0, 3, 1, 2) if last else features
+    patches = features[:, num_prefix_tokens(network) if prefix is None else prefix :]
+    side = math.isqrt(patches.shape[1])
+    if side**2 != patches.shape[1]:
+        raise BackboneError(f"its {patches.shape[1]} patches make no square")
+    maps: Tensor = patches.transpose(1, 2).unflatten(2, (side, side))
+    return maps
 
 
 def num_prefix_tokens(network: nn.Module) -> int:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from pretrain.running.command_line import nearest
 from transfer.encoders.architectures import BackboneError
+from transfer.encoders.maps import timm_maps, torchvision_maps, transformers_maps
 from transfer.encoders.modules import check_values, described, module_source, unwrapped
 from transfer.encoders.pooling import Built
 from transfer.process_state import torch_defaults
@@ -99,6 +100,7 @@ def _timm(name: str, size_px: int) -> Built:
         unpooled=lambda net, images: net.forward_features(images),  # type: ignore[operator]
         own=lambda net, images: net(images),
         last_four=_timm_last_four if hasattr(network, "cls_token") else None,
+        maps=timm_maps,
     )
 
 
@@ -146,6 +148,7 @@ def _torchvision(name: str, size_px: int, tensors: Mapping[str, Tensor]) -> Buil
         unstated="its weights do not agree on their input",
         assumed="torchvision's weights",
         own=lambda net, images: net(images),
+        maps=torchvision_maps,
         note=note,
     )
 
@@ -208,6 +211,8 @@ def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
             pixel_values=torch.zeros(1, 3, side or 224, side or 224, dtype=torch.float32)
         )
     has_own = getattr(probe, "pooler_output", None) is not None
+    asks = "interpolate_pos_encoding" in inspect.signature(kind.forward).parameters
+    resampled = {"interpolate_pos_encoding": True} if asks else {}  # or it refuses other sizes
     return Built(
         network=network,
         library=f"transformers {transformers.__version__}, config {digest[:12]}",
@@ -219,6 +224,7 @@ def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
         own=(lambda net, images: net(pixel_values=images).pooler_output.flatten(1))
         if has_own
         else None,
+        maps=lambda net, images: transformers_maps(net, images, resampled),
         folder=folder,
     )
 
@@ -269,10 +275,11 @@ def _own_file(path: Path, function: str) -> Built:
     check_values(network)
     told = getattr(module, "INPUT", {})
     form = "INPUT = {'size_px': ..., 'mean': ..., 'std': ...}"
+    maps = getattr(module, "maps", None)
     if not isinstance(told, Mapping):
         raise BackboneError(f"{path}: INPUT is {told!r}; expected {form}")
     return replace(
-        module_source(network),
+        module_source(network, maps if callable(maps) else None),
         library=f"file {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}",
         size_px=told.get("size_px", 0),
         mean=told.get("mean"),
