@@ -3,10 +3,10 @@
 A task says how many images of which kind of work it has (`Task.units`). `make gpu-check` measures
 seconds on this machine's GPU and stores them in a file below --runs; all others are assumed.
 
-Kinds of work: "forward", an image of 224 px through a frozen network; "crop", a crop of a linear
-probe; and trainings of the whole network with their precision, such as "coco_det float32". A core
-takes the seconds of "decode", "decode crop" and "kept crop" for a photograph of 500 x 375 px and
-its crop of 224 px.
+Kinds of work: "forward", an image of 224 px through a frozen network; "map", the same where the
+encoder's own size is another; "crop", a crop of a linear probe; and trainings of the whole network
+with their precision, such as "coco_det float32". A core takes the seconds of "decode", "decode
+crop" and "kept crop" for a photograph of 500 x 375 px and its crop of 224 px.
 """
 
 import json
@@ -135,12 +135,15 @@ def core_hours(
     kinds = {"forward": "decode", "crop": "kept crop" if kept else "decode crop"}
     seconds = sum(units.get(kind, 0.0) * known[work] for kind, work in kinds.items())
     # images of small networks are small as well, such as those of CIFAR
-    return seconds * min(1.0, (backbone.input.size_px / 224) ** 2) / 3600
+    seconds *= min(1.0, (backbone.input.size_px / 224) ** 2)
+    return (seconds + units.get("map", 0.0) * known["decode"]) / 3600
 
 
 def _seconds(kind: str, backbone: Encoder, known: Mapping[str, float]) -> float:
     """Return the seconds of one image of the backbone."""
     name, _, precision = kind.partition(" ")
+    if name == "map":  # images of 224 px, whatever the encoder's own size
+        return _seconds("forward", backbone, known) * (224 / backbone.input.size_px) ** 2
     if name in ("forward", "crop"):
         network = backbone.arch.partition("-heads")[0]
         own, reference = (f"forward {a} {backbone.precision}" for a in (network, "resnet50"))

@@ -51,7 +51,7 @@ def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
 def _shared_work(row: PlannedCell) -> object:
     """Return a key that is equal for cells of one job."""
     cell = row.cell
-    if cell.task.trains_backbone:
+    if cell.task.trains_backbone or cell.task.distributed_training is not None:
         return cell.path
     if extraction := extraction_of(cell):
         return extraction, row.part

@@ -232,9 +232,9 @@ def _by_class(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
 
 
 def _training_line(rows: Sequence[PlannedCell]) -> str:
-    """Return hours, wall time and memory of trainings of whole networks; empty without any."""
+    """Return hours, wall time and memory of long trainings; empty without any."""
     task, settings = rows[0].cell.task, rows[0].cell.settings
-    if not task.trains_backbone:
+    if not task.trains_backbone and task.distributed_training is None:
         return ""
     processes = [row.cell.task.num_processes(settings.training) for row in rows]
     pairs = list(zip(rows, processes, strict=True))

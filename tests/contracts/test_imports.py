@@ -66,7 +66,9 @@ ALLOWED_BELOW = {
 """What the files of a room may import of pre-training."""
 HEAVY = {"detectron2", "mmseg", "mmcv", "mmengine", "submitit"}
 NOT_A_TASKS_BUSINESS = {"transfer.cells.execution", "transfer.record", "transfer.__main__"}
-BASE_OF_TASKS = re.compile(r"(?!transfer\.tasks)|transfer\.tasks\.(task|recipe_training)\b")
+BASE_OF_TASKS = re.compile(
+    r"(?!transfer\.tasks)|transfer\.tasks\.(task|recipe_training|labeled_pixels)\b"
+)
 """Modules outside of transfer.tasks, and there the bases of several tasks."""
 CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b")
 

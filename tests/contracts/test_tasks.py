@@ -23,11 +23,12 @@ from transfer.encoders.opening import load_backbone
 from transfer.frozen.feature_cache import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
+from transfer.tasks.dense import SegmentationInContext, TwoSizes
 from transfer.tasks.detection import Detection
 from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores
+from transfer.tasks.labeled_pixels import PixelTraining
 from transfer.tasks.neighbors import NearestImages, Neighbors
 from transfer.tasks.robustness import Corrupted, CorruptionEval
-from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.task import Task
 from transfer.tasks.view_statistics import ImageStatistics, ViewStatistics
 
@@ -36,8 +37,11 @@ def solved(task: Task, folder: Path, *, right: bool) -> Any:
     """Ten images of ten classes, all right or all wrong; in VOC's form where the task asks it."""
     if isinstance(task, Detection):
         return solved_detection(task, folder, right=right)
-    if isinstance(task, Segmentation):
+    if isinstance(task, PixelTraining):
         return solved_segmentation(folder, right=right)
+    if isinstance(task, SegmentationInContext):
+        masks = solved_segmentation(folder, right=right)
+        return TwoSizes(masks, masks)
     labels = torch.arange(10)
     scores = one_hot(labels if right else labels.roll(1), 10).float()
     if isinstance(task, FewShot | LowShotKNN):
@@ -128,7 +132,11 @@ def test_a_tiny_run_ends_in_a_record(key: str, small_encoder: Encoder, settings:
 def test_a_tiny_run_of_an_encoder_ends_in_a_record(key: str, settings: Settings) -> None:
     layers = nn.Conv2d(3, 16, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     encoder = Encoder.from_module(
-        nn.Sequential(*layers), size_px=32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)
+        nn.Sequential(*layers),
+        size_px=32,
+        mean=(0.5, 0.5, 0.5),
+        std=(0.25, 0.25, 0.25),
+        maps=lambda network, images: network.get_submodule("0")(images),
     )
     if "or an encoder" in TASKS[key].unfit(encoder):  # no projector
         key += "@feature"

@@ -135,15 +135,17 @@ def length_fraction(schedule: str) -> float:
 def of_length(recipe: AnyRecipe, share: float) -> AnyRecipe:
     """Return the recipe for a share of the iterations.
 
-    The warm-up keeps its length, but ends at latest halfway to the first drop: a drop within the
-    warm-up would make all of it ten times lower.
+    The warm-up keeps its length, but ends at latest halfway to the first drop, or to the end: a
+    drop within the warm-up would make all of it ten times lower.
     """
+    iterations = max(1, round(recipe.iterations * share))
     milestones = tuple(max(1, round(step * share)) for step in recipe.milestones)
+    first = min(milestones, default=iterations)
     return replace(
         recipe,
-        iterations=max(1, round(recipe.iterations * share)),
+        iterations=iterations,
         milestones=milestones,
-        warmup_iterations=min(recipe.warmup_iterations, max(1, milestones[0] // 2)),
+        warmup_iterations=min(recipe.warmup_iterations, max(1, first // 2)),
     )
 
 

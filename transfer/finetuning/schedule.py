@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import Field
@@ -26,6 +27,8 @@ class TrainingSchedule:
     """Iterations after which the learning rate decays."""
     decay: float
     """Factor of the learning rate at each milestone."""
+    decay_shape: Literal["steps", "linear", "cosine"] = "steps"
+    """Course of the learning rate: by milestones, or to 0 over all iterations, from the first."""
     learning_rate: float
     """Learning rate after the warm-up."""
     warmup_iterations: int
@@ -51,9 +54,16 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def learning_rate(course: TrainingSchedule, iteration: int) -> float:
     """Return the learning rate of the step after `iteration` finished ones; milestones decay it.
 
-    The warm-up rises linearly to the value that the milestones give at its end.
+    The warm-up rises linearly to the value that the milestones give at its end. Without milestones
+    it multiplies the rate that falls from the first iteration, as in mmsegmentation and DINOv3.
     """
     warmup = course.warmup_iterations
+    if course.decay_shape != "steps":
+        done = iteration / course.iterations
+        share = 1 - done if course.decay_shape == "linear" else (1 + math.cos(math.pi * done)) / 2
+        risen = min(1.0, iteration / warmup) if warmup else 1.0
+        factor = course.warmup_factor + (1 - course.warmup_factor) * risen
+        return course.learning_rate * share * factor
     drops = sum(max(iteration, warmup) >= milestone for milestone in course.milestones)
     end = course.learning_rate * float(course.decay**drops)
     if iteration >= warmup:

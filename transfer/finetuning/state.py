@@ -39,7 +39,7 @@ class Training:
     """A training: what is trained, how and where, and all that changes during it."""
 
     network: nn.Module
-    optimizer: torch.optim.SGD
+    optimizer: torch.optim.Optimizer
     course: TrainingSchedule
     folder: Path
     """Folder that belongs to this training alone."""
@@ -79,7 +79,7 @@ PLAIN = ("iteration", "finished", "seconds", "peak_memory_gb", "names")
 
 
 def save(training: Training) -> None:
-    """Write the state whole or not at all; momentum is left out once the training is finished."""
+    """Write the state whole or not at all, without the optimizer's if the training is finished."""
     now = time.monotonic()
     training.seconds += now - training.since
     training.since = now
@@ -88,7 +88,7 @@ def save(training: Training) -> None:
     state |= {"losses": _all_losses(training), "network": training.network.state_dict()}
     if not training.finished:
         momenta = {
-            name: training.optimizer.state.get(parameter, {}).get("momentum_buffer")
+            name: dict(training.optimizer.state.get(parameter, {}))
             for name, parameter in training.network.named_parameters()
         }
         state |= {"scaler": training.scaler.state_dict(), "momenta": momenta}
@@ -108,10 +108,14 @@ def restore(training: Training) -> str:
     training.network.load_state_dict(state["network"])
     momenta = state.get("momenta", {})
     for name, parameter in training.network.named_parameters():
-        if momenta.get(name) is not None:
-            # in the layout of the weights: fused kernels refuse another one
-            momentum = torch.empty_like(parameter).copy_(momenta[name])
-            training.optimizer.state[parameter]["momentum_buffer"] = momentum
+        stored = momenta.get(name)
+        # one tensor in files of earlier versions
+        stored = {"momentum_buffer": stored} if isinstance(stored, Tensor) else stored or {}
+        for key, value in stored.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                # in the layout of the weights: fused kernels refuse another one
+                value = torch.empty_like(parameter).copy_(value)
+            training.optimizer.state[parameter][key] = value
     if state.get("scaler"):
         training.scaler.load_state_dict(state["scaler"])
     return ""

@@ -60,3 +60,46 @@ def _nearest_parts(
     for part in queries.split(QUERIES_PER_PART):
         similarity, nearest = (normalize(part.to(where), dim=1) @ keys.T).topk(num_neighbors)
         yield similarity, nearest
+
+
+class Nearest:
+    """The k nearest rows of a bank that arrives in blocks, for queries (n, C).
+
+    Ties go to the row that came first, so that the size of a block changes no neighbor.
+    """
+
+    def __init__(self, queries: Tensor, num_neighbors: int) -> None:
+        self.queries, self.num_neighbors, self.num_rows = queries, num_neighbors, 0
+        self.similarities = queries.new_zeros(len(queries), 0)
+        """Inner products (n, k) with the nearest rows so far, nearest first; fewer at the start."""
+        self.indices = torch.zeros(len(queries), 0, dtype=torch.int64)
+
+    def add(self, block: Tensor) -> None:
+        """Compare all queries with the next rows (b, C) of the bank."""
+        rows, parts = block.to(device()), []
+        for start in range(0, len(self.queries), QUERIES_PER_PART):
+            part = slice(start, start + QUERIES_PER_PART)
+            similarities, indices = largest(
+                self.queries[part].to(rows.device) @ rows.T, self.num_neighbors
+            )
+            both = torch.cat([self.similarities[part].to(rows.device), similarities], dim=1)
+            places = torch.cat([self.indices[part], indices.cpu() + self.num_rows], dim=1)
+            order = both.sort(dim=1, descending=True, stable=True).indices[:, : self.num_neighbors]
+            parts.append((both.gather(1, order).cpu(), places.gather(1, order.cpu())))
+        self.similarities, self.indices = map(torch.cat, zip(*parts, strict=True))
+        self.num_rows += len(block)
+
+
+def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the largest values (n, k) of each row (n, m) and their columns, ties by column."""
+    count = min(count, values.shape[1])
+    found, columns = values.topk(min(count + 1, values.shape[1]))
+    if found.shape[1] > count:  # topk leaves open which of equal values it takes
+        tied = found[:, count] == found[:, count - 1]
+        if tied.any():
+            order = values[tied].sort(dim=1, descending=True, stable=True).indices
+            columns[tied] = order[:, : count + 1]
+    columns = columns[:, :count].sort(dim=1).values
+    order = values.gather(1, columns).sort(dim=1, descending=True, stable=True).indices
+    columns = columns.gather(1, order)
+    return values.gather(1, columns), columns

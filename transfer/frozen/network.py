@@ -37,6 +37,14 @@ def frozen_network(backbone: Encoder) -> nn.Module:
     return placed
 
 
+def placed_maps(backbone: Encoder, size_px: int) -> nn.Module:
+    """Return the network of the backbone's maps for images of a size, on the device."""
+    network: nn.Module = backbone.maps_network(size_px)
+    if backbone.precision == "bfloat16":
+        network.to(torch.bfloat16)
+    return network.to(device()).to(memory_format=torch.channels_last)
+
+
 @torch.no_grad()
 def forward(network: nn.Module, images: Tensor) -> Tensor:
     """Return features (n, C) float32 of images (n, 3, H, W), in the arithmetic of the network."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
 
 from transfer.datasets.segmented import Mask, Segmented, read_mask
 from transfer.outcomes import resampled
@@ -33,6 +34,17 @@ class Predicted:
     folder: Path
     split: Segmented
     details: Mapping[str, object] = field(default_factory=dict)
+    square_px: int = 0
+    """Side of the square that the predictions have, and on which they are compared with the truth;
+    0: they have their image's size."""
+
+    def truth(self, index: int) -> Mask:
+        """Return the true classes (H, W) of an image, at the size of the predictions."""
+        mask = self.split.mask(index)
+        if not self.square_px:
+            return mask
+        size = (self.square_px, self.square_px)
+        return np.array(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST))
 
     def mask(self, index: int) -> Mask:
         """Return the predicted classes (H, W) of an image."""
@@ -45,7 +57,7 @@ class Predicted:
 
         num_classes = len(self.split.class_names)
         indices = range(len(self.split))
-        return np.stack([confusion(self.mask(i), self.split.mask(i), num_classes) for i in indices])
+        return np.stack([confusion(self.mask(i), self.truth(i), num_classes) for i in indices])
 
     @cached_property
     def overlap(self) -> Overlap:

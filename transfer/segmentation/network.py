@@ -43,8 +43,8 @@ class FCN(nn.Module):
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Return the loss of a batch, by name."""
         side = self.recipe.crop_px
-        images = torch.stack([_pad_to(self._normalize(s.image), side, 0) for s in samples])
-        masks = torch.stack([_pad_to(s.mask, side, IGNORED) for s in samples])
+        images = torch.stack([pad_to(self._normalize(s.image), side, 0) for s in samples])
+        masks = torch.stack([pad_to(s.mask, side, IGNORED) for s in samples])
         return {"loss_seg": pixel_loss(self.logits(images), masks)}
 
     def logits(self, images: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
                 setattr(module, name, new)
 
 
-def _pad_to(values: Tensor, side: int, value: float) -> Tensor:
+def pad_to(values: Tensor, side: int, value: float) -> Tensor:
     """Return values (..., H, W) padded on the right and below to (..., side, side)."""
     return pad(values, (0, side - values.shape[-1], 0, side - values.shape[-2]), value=value)
 

@@ -12,6 +12,7 @@ from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
 from transfer.finetuning.loop import fused
 from transfer.finetuning.state import Training
+from transfer.segmentation.linear import LinearSegmenter
 from transfer.segmentation.masks import prediction_path
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
@@ -32,7 +33,9 @@ def training(network: FCN, recipe: SegmentationRecipe, folder: Path) -> Training
     )
 
 
-def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:
+def predict(
+    network: FCN | LinearSegmenter, split: Segmented, folder: Path, process: Process
+) -> None:
     """Write the predicted mask of every image, at its original size, in the format of VOC's masks.
 
     The mask of image i is at `prediction_path` of i.

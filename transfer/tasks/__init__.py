@@ -12,7 +12,9 @@ few_shot.py         few images per class: linear classifiers (LooC Tables 2, 4, 
 robustness.py       the ImageNet-100 classifier on ObjectNet and ImageNet-C (LooC Tables 3, 4, 5)
 semi_supervised.py  the whole network, on a share of the labels (CO2 Table 2, LORAC Table III)
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
+labeled_pixels.py   what tasks that give every pixel a class have in common
 segmentation.py     VOC 2012 segmentation (CO2 Table 3)
+dense.py            VOC 2012 segmentation on maps of frozen encoders (DINOv2, Hummingbird)
 view_statistics.py  how much the views of an image differ (JCL Figure 3, LORAC Figures 3, 4)
 neighbors.py        the nearest training images of a few queries (LooC Figure 3)
 
@@ -26,6 +28,7 @@ from pretrain.running.command_line import nearest
 from pretrain.running.plugins import with_plugins
 from transfer.datasets.info import facts
 from transfer.tasks import (
+    dense,
     detection,
     few_shot,
     knn,
@@ -52,6 +55,7 @@ OWN: dict[str, Task] = {
     **semi_supervised.TASKS,
     **detection.TASKS,
     **segmentation.TASKS,
+    **dense.TASKS,
     **view_statistics.TASKS,
     **neighbors.TASKS,
 }

@@ -227,7 +227,9 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
                 "weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}"
             )
         images = portion.train.fingerprint
-        same = training_hash(prepared, recipe, seed, engine=self.engine, images=images)
+        # the arithmetic of an encoder that is trained is the recipe's
+        engine = self.engine if self.trains_backbone else f"{self.engine} {backbone.precision}"
+        same = training_hash(prepared, recipe, seed, engine=engine, images=images)
         folder = folders.work / f"{name}-{same}"
         loop.place(network, process.device)
         samples, one_size = self.samples(portion.train, seed), not self.varied_image_sizes

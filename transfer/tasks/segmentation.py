@@ -11,37 +11,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pretrain.running.processes import this_process
-from transfer.datasets.catalog import open_segmented
 from transfer.datasets.folders import Folders
-from transfer.datasets.segmented import IGNORED, Segmented
+from transfer.datasets.segmented import Segmented
 from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.encoder import Encoder
-from transfer.segmentation.masks import Predicted
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.tasks.recipe_training import Portion, RecipeTraining, why_not_whole
+from transfer.tasks.labeled_pixels import PixelTraining
+from transfer.tasks.recipe_training import why_not_whole
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
     from transfer.finetuning.state import Training
     from transfer.finetuning.stream import Samples
-    from transfer.galleries.tile import Tile
     from transfer.segmentation.network import FCN
     from transfer.segmentation.samples import Sample
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segmentation(RecipeTraining[SegmentationRecipe]):
+class Segmentation(PixelTraining[SegmentationRecipe]):
     """A fully convolutional network on the backbone, trained in all layers, tested at full size."""
 
-    primary_metric: ClassVar[str] = "mIoU"
     engine: ClassVar[str] = "mmsegmentation"
     kind: ClassVar[str] = "segmentation"
     assumption: ClassVar[str] = (
         "if a ResNet-50 trains on 20 crops of 513 px a second (assumed, not measured)"
     )
     mean_of_three: ClassVar[str] = "voc12_seg_fcn"
-
-    dataset: str = "voc12_seg"
 
     def unfit(self, backbone: Encoder) -> str:
         """Return why a backbone cannot carry the network; empty if it can."""
@@ -60,18 +55,6 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
     def relative_size(self) -> float:
         """Return the side of its crops relative to those of the kind of work."""
         return self.recipe.crop_px / 513
-
-    def open(self, data: Path, split: str) -> Segmented:
-        """Open a split of the data set."""
-        return open_segmented(self.dataset, data, split)
-
-    def why_not_learned(self, images: Segmented) -> str:
-        """Return why the masks have nothing to train on; empty if a pixel has a class."""
-        return no_class(images)
-
-    def why_not_tested(self, images: Segmented) -> str:
-        """Return why the masks have nothing to find; empty if a pixel has a class."""
-        return no_class(images)
 
     def build(self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders) -> FCN:
         """Return the network with the backbone's weights; torch's generator draws the others."""
@@ -95,36 +78,6 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
         from transfer.segmentation.train import training
 
         return training(network, recipe, folder)
-
-    def test(self, network: FCN, portion: Portion, folder: Path, folders: Folders) -> Predicted:
-        """Return the predicted masks of the test images, in files."""
-        from transfer.segmentation.train import predict
-
-        masks = folder / "predictions"
-        predict(network, portion.test, masks, this_process())
-        stored = masks.relative_to(folders.work).as_posix()
-        details = {"masks": list(portion.train.notes), "predictions": stored}
-        return Predicted(masks, portion.test, details)
-
-    def metrics(self, predicted: Predicted) -> dict[str, float]:
-        """Return mIoU in percent."""
-        return {"mIoU": predicted.overlap.mean}
-
-    def details(self, predicted: Predicted) -> dict[str, object]:
-        """Return details of the training and the scores of the masks."""
-        return {**predicted.details, **predicted.scores()}
-
-    def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
-        """Return pictures of predicted masks beside the truth."""
-        return predicted.gallery()
-
-
-def no_class(images: Segmented) -> str:
-    """Return that no pixel of the masks has a class; empty if one has."""
-    # the first mask answers for all but a broken set
-    if any((images.mask(i) != IGNORED).any() for i in range(len(images))):
-        return ""
-    return f"no pixel with a class: the masks of {len(images):,} images hold {IGNORED} (ignored)"
 
 
 TASKS = {

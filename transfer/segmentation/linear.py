@@ -1,0 +1,213 @@
+"""A linear classifier of each place of a frozen encoder's maps: head, samples, windows of the test.
+
+DINOv2's protocol on VOC 2012: Oquab et al., TMLR 2024, arXiv:2304.07193, with the numbers of the
+configuration that Meta published. Images are resized by Pillow, which filters when it shrinks;
+mmsegmentation's OpenCV does not.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn.functional import interpolate, pad
+
+from transfer.datasets.segmented import IGNORED, Mask, Segmented
+from transfer.encoders.encoder import InputFormat
+from transfer.finetuning import stream
+from transfer.finetuning.norms import Norm, norm_layer
+from transfer.finetuning.proof import TOLERANCE
+from transfer.finetuning.state import Training
+from transfer.frozen.network import device, forward
+from transfer.frozen.transforms import Normalization
+from transfer.segmentation.network import pad_to, pixel_loss
+from transfer.segmentation.recipe import LinearRecipe
+from transfer.segmentation.samples import Sample, pixels
+
+
+class LinearSegmenter(nn.Module):
+    """Batch norm and a 1x1 convolution on the maps of a frozen encoder, upsampled."""
+
+    def __init__(
+        self,
+        maps: nn.Module,
+        form: InputFormat,
+        recipe: LinearRecipe,
+        *,
+        padded_px: int,
+        num_classes: int,
+        norm: Norm,
+    ) -> None:
+        """maps: encoder for images of padded_px, on its device; others are padded to that size."""
+        super().__init__()
+        # within a tuple it is no submodule: not trained, not saved, always in eval mode
+        self.encoder = (maps.requires_grad_(False).eval(),)
+        self.normalize = Normalization(form, device())
+        self.recipe, self.padded_px = recipe, padded_px
+        channels = forward(maps, torch.zeros(1, 3, padded_px, padded_px)).shape[1]
+        self.dropout = nn.Dropout2d(recipe.dropout)
+        self.norm = norm_layer(norm)(channels)
+        self.classifier = nn.Conv2d(channels, num_classes, 1)
+        nn.init.normal_(self.classifier.weight, std=0.01)
+        nn.init.zeros_(self.classifier.bias)  # type: ignore[arg-type]
+
+    def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """Return the loss of a batch, by name; ignored pixels count in its mean, with 0."""
+        side = self.recipe.crop_px
+        images = torch.stack([pad_to(self.normalize(s.image[None])[0], side, 0) for s in samples])
+        masks = torch.stack([pad_to(s.mask, side, IGNORED) for s in samples])
+        return {"loss_seg": pixel_loss(self.logits(images), masks)}
+
+    def maps(self, images: Tensor) -> Tensor:
+        """Return maps (n, C, h, w) of normalized images (n, 3, S, S), padded on all sides by 0."""
+        before = (self.padded_px - images.shape[-1]) // 2
+        after = self.padded_px - images.shape[-1] - before
+        return forward(self.encoder[0], pad(images, (before, after, before, after)))
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return logits (n, L, S, S) of normalized images (n, 3, S, S)."""
+        coarse = self.classifier(self.norm(self.dropout(self.maps(images)))).float()
+        return interpolate(coarse, size=images.shape[2:], mode="bilinear", align_corners=False)
+
+    def classes(self, image: Tensor) -> Tensor:
+        """Return the class (H, W) uint8 of each pixel of an image (3, H, W) uint8, in eval mode."""
+        side, (height, width) = self.recipe.crop_px, image.shape[1:]
+        scale = side / min(height, width)
+        size = [max(side, round(length * scale)) for length in (height, width)]
+        resized = interpolate(image[None].float(), size=size, mode="bilinear", antialias=True)
+        scores = slide(self.logits, self.normalize(resized.round()), side, self.recipe.window_step)
+        full = interpolate(scores, size=(height, width), mode="bilinear", align_corners=False)
+        return full[0].argmax(dim=0).to(torch.uint8)
+
+    def prove(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
+        """Return how much an image's maps depend on the other images of its batch.
+
+        ValueError if they do, as they would in training mode, or if they do not depend on the image
+        or are not finite.
+        """
+        generator = torch.Generator().manual_seed(0)
+        side = self.recipe.crop_px
+        images = torch.randn(2, 3, side, side, generator=generator, dtype=torch.float32)
+        images = images.to(self.normalize.where)
+        both = self.maps(images)
+        alone = torch.cat([self.maps(image[None]) for image in images])
+        most = both.abs().max().item()
+        apart = (both - alone).abs().max().item() / max(most, 1e-12)
+        # in bfloat16 a product may round differently in a batch of another size
+        half = any(tensor.dtype == torch.bfloat16 for tensor in self.encoder[0].parameters())
+        allowed = 0.1 if half else TOLERANCE
+        if not math.isfinite(most) or torch.equal(both[0], both[1]) or not apart <= allowed:
+            raise ValueError(
+                f"the maps of {arch} are not those of single images: largest value {most:g}, "
+                f"difference {apart:.1e} with another image in the batch; allowed is {allowed:g}"
+            )
+        return {"maps": apart}
+
+
+def slide(logits: Callable[[Tensor], Tensor], image: Tensor, side: int, step: int) -> Tensor:
+    """Return the mean logits (1, L, H, W) of windows, of an image (1, 3, H, W) not below `side`."""
+    height, width = image.shape[2:]
+    total, counts = image.new_zeros(0), image.new_zeros(height, width)
+    for top in starts(height, side, step):
+        for left in starts(width, side, step):
+            place = (..., slice(top, top + side), slice(left, left + side))
+            found = logits(image[place])
+            if not len(total):
+                total = image.new_zeros(1, found.shape[1], height, width)
+            total[place] += found
+            counts[place] += 1
+    return total / counts
+
+
+def starts(length: int, side: int, step: int) -> list[int]:
+    """Return where the windows of a length begin; the last one ends with it."""
+    count = max(0, math.ceil((length - side) / step)) + 1
+    return [min(i * step, length - side) for i in range(count)]
+
+
+def training_samples(split: Segmented, recipe: LinearRecipe, seed: int) -> stream.Samples[Sample]:
+    """Return the random crops of all images of a split."""
+
+    def batch(places: Sequence[stream.Place]) -> list[Sample]:
+        return [training_sample(split, index, recipe, (seed, place)) for place, index in places]
+
+    return stream.Samples(len(split), batch)
+
+
+def training_sample(
+    split: Segmented, index: int, recipe: LinearRecipe, seed: int | Sequence[int]
+) -> Sample:
+    """Return a scaled, cropped, flipped and distorted image; smaller than a crop if it ends."""
+    random, side = np.random.default_rng(seed), recipe.crop_px
+    image, mask = split.source.decode(index), Image.fromarray(split.mask(index))
+    scale = float(random.uniform(*recipe.scales)) * side
+    fitted = scale / min(image.size)
+    if recipe.longest:
+        fitted = min(fitted, recipe.longest * scale / max(image.size))
+    width, height = (max(1, round(length * fitted)) for length in image.size)
+    mask = mask.resize((width, height), Image.Resampling.NEAREST)
+
+    def draw() -> tuple[int, int, int, int]:
+        left, top = (int(random.integers(max(0, s - side) + 1)) for s in (width, height))
+        return left, top, min(width, left + side), min(height, top + side)
+
+    box = draw()
+    for _ in range(recipe.redraws):
+        counts = np.bincount(np.array(mask.crop(box)).ravel(), minlength=256)[:IGNORED]
+        if counts.max() < recipe.most_of_a_class * counts.sum():
+            break
+        box = draw()
+    image = image.resize((width, height), Image.Resampling.BILINEAR).crop(box)
+    mask = mask.crop(box)
+    if random.random() < recipe.flip_share:
+        image, mask = (i.transpose(Image.Transpose.FLIP_LEFT_RIGHT) for i in (image, mask))
+    return Sample(image=pixels(distorted(image, random)), mask=torch.from_numpy(np.array(mask)))
+
+
+def distorted(image: Image.Image, random: np.random.Generator) -> Image.Image:
+    """Return an image with other brightness, contrast, saturation and hue, each with p = 1/2.
+
+    The ranges are those of mmsegmentation's PhotoMetricDistortion: 32 levels, a factor of 0.5 to
+    1.5 for contrast and saturation, and 18 of 180 levels of hue. Contrast comes before or after
+    saturation and hue.
+    """
+
+    def scaled(levels: Mask, factor: float, more: float = 0) -> Mask:
+        return np.asarray((levels * np.float32(factor) + more).clip(0, 255).astype(np.uint8))
+
+    brightness, contrast, saturation, hue, contrast_first = random.random(5) < 0.5
+    more, factor, factor_of_hsv = random.uniform(-32, 32), *random.uniform(0.5, 1.5, 2)
+    turn = round(int(random.integers(-18, 18)) / 180 * 256)
+    levels: Mask = np.array(image)
+    if brightness:
+        levels = scaled(levels, 1.0, more)
+    if contrast and contrast_first:
+        levels = scaled(levels, factor)
+    if saturation or hue:
+        hsv = np.array(Image.fromarray(levels).convert("HSV"))
+        if saturation:
+            hsv[..., 1] = scaled(hsv[..., 1], factor_of_hsv)
+        if hue:
+            hsv[..., 0] = (hsv[..., 0].astype(np.int64) + turn) % 256
+        levels = np.array(
+            Image.merge("HSV", [Image.fromarray(c) for c in np.moveaxis(hsv, 2, 0)]).convert("RGB")
+        )
+    if contrast and not contrast_first:
+        levels = scaled(levels, factor)
+    return Image.fromarray(levels)
+
+
+def training(network: LinearSegmenter, recipe: LinearRecipe, folder: Path) -> Training:
+    """Return the training of a head, which is on its device, for the loop of finetuning/."""
+    optimizer = torch.optim.AdamW(
+        network.parameters(),
+        lr=recipe.learning_rate,
+        betas=recipe.adam_betas,
+        weight_decay=recipe.weight_decay,
+    )
+    return Training(
+        network=network, optimizer=optimizer, course=recipe, folder=folder, name="linear masks"
+    )

@@ -1,0 +1,260 @@
+"""Segmentation of VOC 2012 on the maps of any frozen encoder.
+
+voc12_seg_linear: a linear classifier of each place (DINOv2: Oquab et al., TMLR 2024,
+arXiv:2304.07193). voc12_seg_incontext: nearest patches of training images (Balazevic et al.,
+NeurIPS 2023, arXiv:2306.01667).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from transfer.datasets.catalog import DATASETS, open_segmented
+from transfer.datasets.expected import DataError
+from transfer.datasets.folders import Folders
+from transfer.datasets.segmented import Segmented
+from transfer.datasets.splits import usable_split
+from transfer.encoders.encoder import Encoder
+from transfer.finetuning.options import TrainingOptions, length_fraction
+from transfer.segmentation.masks import Predicted
+from transfer.segmentation.recipe import (
+    DINOV2,
+    DINOV3,
+    GRID32,
+    InContextRecipe,
+    LinearRecipe,
+)
+from transfer.tasks.labeled_pixels import PixelTraining, no_class
+from transfer.tasks.recipe_training import Portion
+from transfer.tasks.task import Task
+
+if TYPE_CHECKING:
+    from transfer.finetuning.norms import Norm
+    from transfer.finetuning.state import Training
+    from transfer.finetuning.stream import Samples
+    from transfer.galleries.tile import Tile
+    from transfer.segmentation.linear import LinearSegmenter
+    from transfer.segmentation.samples import Sample
+
+
+HEADING = "Segmentation of frozen encoders"
+IN_CONTEXT = InContextRecipe()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentationLinear(PixelTraining[LinearRecipe]):
+    """Batch norm and a linear classifier on maps, trained; windows of the test at full size."""
+
+    heading: ClassVar[str] = HEADING
+    trains_backbone: ClassVar[bool] = False
+    heeded_options: ClassVar[frozenset[str]] = (PixelTraining.heeded_options | {"features_in"}) - {
+        "images_per_gpu"
+    }
+    kind: ClassVar[str] = "linear segmentation"
+    assumption: ClassVar[str] = "if crops take the time of a ResNet-50's at 224 px, by their area"
+    work: ClassVar[str] = "map"
+
+    engine: Literal["torch"] = "torch"
+    patch_px: int = field(default=16, metadata={"hashed": False, "stored": False})
+    """Pixels per place of the encoder's maps."""
+
+    def for_backbone(self, backbone: Encoder) -> Self:
+        """Return the protocol with the crop whose maps have the protocol's grid, if it has one."""
+        patch, recipe = backbone.maps_stride[0] or 16, self.recipe
+        if recipe.grid:
+            recipe = replace(recipe, crop_px=recipe.grid * patch)
+        return replace(self, recipe=recipe, patch_px=patch)
+
+    def with_options(self, options: TrainingOptions) -> Self:
+        """Return the protocol with the user's options; ValueError for a batch in several passes."""
+        changed = super().with_options(options)
+        if changed.recipe.accumulated > 1:
+            raise ValueError(
+                f"--images-per-gpu {options.images_per_gpu}: the batch norm's statistics are of "
+                f"all {changed.recipe.batch_size} images of a step; leave it out"
+            )
+        return changed
+
+    def unfit(self, backbone: Encoder) -> str:
+        """Return why an encoder has no maps; empty if it has."""
+        return why_no_maps(backbone)
+
+    @property
+    def relative_size(self) -> float:
+        """Return the side of crops relative to 224 px."""
+        return self.recipe.crop_px / 224
+
+    def units(self) -> dict[str, float]:
+        """Return crops and test windows, two an image, in units of 224 px."""
+        crops = self.recipe.iterations * self.recipe.batch_size * (1 + len(self.learning_rates))
+        windows = 2 * DATASETS[self.dataset].counts["test"]
+        return {self.work: (crops + windows) * self.relative_size**2}
+
+    def memory_gb(self, num_processes: int) -> float:
+        """Return the memory in GB of the logits of a step, their softmax and their gradient."""
+        values = self.recipe.batch_size / num_processes * self.recipe.crop_px**2
+        return 3 * 4 * values * DATASETS[self.dataset].num_classes / 1e9
+
+    def build(
+        self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders
+    ) -> LinearSegmenter:
+        """Return the head on the encoder; torch's generator draws its weights."""
+        from transfer.frozen.network import placed_maps
+        from transfer.segmentation.linear import LinearSegmenter
+
+        padded_px = -(-self.recipe.crop_px // self.patch_px) * self.patch_px
+        return LinearSegmenter(
+            placed_maps(backbone, padded_px),
+            backbone.input,
+            self.recipe,
+            padded_px=padded_px,
+            num_classes=num_classes,
+            norm=norm,
+        )
+
+    def samples(self, images: Segmented, seed: int) -> Samples[Sample]:
+        """Return the random crops of the images."""
+        from transfer.segmentation.linear import training_samples
+
+        return training_samples(images, self.recipe, seed)
+
+    def training(self, network: LinearSegmenter, recipe: LinearRecipe, folder: Path) -> Training:
+        """Return the training of the head."""
+        from transfer.segmentation.linear import training
+
+        return training(network, recipe, folder)
+
+
+@dataclass(frozen=True)
+class PreparedMaps:
+    """The inputs of a run: an encoder with maps, training and test images."""
+
+    backbone: Encoder
+    images: Portion
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSizes:
+    """Predicted masks on the square that the encoder sees, and at the images' own size."""
+
+    square: Predicted
+    full: Predicted
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentationInContext(Task):
+    """Each patch of a test image gets the classes of the nearest patches of training images."""
+
+    heading: ClassVar[str] = HEADING
+    primary_metric: ClassVar[str] = "mIoU"
+    heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in"})
+
+    dataset: str = "voc12_seg"
+    protocol: str = "hummingbird-2023/1"
+    engine: Literal["torch"] = "torch"
+    recipe: InContextRecipe = IN_CONTEXT
+
+    def at_schedule(self, schedule: str) -> Self:
+        """Return the protocol with a share of the memory; smoke: on small images, too."""
+        if schedule == "paper":
+            return self
+        own, share = self.recipe, length_fraction(schedule)
+        return replace(self, recipe=own.tiny() if schedule == "smoke" else own.of_length(share))
+
+    def for_backbone(self, backbone: Encoder) -> Self:
+        """Return the protocol with the largest image that the encoder's patches fill."""
+        patch = backbone.maps_stride[0] or 1
+        side = max(1, self.recipe.image_px // patch) * patch
+        return replace(self, recipe=replace(self.recipe, image_px=side))
+
+    def unfit(self, backbone: Encoder) -> str:
+        """Return why an encoder has no maps; empty if it has."""
+        return why_no_maps(backbone)
+
+    def units(self) -> dict[str, float]:
+        """Return the images through the network, in units of 224 px."""
+        counts, recipe = DATASETS[self.dataset].counts, self.recipe
+        images = counts["trainval"] * recipe.epochs + counts["test"]
+        return {"map": images * (recipe.image_px / 224) ** 2}
+
+    def prepare(self, backbone: Encoder, folders: Folders) -> PreparedMaps:
+        """Return all images, checked; DataError if no pixel of a split has a class."""
+        splits: list[Segmented] = []
+        for split in ("trainval", "test"):
+            opened = open_segmented(self.dataset, folders.data, split)
+            splits.append(usable_split(folders, self.dataset, split, opened))
+            if why := no_class(splits[-1]):
+                how = DATASETS[self.dataset].how_to_get
+                raise DataError(f"{self.dataset}, {split}: {why}. {how}")
+        return PreparedMaps(backbone, Portion(*splits))
+
+    def run(self, prepared: PreparedMaps, folders: Folders, seed: int) -> TwoSizes:
+        """Return the predicted masks, in files; the seed draws the memory."""
+        from transfer.frozen.network import device, placed_maps
+        from transfer.frozen.transforms import Normalization
+        from transfer.segmentation.incontext import predict
+
+        backbone, images = prepared.backbone, prepared.images
+        square, full = (folders.work / name for name in ("square", "predictions"))
+        details = predict(
+            placed_maps(backbone, self.recipe.image_px),
+            Normalization(backbone.input, device()),
+            self.recipe,
+            images.train,
+            images.test,
+            (square, full),
+            seed,
+        )
+        sizes = {"num_train": len(images.train), "num_test": len(images.test)}
+        stored = {"predictions": full.relative_to(folders.work).as_posix()}
+        details |= {"masks": list(images.train.notes), **sizes, **stored}
+        on_square = Predicted(square, images.test, details, self.recipe.image_px)
+        return TwoSizes(on_square, Predicted(full, images.test))
+
+    def metrics(self, predictions: TwoSizes) -> dict[str, float]:
+        """Return mIoU on the square, in percent."""
+        return {"mIoU": predictions.square.overlap.mean}
+
+    def details(self, predictions: TwoSizes) -> dict[str, object]:
+        """Return the scores of the masks on the square, and mIoU at the images' own size."""
+        square = predictions.square
+        return {
+            **square.details,
+            **square.scores(),
+            "mIoU_full_size": predictions.full.overlap.mean,
+        }
+
+    def gallery(self, predictions: TwoSizes, folders: Folders) -> list[Tile]:
+        """Return pictures of predicted masks beside the truth."""
+        return predictions.full.gallery()
+
+
+def why_no_maps(backbone: Encoder) -> str:
+    """Return why an encoder has no maps; empty if it has."""
+    stride, reason = backbone.maps_stride
+    return "" if stride else f"{backbone.arch} has no maps (n, C, h, w): {reason}"
+
+
+def with_memory(name: str, patches: int) -> SegmentationInContext:
+    """Return the protocol with a smaller memory."""
+    recipe = replace(IN_CONTEXT, memory_patches=patches)
+    protocol = f"hummingbird-2023-{name}/1"
+    return SegmentationInContext(protocol=protocol, recipe=recipe, by_default=False)
+
+
+def linear(protocol: str, recipe: LinearRecipe) -> SegmentationLinear:
+    """Return a linear protocol, which runs on request."""
+    return SegmentationLinear(protocol=protocol, recipe=recipe, by_default=False)
+
+
+TASKS: dict[str, Task] = {
+    "voc12_seg_linear": linear("dinov2-2023/1", DINOV2),
+    "voc12_seg_linear@dinov3": linear("dinov3-2025/1", DINOV3),
+    "voc12_seg_linear@grid32": linear("dinov2-2023-grid32/1", GRID32),
+    "voc12_seg_incontext": SegmentationInContext(by_default=False),
+    # the search in the whole memory takes minutes on a GPU, days without one
+    "voc12_seg_incontext@1m": with_memory("1m", 1_024_000),
+    "voc12_seg_incontext@100k": with_memory("100k", 102_400),
+}

@@ -1,0 +1,69 @@
+"""What the tasks that give every pixel a class have in common: images, masks and scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pretrain.running.processes import this_process
+from transfer.datasets.catalog import open_segmented
+from transfer.datasets.folders import Folders
+from transfer.datasets.segmented import IGNORED, Segmented
+from transfer.finetuning.schedule import AnyRecipe
+from transfer.segmentation.masks import Predicted
+from transfer.tasks.recipe_training import Portion, RecipeTraining
+
+if TYPE_CHECKING:
+    from transfer.galleries.tile import Tile
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelTraining(RecipeTraining[AnyRecipe]):
+    """A task that trains a network on masks, and tests it at the images' full size."""
+
+    primary_metric: ClassVar[str] = "mIoU"
+
+    dataset: str = "voc12_seg"
+
+    def open(self, data: Path, split: str) -> Segmented:
+        """Open a split of the data set."""
+        return open_segmented(self.dataset, data, split)
+
+    def why_not_learned(self, images: Segmented) -> str:
+        """Return why the masks have nothing to train on; empty if a pixel has a class."""
+        return no_class(images)
+
+    def why_not_tested(self, images: Segmented) -> str:
+        """Return why the masks have nothing to find; empty if a pixel has a class."""
+        return no_class(images)
+
+    def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Predicted:
+        """Return the predicted masks of the test images, in files."""
+        from transfer.segmentation.train import predict
+
+        masks = folder / "predictions"
+        predict(network, portion.test, masks, this_process())
+        stored = masks.relative_to(folders.work).as_posix()
+        details = {"masks": list(portion.train.notes), "predictions": stored}
+        return Predicted(masks, portion.test, details)
+
+    def metrics(self, predicted: Predicted) -> dict[str, float]:
+        """Return mIoU in percent."""
+        return {"mIoU": predicted.overlap.mean}
+
+    def details(self, predicted: Predicted) -> dict[str, object]:
+        """Return details of the training and the scores of the masks."""
+        return {**predicted.details, **predicted.scores()}
+
+    def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
+        """Return pictures of predicted masks beside the truth."""
+        return predicted.gallery()
+
+
+def no_class(images: Segmented) -> str:
+    """Return that no pixel of the masks has a class; empty if one has."""
+    # the first mask answers for all but a broken set
+    if any((images.mask(i) != IGNORED).any() for i in range(len(images))):
+        return ""
+    return f"no pixel with a class: the masks of {len(images):,} images hold {IGNORED} (ignored)"
