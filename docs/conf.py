@@ -22,6 +22,8 @@ html_theme = "furo"
 html_title = "ssl-benchmark"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+smartquotes = False  # they would change options
 html_copy_source = False
 
 

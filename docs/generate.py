@@ -90,10 +90,14 @@ def command_section(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         parser = tyro.extras.get_parser(request, **settings)
-    program = command.split(" [")[0]
-    lines = [f"## `{command}`", intro, f"```{{program}} {program}\n```"]
+    lines = [f"## `{command}`", intro, f"```{{program}} {program_of(command)}\n```"]
     lines += [option(action, ranges) for action in parser._actions if action.dest != "help"]
     return "\n\n".join(filter(None, lines)) + "\n"
+
+
+def program_of(command: str) -> str:
+    """Return the name that search results show before an option of a command."""
+    return command.removeprefix("python ").removeprefix("-m ").removeprefix("benchmarks/")
 
 
 def option(action: Any, ranges: Mapping[str, Range]) -> str:
@@ -167,7 +171,7 @@ def pretrain_page() -> str:
             shared = [text for text in options if text.split()[0].strip("-,") not in own]
             common = {text.split()[0] for text in shared}
             title = "## `python -m pretrain RECIPE`"
-            directive = f"```{{program}} {program}\n```\n\n"
+            directive = f"```{{program}} {program_of(program)}\n```\n\n"
             parts = [f"{title}\n\n{note}\n\n{directive}", *shared]
             sections.append("````{option} ".join(parts))
         if own:
@@ -270,7 +274,8 @@ def tasks_page() -> str:
     for heading, kinds in headings.items():
         lines.append(f"## {heading}\n")
         for kind, keys in kinds.items():
-            lines.append(f"### {re.sub(r'(?<=[a-z])(?=[A-Z])', ' ', kind.__name__)}\n")
+            if len(kinds) > 1:
+                lines.append(f"### {re.sub(r'(?<=[a-z])(?=[A-Z])', ' ', kind.__name__)}\n")
             lines.append(f"{paragraphs(kind.__doc__)}\n")
             rows = [
                 (
