@@ -1,3 +1,4 @@
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
+from pretrain.__main__ import main
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export
 from pretrain.parts.resnet import build_resnet
@@ -61,3 +63,13 @@ def test_commit_of_another_repository_is_not_ours(
     assert commit() == "unknown"
     monkeypatch.setattr("pretrain.export.__file__", str(tmp_path / "pretrain" / "export.py"))
     assert len(commit()) == 12
+
+
+@pytest.mark.slow
+def test_the_page_of_the_backbone_file_names_every_key(image_folder: Path, tmp_path: Path) -> None:
+    words = f"simclr/smoke --data {image_folder} --out {tmp_path / 'run'} --steps 1 --batch-size 4"
+    assert main([*words.split(), "--size-px", "16", "--device", "cpu"]) == 0
+    page = Path(__file__).parents[2] / "docs" / "reference" / "backbone_file.md"
+    named = set(re.findall(r"`(\w+)`", page.read_text()))
+    content = torch.load(tmp_path / "run" / "encoder.pt", weights_only=True)
+    assert {*content, *content["made_by"], *content["input"]} <= named
