@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from docs.generate import PAGES
 
@@ -80,3 +81,15 @@ def test_commands_of_a_tutorial_run(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "results" / "report" / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github/workflows").iterdir()), ids=lambda p: p.stem
+)
+def test_workflow_is_yaml_and_calls_targets_of_make(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text())
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    commands = "\n".join(step.get("run", "") for step in steps)
+    words = " ".join(re.findall(r"make ([a-z -]+)", commands)).split()
+    makefile = (ROOT / "Makefile").read_text()
+    assert [word for word in words if f"\n{word}:" not in makefile] == []
