@@ -55,7 +55,7 @@ def test_documents_state_the_count_of_published_numbers_that_the_overview_prints
         for row in table.rows
         for column in table.columns
     )
-    assert f"\n{total} published numbers in the tables of 8 papers: " in page(
+    assert f"\n{total} published numbers in the tables of 9 papers: " in page(
         tmp_path, "overview.md"
     )
     root = Path(__file__).parents[3]

@@ -170,6 +170,10 @@ def test_own_file_may_define_maps(tmp_path: Path) -> None:
     assert library_encoder(f"{tmp_path}/own.py:network", 32).maps_stride == (4, "")
 
 
+def test_convolutions_that_lose_the_border_have_a_stride() -> None:
+    assert Encoder.from_module(nn.Conv2d(3, 8, 3, 2), pool="mean", **SQUARE).maps_stride == (2, "")
+
+
 def test_tokens_without_a_square_of_patches_are_no_maps() -> None:
     class Tokens(nn.Module):
         def __init__(self) -> None:
