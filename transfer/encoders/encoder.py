@@ -208,17 +208,19 @@ class Encoder:
         built.network.load_state_dict(self.state_dict)
         return Pooled(built, self.options.pool, self.arch).requires_grad_(False).eval()
 
-    def maps_network(self, size_px: int) -> Maps:
+    def maps_network(self, size_px: int, *, weights: bool = True) -> Maps:
         """Return the network (n, 3, size_px, size_px) -> (n, C, h, w), see maps.py, in eval mode.
 
-        BackboneError if the encoder has no maps.
+        weights: False for random ones, as a plan has no others. BackboneError if the encoder has no
+        maps.
         """
         from transfer.encoders.maps import Maps, resize_input, resnet_maps
 
         if self.is_resnet:
             return Maps(self.network(), resnet_maps).requires_grad_(False).eval()
         built = self._build()
-        built.network.load_state_dict(self.state_dict)
+        if weights:
+            built.network.load_state_dict(self.state_dict)
         if built.maps is None:
             raise BackboneError("its source has none")
         if size_px != self.input.size_px:

@@ -49,7 +49,7 @@ class Maps(nn.Module):
 
 def measured_stride(encoder: Encoder) -> int:
     """Return how many pixels a place of the maps spans; BackboneError if there are no such maps."""
-    network = encoder.maps_network(MEASURED_PX)
+    network = encoder.maps_network(MEASURED_PX, weights=False)
     try:
         with torch.no_grad():
             maps = network(torch.zeros(1, 3, MEASURED_PX, MEASURED_PX))

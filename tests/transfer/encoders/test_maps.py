@@ -1,5 +1,6 @@
 """Maps of encoders equal what each library computes, at its native size and at another one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,11 @@ def test_own_file_may_define_maps(tmp_path: Path) -> None:
         "    return network[0](images)\n"
     )
     assert library_encoder(f"{tmp_path}/own.py:network", 32).maps_stride == (4, "")
+
+
+def test_the_stride_is_known_without_weights_as_in_a_plan() -> None:
+    encoder = Encoder.from_module(nn.Conv2d(3, 8, 4, 4), pool="mean", **SQUARE)
+    assert replace(encoder, state_dict={}).maps_stride == (4, "")
 
 
 def test_convolutions_that_lose_the_border_have_a_stride() -> None:
