@@ -15,6 +15,7 @@ from typing import NamedTuple
 from benchmarks.results.chosen_table import columns_of, rows_of
 from benchmarks.results.contents import results_folders
 from benchmarks.results.differences import LEVEL, POWER, run_deviation
+from benchmarks.results.final_screen import aligned
 from benchmarks.results.numbers import Number, main_numbers, numbers_of, score_of_runs
 from benchmarks.results.power import COVERAGE, PowerModel, power_model
 from benchmarks.results.records import plural, read_results, require_folder
@@ -119,14 +120,7 @@ def text_of(rows: Sequence[Row], request: Request) -> str:
                 f"{row.further_hours:.2f}" if reached else "-",
             ]
         )
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [
-        "  ".join(
-            word.rjust(width) if index else word.ljust(width)
-            for index, (word, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in table
-    ]
+    lines = aligned(table, left={0})
     return "\n".join([*lines, "", *_notes(rows, request)])
 
 
@@ -143,7 +137,8 @@ def _seed_words(seeds: tuple[float, float], model: PowerModel) -> str:
 
 def _notes(rows: Sequence[Row], request: Request) -> list[str]:
     """Return what the columns mean, what is assumed, and the cheapest runs that suffice."""
-    asked, percent = f"{request.points:g} points", f"{POWER:.0%}".replace("%", " %")
+    asked = f"{request.points:g} point{'' if request.points == 1 else 's'}"
+    percent = f"{POWER:.0%}".replace("%", " %")
     level = f"p < {LEVEL / len(rows):.2g}"
     notes = [
         f"smallest: true difference that the present runs find with a probability of {percent} "

@@ -11,7 +11,7 @@ from benchmarks.planning.plan import PlannedCell
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.final_screen import final_screen
-from benchmarks.results.records import CellId, read_results
+from benchmarks.results.records import CellId, plural, read_results
 from benchmarks.tables import update_tables
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration
@@ -49,12 +49,12 @@ def finish_run(
         written.append(False)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
     written.append(update_report(request.settings.results, runs, contents))
-    words = [f"{len(rows)} cell{'s' * (len(rows) != 1)}", f"{len(failed)} failed"]
+    words = [plural(len(rows), "cell"), f"{len(failed)} failed"]
     for state_name, text in (("unfit", "not supported"), ("no data", "without data")):
         if count := sum(row.state == state_name for row in rows):
             words.append(f"{count} {text}")
-    lost = f"{len(unreadable)} checkpoint{'s' * (len(unreadable) != 1)} could not be read"
-    words += [lost] * bool(unreadable)
+    if unreadable:
+        words.append(f"{plural(len(unreadable), 'checkpoint')} could not be read")
     print(", ".join([*words, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
     if any(may_pass_later(cell) for cell in failed):
         return EXIT_RESUMABLE
