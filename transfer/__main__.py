@@ -174,7 +174,7 @@ def main(words: list[str]) -> int:
         return run()
     request = parse(Evaluate, words, prog="python -m transfer", description=__doc__)
     require_launcher()
-    request.check()
+    request = request.checked()
     with process_group():
         return request()
 

@@ -63,23 +63,26 @@ class Evaluate:
             print(summary(cell, record))
         return 0
 
-    def check(self) -> None:
-        """Raise an error for a misspelled word or an unusable path, before torch is imported."""
+    def checked(self) -> "Evaluate":
+        """Return the command with what is on the hub as paths in the hub's cache.
+
+        Before torch is imported: raises an error for a misspelled word or an unusable path.
+        """
         check_ranges(self.request, RANGES)
-        checkpoint, settings = self.request.checkpoint, self.request.settings
-        checkpoint = checkpoint.local()
-        default = default_name(checkpoint.ckpt)
-        check_row_name(default if checkpoint.name is None else checkpoint.name, default)
+        settings = self.request.settings
         task_of(self.request.task)
         length_fraction(settings.schedule)
-        if checkpoint.declared:
-            check_declared_recipe(checkpoint.declared)
+        if self.request.checkpoint.declared:
+            check_declared_recipe(self.request.checkpoint.declared)
         engine_for(settings.training.engine)
         check_writable(settings.results, "--results")
         check_writable(settings.runs, "--runs")
+        checkpoint = self.request.checkpoint.local()
+        default = default_name(checkpoint.ckpt)
+        check_row_name(default if checkpoint.name is None else checkpoint.name, default)
         require_checkpoint(checkpoint.ckpt)
+        return replace(self, request=replace(self.request, checkpoint=checkpoint))
 
     def cell(self) -> Cell:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
-        self.check()
-        return Cell.of(replace(self.request, checkpoint=self.request.checkpoint.local()))
+        return Cell.of(self.checked().request)
