@@ -28,6 +28,7 @@ TASK_TYPES = {
         CLASSIFICATION,
     ),
     "Nearest neighbors": CLASSIFICATION,
+    "Segmentation of frozen encoders": "image-segmentation",
     "coco_det": "object-detection",
     "voc0712_det_c4": "object-detection",
     "coco_insseg": "image-segmentation",
