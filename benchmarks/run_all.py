@@ -70,7 +70,7 @@ from pretrain.running.processes import assume_gpus, num_gpus, require_launcher
 from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.cells.cell import Cell, check_records_of_name
 from transfer.cells.checked_data import fingerprint
-from transfer.cells.request import Request, Settings, require_heeded
+from transfer.cells.request import Request, Settings, check_options_are_used
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
@@ -103,7 +103,7 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
     keys = task_keys(named, request.suite, request.skip)
     sets = (name for key in keys for name in task_of(key).datasets())
     require_data_folder(settings.data, sets, may_be_empty=request.plan)
-    require_heeded(settings, map(task_of, keys))
+    check_options_are_used(settings, map(task_of, keys))
     found, unreadable = backbones(request)
     cells = [
         Cell(

@@ -112,7 +112,7 @@ def evaluate(
     check_row_name(encoder.name, encoder.name)
     if features_in not in (known := ("auto", *get_args(Precision))):
         raise ValueError(f"features_in {features_in!r}: expected {', '.join(known)}")
-    if why := named.task.unfit(encoder):
+    if why := named.task.unsupported_reason(encoder):
         raise TaskError(f"{named.key}: {why}")
     folder = Path(data) if data is not None else data_folder()
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as kept:

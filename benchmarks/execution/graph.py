@@ -40,10 +40,16 @@ def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
     """Return the jobs of the cells in state "run", each after those that it waits for."""
     groups = grouped((_shared_work(row), row) for row in rows if row.state == "run")
     jobs: list[Job] = []
-    for group in sorted(groups.values(), key=lambda group: bool(group[0].cell.task.needs)):
+    for group in sorted(
+        groups.values(), key=lambda group: bool(group[0].cell.task.classifier_task)
+    ):
         cells = tuple(row.cell for row in group)
-        needed = {cell.needed.path for cell in cells if cell.needed is not None}
-        after = tuple(job for job in jobs if needed.intersection(cell.path for cell in job.cells))
+        classifier_paths = {
+            cell.classifier_cell.path for cell in cells if cell.classifier_cell is not None
+        }
+        after = tuple(
+            job for job in jobs if classifier_paths.intersection(cell.path for cell in job.cells)
+        )
         jobs.append(Job(cells, sum(row.gpu_hours for row in group), after))
     return jobs
 

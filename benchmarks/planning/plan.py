@@ -49,7 +49,7 @@ def plan_cell(cell: Cell) -> PlannedCell:
     missing = tuple(
         key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.settings.data)
     )
-    why = cell.task.unfit(cell.backbone)
+    why = cell.task.unsupported_reason(cell.backbone)
     if why:
         state: State = "no data" if missing else "unfit"
         return PlannedCell(cell, state, missing, 0.0, "" if missing else why)
@@ -67,7 +67,7 @@ def plan_cell(cell: Cell) -> PlannedCell:
         decoding = core_hours(units, cell.backbone, measured, kept=_fits_into_memory(cell))
     if missing:
         return PlannedCell(cell, "no data", missing, hours, core_hours=decoding)
-    note = f"uses the classifier of {cell.needed.key}" if cell.needed else ""
+    note = f"uses the classifier of {cell.classifier_cell.key}" if cell.classifier_cell else ""
     return PlannedCell(cell, "run", (), hours, note, decoding)
 
 
@@ -86,9 +86,11 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     """
     by_path: dict[Path, PlannedCell] = {}
     for row in rows:
-        needed = row.cell.needed
-        if needed is not None and row.state == "run" and finished(needed) is None:
-            by_path[needed.path] = replace(plan_cell(needed), why="other cells use its classifier")
+        classifier_cell = row.cell.classifier_cell
+        if classifier_cell is not None and row.state == "run" and finished(classifier_cell) is None:
+            by_path[classifier_cell.path] = replace(
+                plan_cell(classifier_cell), why="other cells use its classifier"
+            )
         by_path.setdefault(row.cell.path, row)
     return list(by_path.values())
 
@@ -313,7 +315,7 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
     engines = dict.fromkeys(
         note
         for row in rows
-        if row.state == "run" and "engine" in row.cell.task.heeded_options
+        if row.state == "run" and "engine" in row.cell.task.supported_options
         for note in row.cell.task.notes()
     )
     notes = [*trainings, *engines, *_kept_crops(rows), *_missing_lines(rows)]

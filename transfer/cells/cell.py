@@ -124,9 +124,9 @@ class Cell:
         )
 
     @property
-    def needed(self) -> "Cell | None":
+    def classifier_cell(self) -> "Cell | None":
         """Cell that trains the classifier which this one uses; None if it uses none."""
-        key = self.task.needs
+        key = self.task.classifier_task
         return self.asking(task=key, variant="", changes={}, with_weights=True) if key else None
 
     @property
@@ -166,22 +166,22 @@ def _read_checkpoint(checkpoint: Checkpoint) -> Encoder:
     return with_heads(backbone, checkpoint.heads) if checkpoint.heads else backbone
 
 
-def departures(cell: Cell, lender: Record | None = None) -> list[str]:
+def departures(cell: Cell, classifier_record: Record | None = None) -> list[str]:
     """Return a sentence per deviation of the cell, its classifier and its data from the paper.
 
-    lender: record of the classifier, whose features may have been in another arithmetic.
+    classifier_record: record of the classifier, whose features may have been in another arithmetic.
     """
     found = _differences(task_of(cell.key), cell.task)
-    if cell.needed is not None:
-        own = _differences(task_of(cell.needed.key), cell.needed.task)
+    if cell.classifier_cell is not None:
+        own = _differences(task_of(cell.classifier_cell.key), cell.classifier_cell.task)
         found += [f"classifier: {line}" for line in own]
     if cell.computing.precision != "float32" and not cell.task.trains_backbone:
         folded = "" if not cell.backbone.is_resnet else ", batch norms folded"
         found.append(f"frozen features in {cell.computing.precision}{folded}")
     for key in cell.task.datasets():
         found += DATASETS[key].departures(cell.settings.data)
-    if lender is not None and features_in(lender) != cell.computing.precision:
-        found.append(f"classifier: trained on features in {features_in(lender)}")
+    if classifier_record is not None and features_in(classifier_record) != cell.computing.precision:
+        found.append(f"classifier: trained on features in {features_in(classifier_record)}")
     return found
 
 
@@ -280,8 +280,10 @@ def weights_file(record: Record | None, work: Path) -> Path | None:
 
 def classifier_hash(cell: Cell) -> str:
     """Return the hash of the protocol that trains the cell's classifier; empty if it uses none."""
-    needed = cell.needed
-    return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
+    classifier_cell = cell.classifier_cell
+    if classifier_cell is None:
+        return ""
+    return protocol_hash(reading_of(classifier_cell.key)[0], classifier_cell.task)
 
 
 class ClassifierError(SuiteError, RuntimeError):

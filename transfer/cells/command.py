@@ -10,7 +10,7 @@ from pretrain.running.command_line import check_ranges
 from pretrain.running.processes import this_process
 from transfer.cells.cell import Cell, check_records_of_name, departures, finished
 from transfer.cells.declaration import check_declared_recipe, settle_declaration
-from transfer.cells.request import Request, require_heeded
+from transfer.cells.request import Request, check_options_are_used
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_row_name, check_writable
 from transfer.detection.engines import engine_for
@@ -35,13 +35,13 @@ class Evaluate:
         from transfer.cells.job import evaluate_on_gpus, summary
 
         key, settings = self.request.task, self.request.settings
-        require_heeded(settings, [task_of(key)])
+        check_options_are_used(settings, [task_of(key)])
         cell = self.cell()
         if this_process().is_main:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
         if this_process().num_processes > 1 and cell.task.distributed_training is None:
             raise ValueError(f"{key} runs in one process; start it without torchrun")
-        if why := cell.task.unfit(cell.backbone):
+        if why := cell.task.unsupported_reason(cell.backbone):
             raise BackboneError(f"{key}: {why}")
         if why := cell.task.too_few_images(settings.data):
             raise DataError(f"{key}: {why}")

@@ -68,7 +68,7 @@ def explain_memory_errors(task: Task) -> Iterator[None]:
         on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
         if on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError):
             reason = str(error).partition("\n")[0] or "out of memory"
-            heeded = [LESS_MEMORY[name] for name in LESS_MEMORY if name in task.heeded_options]
+            heeded = [LESS_MEMORY[name] for name in LESS_MEMORY if name in task.supported_options]
             if not torch.cuda.is_available() or task.trains_backbone:
                 error.args = (f"{reason}; these may need less: {', '.join(heeded)}",)
             else:  # features are in bfloat16 there already
@@ -128,11 +128,11 @@ def _compute(cell: Cell, process: Process) -> Path | None:
 
     start = time.monotonic()
     keys, tolerated = cell.task.datasets(), cell.settings.tolerate
-    needed, lender, classifier = cell.needed, None, None
-    if needed is not None:
+    classifier_cell, classifier_record, classifier = cell.classifier_cell, None, None
+    if classifier_cell is not None:
         folders_with_reports(keys, cell.folders, tolerated)  # before a training of hours
-        lender = _obtain_classifier(cell.key, needed)
-        classifier = weights_file(lender, needed.folders.work)
+        classifier_record = _obtain_classifier(cell.key, classifier_cell)
+        classifier = weights_file(classifier_record, classifier_cell.folders.work)
     own_start = time.monotonic()  # the classifier's training has a record of its own
     if process.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(process.device)
@@ -146,7 +146,7 @@ def _compute(cell: Cell, process: Process) -> Path | None:
             predictions = cell.task.run(prepared, folders, cell.seed)
         if not process.is_main:
             return None
-        record = _record(cell, predictions, reports, lender, own_start)
+        record = _record(cell, predictions, reports, classifier_record, own_start)
         require_still_same(reports, cell.settings.data)
         file = store_record(cell.path, record)
         draw = partial(cell.task.gallery, predictions, folders)
@@ -155,7 +155,11 @@ def _compute(cell: Cell, process: Process) -> Path | None:
 
 
 def _record(
-    cell: Cell, predictions: Any, reports: dict[str, Report], lender: Record | None, start_s: float
+    cell: Cell,
+    predictions: Any,
+    reports: dict[str, Report],
+    classifier_record: Record | None,
+    start_s: float,
 ) -> Record:
     from transfer.finetuning.state import peak_memory_gb
 
@@ -174,7 +178,9 @@ def _record(
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
         details=json.loads(
-            json.dumps(cell.task.details(predictions) | _run_details(cell, reports, lender))
+            json.dumps(
+                cell.task.details(predictions) | _run_details(cell, reports, classifier_record)
+            )
         ),
         data={
             key: {
@@ -185,10 +191,10 @@ def _record(
             }
             for key, report in reports.items()
         },
-        departures=departures(cell, lender),
+        departures=departures(cell, classifier_record),
         wall_s=round(time.monotonic() - start_s, 1),
         peak_memory_gb=round(peak_memory_gb(), 2),
-        request=stored_request(cell, lender),
+        request=stored_request(cell, classifier_record),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
         speed={} if cell.task.trains_backbone else measured_speed(cell.folders, cell.computing),
@@ -198,7 +204,7 @@ def _record(
 
 
 def _run_details(
-    cell: Cell, reports: Mapping[str, Report], lender: Record | None
+    cell: Cell, reports: Mapping[str, Report], classifier_record: Record | None
 ) -> dict[str, object]:
     """Return details: arithmetic of features, copied images, drawn splits, used classifier."""
     details: dict[str, object] = {}
@@ -214,39 +220,42 @@ def _run_details(
                 part: open_split(key, cell.settings.data, part) for part in ("trainval", "test")
             }
             details[f"list_of_{key}"] = write_list(cell.folders.lists, f"{key}-{draw}", parts)
-    if lender is not None:
+    if classifier_record is not None:
         details["classifier"] = classifier_hash(cell)
-        details["classifier_weights"] = lender.details[WEIGHTS]
-        details["classifier_features_in"] = features_in(lender)
+        details["classifier_weights"] = classifier_record.details[WEIGHTS]
+        details["classifier_features_in"] = features_in(classifier_record)
     return details
 
 
-def _obtain_classifier(user: str, needed: Cell) -> Record:
+def _obtain_classifier(user: str, classifier_cell: Cell) -> Record:
     """Return the record of the cell that the task `user` needs; the weights that it names exist.
 
     If they do not, train them, or wait while another process does; log each of these steps.
     ClassifierError if there are none then.
     """
-    record, work = finished(needed), needed.folders.work
-    waits = f"{user} waits for that of {needed.key}: {work}: another process works on this cell"
+    record, work = finished(classifier_cell), classifier_cell.folders.work
+    waits = (
+        f"{user} waits for that of {classifier_cell.key}: {work}: "
+        "another process works on this cell"
+    )
     if record is None:
         with wait_for_lock(work / "lock", "--runs", lambda: print_line("classifier", waits)):
             # another process may have trained it before this one got the lock
-            record = finished(needed)
+            record = finished(classifier_cell)
             if record is None:
-                trained = finished(needed.asking(with_weights=False)) is not None
+                trained = finished(classifier_cell.asking(with_weights=False)) is not None
                 why = "its weights are gone" if trained else "it has no record of this training"
-                told = f"{user} needs that of {needed.key}, but {why}: training it first"
+                told = f"{user} needs that of {classifier_cell.key}, but {why}: training it first"
                 print_line("classifier", told)
                 try:
-                    with state.reporting(needed):
-                        _compute(needed, this_process())
+                    with state.reporting(classifier_cell):
+                        _compute(classifier_cell, this_process())
                 except Exception as error:  # the tables must not blame the cell that uses it
-                    raise ClassifierError(needed.key, error) from error
-                record = finished(needed)
+                    raise ClassifierError(classifier_cell.key, error) from error
+                record = finished(classifier_cell)
     if record is None:
-        raise ClassifierError(needed.key, f"its training has left no weights below {work}")
-    print_line("classifier", f"{user} uses that of {needed.key}: {needed.path}")
+        raise ClassifierError(classifier_cell.key, f"its training has left no weights below {work}")
+    print_line("classifier", f"{user} uses that of {classifier_cell.key}: {classifier_cell.path}")
     return record
 
 
@@ -275,11 +284,11 @@ def extract_together(cells: Sequence[Cell]) -> None:
                 print(f"{first.key}  {line}", file=sys.stderr, flush=True)
 
 
-def stored_request(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
+def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[str, Any]:
     """Return the request as a record stores it: without folders, with options as they were decided.
 
-    lender: record of the classifier that the cell uses. One in other arithmetic than the cell's
-    was found there, as no option asks for it.
+    classifier_record: record of the classifier that the cell uses. If its features were computed in
+    another precision than the cell's, no option requested that.
     """
     settings, decided = cell.settings, dict[str, Any]()
     if "engine_choice" in {spec.name for spec in fields(cell.task)}:
@@ -287,14 +296,16 @@ def stored_request(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
     if cell.task.distributed_training is not None:
         decided["gpus"] = this_process().num_processes
     # options of a run that this task does not heed would make the printed command a wrong one
-    heeded = cell.task.heeded_options
+    heeded = cell.task.supported_options
     given = {name: value for name, value in settings.training.given().items() if name in heeded}
     shared = ("features_in", "keep_crops", "image_memory_gb")
     unheeded = {name: getattr(Settings(), name) for name in shared if name not in heeded}
     training = replace(TrainingOptions(**given), **decided)
     settings = replace(settings, training=training, **unheeded)
     precision = cell.computing.precision
-    if not cell.task.trains_backbone and (lender is None or features_in(lender) == precision):
+    if not cell.task.trains_backbone and (
+        classifier_record is None or features_in(classifier_record) == precision
+    ):
         settings = replace(settings, features_in=precision)
     own = replace(cell.request, settings=settings, with_weights=False)
     if (opened := cell.backbone.checkpoint) is not None:  # the name is known even if not given

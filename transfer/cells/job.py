@@ -147,8 +147,8 @@ def _extract_together(cells: Sequence[Cell]) -> None:
 
 def _run_cell(cell: Cell) -> int:
     try:
-        if cell.needed is not None and (reason := _failed_classifier(cell)):
-            raise ClassifierError(cell.needed.key, reason)
+        if cell.classifier_cell is not None and (reason := _failed_classifier(cell)):
+            raise ClassifierError(cell.classifier_cell.key, reason)
         print(summary(cell, evaluate_on_gpus(cell, wait=True)), flush=True)
     except KilledError as error:
         with suppress(WriteError):  # one of its processes may have written that it failed
@@ -168,8 +168,10 @@ def _report_failure(request: Request, error: Exception) -> int:
 
 def _failed_classifier(cell: Cell) -> str:
     """Return why the classifier that the cell uses could not be trained in this run, if so."""
-    needed = cell.needed
-    return "" if needed is None or finished(needed) is not None else state.failure(needed)
+    classifier_cell = cell.classifier_cell
+    if classifier_cell is None or finished(classifier_cell) is not None:
+        return ""
+    return state.failure(classifier_cell)
 
 
 def summary(cell: Cell, record: Record) -> str:

@@ -140,12 +140,12 @@ def words_of(options: object) -> list[str]:
     return words
 
 
-def require_heeded(settings: Settings, tasks: Iterable[Task]) -> None:
+def check_options_are_used(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise ValueError for an option of a request that none of the tasks heeds."""
     frozen = {"features_in": "auto", "keep_crops": False, "image_memory_gb": None}
     given = [*settings.training.given()]
     given += [name for name, default in frozen.items() if getattr(settings, name) != default]
-    heeded = frozenset[str]().union(*(task.heeded_options for task in tasks))
+    heeded = frozenset[str]().union(*(task.supported_options for task in tasks))
     if unused := [name for name in given if name not in heeded]:
         raise ValueError(
             f"--{unused[0].replace('_', '-')} changes none of the tasks that are asked for; "

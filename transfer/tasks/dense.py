@@ -49,9 +49,9 @@ class SegmentationLinear(PixelTraining[LinearRecipe]):
 
     heading: ClassVar[str] = HEADING
     trains_backbone: ClassVar[bool] = False
-    heeded_options: ClassVar[frozenset[str]] = (PixelTraining.heeded_options | {"features_in"}) - {
-        "images_per_gpu"
-    }
+    supported_options: ClassVar[frozenset[str]] = (
+        PixelTraining.supported_options | {"features_in"}
+    ) - {"images_per_gpu"}
     kind: ClassVar[str] = "linear segmentation"
     assumption: ClassVar[str] = "if crops take the time of a ResNet-50's at 224 px, by their area"
     work: ClassVar[str] = "map"
@@ -77,7 +77,7 @@ class SegmentationLinear(PixelTraining[LinearRecipe]):
             )
         return changed
 
-    def unfit(self, backbone: Encoder) -> str:
+    def unsupported_reason(self, backbone: Encoder) -> str:
         """Return why an encoder has no maps; empty if it has."""
         return why_no_maps(backbone)
 
@@ -149,7 +149,7 @@ class SegmentationInContext(Task):
 
     heading: ClassVar[str] = HEADING
     primary_metric: ClassVar[str] = "mIoU"
-    heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in"})
+    supported_options: ClassVar[frozenset[str]] = frozenset({"features_in"})
 
     dataset: str = "voc12_seg"
     protocol: str = "hummingbird-2023/1"
@@ -169,7 +169,7 @@ class SegmentationInContext(Task):
         side = max(1, self.recipe.image_px // patch) * patch
         return replace(self, recipe=replace(self.recipe, image_px=side))
 
-    def unfit(self, backbone: Encoder) -> str:
+    def unsupported_reason(self, backbone: Encoder) -> str:
         """Return why an encoder has no maps; empty if it has."""
         return why_no_maps(backbone)
 

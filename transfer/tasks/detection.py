@@ -102,7 +102,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
     """A detector on the backbone, trained in all layers and tested with its last weights."""
 
     primary_metric: ClassVar[str] = "AP"
-    heeded_options: ClassVar[frozenset[str]] = RecipeTraining.heeded_options | {"engine"}
+    supported_options: ClassVar[frozenset[str]] = RecipeTraining.supported_options | {"engine"}
     varied_image_sizes: ClassVar[bool] = True
     kind: ClassVar[str] = "detection"
     assumption: ClassVar[str] = (
@@ -123,7 +123,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
         """Return the protocol with the user's options; a departure from it changes the hash."""
         return replace(super().with_options(options), engine_choice=options.engine)
 
-    def unfit(self, backbone: Encoder) -> str:
+    def unsupported_reason(self, backbone: Encoder) -> str:
         """Return why a backbone cannot carry a detector; empty if it can."""
         if backbone.arch in WIDE and self.engine == "detectron2":
             return (

@@ -32,7 +32,7 @@ class LinearProbe(CenterCrops):
     """Linear probe of one paper on one data set."""
 
     heading: ClassVar[str] = "Linear probes"
-    heeded_options: ClassVar[frozenset[str]] = CROPS
+    supported_options: ClassVar[frozenset[str]] = CROPS
 
     learning_rate: float = 30.0
     epochs: float = 100.0
@@ -143,7 +143,7 @@ class RotationProbe(CenterCrops):
     """
 
     heading: ClassVar[str] = "Linear probes"
-    heeded_options: ClassVar[frozenset[str]] = CROPS
+    supported_options: ClassVar[frozenset[str]] = CROPS
     primary_metric: ClassVar[str] = "acc"
 
     dataset: str = "in100"

@@ -46,7 +46,7 @@ class LinearTransfer(Task):
     """LORAC's protocol on one data set."""
 
     heading: ClassVar[str] = "Linear transfer"
-    heeded_options: ClassVar[frozenset[str]] = CROPS
+    supported_options: ClassVar[frozenset[str]] = CROPS
 
     crop_px: int = 224
     engine: Literal["torch"] = "torch"

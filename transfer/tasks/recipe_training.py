@@ -62,7 +62,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
     heading: ClassVar[str] = "Detection and segmentation"
     trains_backbone: ClassVar[bool] = True
-    heeded_options: ClassVar[frozenset[str]] = frozenset(vars(TrainingOptions())) - {"engine"}
+    supported_options: ClassVar[frozenset[str]] = frozenset(vars(TrainingOptions())) - {"engine"}
 
     recipe: AnyRecipe
     learning_rates: tuple[float, ...] = ()

@@ -64,7 +64,7 @@ class TrainedClassifier(Task):
     """Test of the ImageNet-100 classifier on images of another kind."""
 
     heading: ClassVar[str] = "Robustness"
-    heeded_options: ClassVar[frozenset[str]] = CROPS
+    supported_options: ClassVar[frozenset[str]] = CROPS
 
     crop_px: int = 224
     engine: Literal["torch"] = "torch"
@@ -76,7 +76,7 @@ class TrainedClassifier(Task):
     """Key of the data set that the classifier is trained on."""
 
     @property
-    def needs(self) -> str:
+    def classifier_task(self) -> str:
         """Return the key of the task whose trained classifier this one uses."""
         return self.classifier
 

@@ -38,7 +38,7 @@ class Segmentation(PixelTraining[SegmentationRecipe]):
     )
     mean_of_three: ClassVar[str] = "voc12_seg_fcn"
 
-    def unfit(self, backbone: Encoder) -> str:
+    def unsupported_reason(self, backbone: Encoder) -> str:
         """Return why a backbone cannot carry the network; empty if it can."""
         if find_spec("mmseg") is None:
             return "it needs mmsegmentation: pip install 'ssl-benchmark[segmentation]'"

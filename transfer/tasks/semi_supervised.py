@@ -50,7 +50,7 @@ class SemiSupervised(CenterCrops):
     heading: ClassVar[str] = "Few labels"
     trains_backbone: ClassVar[bool] = True
     kind: ClassVar[str] = "few labels"
-    heeded_options: ClassVar[frozenset[str]] = frozenset(
+    supported_options: ClassVar[frozenset[str]] = frozenset(
         {"image_memory_gb", "learning_rates", "precision"}
     )
 
@@ -103,7 +103,7 @@ class SemiSupervised(CenterCrops):
         drawn = LISTED_SHARE[self.dataset]
         return replace(self, dataset="in1k", drawn_share=drawn, protocol=f"{name}-drawn/{version}")
 
-    def unfit(self, backbone: Encoder) -> str:
+    def unsupported_reason(self, backbone: Encoder) -> str:
         """Return why a backbone cannot be fine-tuned by this protocol; empty if it can."""
         if not backbone.is_resnet:
             return (

@@ -57,7 +57,7 @@ class Task(ABC):
     """Key of the task of this class whose published number is a mean of three runs."""
     varied_image_sizes: ClassVar[bool] = False
     """True if a training sees images of many sizes."""
-    heeded_options: ClassVar[frozenset[str]] = FROZEN
+    supported_options: ClassVar[frozenset[str]] = FROZEN
     """Names of the options that change the task or how it runs."""
 
     dataset: str
@@ -78,7 +78,7 @@ class Task(ABC):
         return "top1"
 
     @property
-    def needs(self) -> str:
+    def classifier_task(self) -> str:
         """Return the key of the task whose trained classifier this one uses; empty for none."""
         return ""
 
@@ -116,7 +116,7 @@ class Task(ABC):
         """Return in how many processes the task runs."""
         return 1
 
-    def unfit(self, backbone: Encoder) -> str:
+    def unsupported_reason(self, backbone: Encoder) -> str:
         """Return why a backbone cannot do the task; empty if it can."""
         return ""
 

@@ -56,7 +56,7 @@ class ViewStatistics(Task):
 
     heading: ClassVar[str] = "Figures"
     primary_metric: ClassVar[str] = "mean_cosine"
-    heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in"})
+    supported_options: ClassVar[frozenset[str]] = frozenset({"features_in"})
 
     protocol: str = "lorac-2021/1"
     space: Space = "embedding"
@@ -76,7 +76,7 @@ class ViewStatistics(Task):
         """Return the protocol with the backbone's image size."""
         return replace(self, views=replace(self.views, size_px=backbone.input.size_px))
 
-    def unfit(self, backbone: Encoder) -> str:
+    def unsupported_reason(self, backbone: Encoder) -> str:
         """Return why a backbone has no embeddings; empty if it has them or features are asked."""
         from transfer.encoders.projector import why_no_projector
 

@@ -33,10 +33,10 @@ def cell(checkpoint: Path, settings: Settings) -> Cell:
 
 
 @pytest.fixture
-def needed(cell: Cell) -> Cell:
+def classifier_cell(cell: Cell) -> Cell:
     """The cell whose classifier the other one uses."""
-    assert cell.needed is not None
-    return cell.needed
+    assert cell.classifier_cell is not None
+    return cell.classifier_cell
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
 
 
 def test_weights_of_a_training_that_left_no_record_are_not_used(
-    cell: Cell, needed: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
+    cell: Cell, classifier_cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, work = evaluate(cell), needed.folders.work
+    first, work = evaluate(cell), classifier_cell.folders.work
     classifier_file(work, first.details["classifier_weights"]).unlink()
     save_classifier(work, Heads(torch.zeros(1, 100, 512), torch.zeros(1, 100)))
     cell.path.unlink()
@@ -89,12 +89,12 @@ def test_weights_of_a_training_that_left_no_record_are_not_used(
 
 
 def test_a_classifier_of_other_arithmetic_is_told(
-    cell: Cell, needed: Cell, trained: list[str]
+    cell: Cell, classifier_cell: Cell, trained: list[str]
 ) -> None:
     first = evaluate(cell)
-    lender = read_record(needed.path)
-    details = {**lender.details, "features_in": "bfloat16"}
-    write_json_record(needed.path, replace(lender, details=details))
+    classifier_record = read_record(classifier_cell.path)
+    details = {**classifier_record.details, "features_in": "bfloat16"}
+    write_json_record(classifier_cell.path, replace(classifier_record, details=details))
     cell.path.unlink()
     second = evaluate(cell)
     assert len(trained) == 1
@@ -116,18 +116,18 @@ def test_a_training_that_leaves_no_weights_ends_the_search(
 
 def test_a_classifier_that_another_process_trains_is_waited_for_and_not_trained_again(
     cell: Cell,
-    needed: Cell,
+    classifier_cell: Cell,
     trained: list[str],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = ExitStack()
-    needed.folders.work.mkdir(parents=True)
-    other.enter_context(lock_folder(needed.folders.work))
+    classifier_cell.folders.work.mkdir(parents=True)
+    other.enter_context(lock_folder(classifier_cell.folders.work))
 
     def train_meanwhile(seconds: float) -> None:
         other.close()
-        evaluate(needed)
+        evaluate(classifier_cell)
 
     monkeypatch.setattr("time.sleep", train_meanwhile)
     evaluate(cell)
@@ -145,9 +145,9 @@ def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str])
 
 @pytest.mark.parametrize("key", ["objectnet13_eval", "imagenet_c100_eval"])
 def test_joint_extraction_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
-    cell: Cell, needed: Cell, key: str, monkeypatch: pytest.MonkeyPatch
+    cell: Cell, classifier_cell: Cell, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, work = cell.asking(task=key), needed.folders.work
+    other, work = cell.asking(task=key), classifier_cell.folders.work
     extract_together([other])
     assert not work.exists()
     monkeypatch.setattr("transfer.frozen.extraction.extract", None)  # all is there
@@ -181,22 +181,22 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
 
 
 def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
-    cell: Cell, needed: Cell, trained: list[str]
+    cell: Cell, classifier_cell: Cell, trained: list[str]
 ) -> None:
-    asked = needed.asking(with_weights=False)
+    asked = classifier_cell.asking(with_weights=False)
     name = evaluate(cell).details["classifier_weights"]
     cell.path.unlink()
-    classifier_file(needed.folders.work, name).unlink()
+    classifier_file(classifier_cell.folders.work, name).unlink()
     assert plan_cell(asked).state == "cached"
     rows = with_classifiers([plan_cell(asked), plan_cell(cell)])
     assert keys_of(rows) == [(asked.key, "run"), (cell.key, "run")]
     assert run_cells(rows) == []
     assert len(trained) == 2  # by the cell of its own, not by the one that uses it
-    assert finished(needed) is not None
+    assert finished(classifier_cell) is not None
 
 
 def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
-    cell: Cell, needed: Cell, monkeypatch: pytest.MonkeyPatch
+    cell: Cell, classifier_cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = Mock(side_effect=ArithmeticError("the probe diverged"))
     monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", training)
@@ -229,5 +229,7 @@ def test_a_request_with_classifiers_still_knows_its_checkpoints(
     assert [row.cell.backbone.name for row in plan(request)[0]] == ["mine", "random", "random"]
 
 
-def test_an_ablation_needs_the_classifier_of_the_task_itself(cell: Cell, needed: Cell) -> None:
-    assert cell.asking(variant="plain", changes={"border_px": 0}).needed == needed
+def test_an_ablation_needs_the_classifier_of_the_task_itself(
+    cell: Cell, classifier_cell: Cell
+) -> None:
+    assert cell.asking(variant="plain", changes={"border_px": 0}).classifier_cell == classifier_cell

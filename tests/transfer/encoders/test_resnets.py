@@ -76,10 +76,10 @@ def test_what_an_engine_cannot_build_is_unfit_before_training(
     backbone = random_backbone(arch="resnext50_32x4d", stem="imagenet", seed=0)
     task = TASKS["coco_det"]
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: True)
-    assert "--engine torchvision" in task.unfit(backbone)
+    assert "--engine torchvision" in task.unsupported_reason(backbone)
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
-    assert task.unfit(backbone) == ""
-    assert "resnext50_32x4d" in TASKS["voc12_seg_fcn"].unfit(backbone)
+    assert task.unsupported_reason(backbone) == ""
+    assert "resnext50_32x4d" in TASKS["voc12_seg_fcn"].unsupported_reason(backbone)
 
 
 NAMES = {  # torchvision: (with a feature pyramid, without)

@@ -273,7 +273,7 @@ def test_passes_of_a_part_of_the_batch_are_refused() -> None:
     assert isinstance(task, SegmentationLinear)
     with pytest.raises(ValueError, match="statistics are of all 16 images"):
         task.with_options(TrainingOptions(gpus=1, images_per_gpu=4))
-    assert "images_per_gpu" not in task.heeded_options
+    assert "images_per_gpu" not in task.supported_options
 
 
 def test_the_grid_sets_the_crop_by_the_encoders_stride() -> None:

@@ -22,7 +22,7 @@ def test_an_encoder_without_maps_is_refused_with_the_reason(key: str) -> None:
     encoder = Encoder.from_module(
         nn.Sequential(*layers), size_px=32, mean=(0.5,) * 3, std=(0.25,) * 3
     )
-    assert "has no maps" in TASKS[key].unfit(encoder)
+    assert "has no maps" in TASKS[key].unsupported_reason(encoder)
     with pytest.raises(TaskError, match=r"neither tokens .* nor maps"):
         evaluate(encoder, key)
 

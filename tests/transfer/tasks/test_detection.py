@@ -39,7 +39,7 @@ def test_backbones_that_no_network_can_be_built_on_are_refused(settings: Setting
         for arch, stem, why in (*stems, ("resnet18-heads4", "imagenet", "head")):
             backbone = random_backbone(arch=arch, stem=stem, seed=0)  # type: ignore[arg-type]
             asked = cell(key, backbone, settings)
-            assert why in asked.task.unfit(backbone)
+            assert why in asked.task.unsupported_reason(backbone)
 
 
 def test_detectron2_asked_for_and_absent_says_how_to_install_it(

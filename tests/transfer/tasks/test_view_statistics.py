@@ -38,8 +38,8 @@ def test_the_metric_is_the_cosine_in_percent_and_the_details_are_in_their_own_un
 
 def test_a_backbone_without_projector_is_unfit_for_embeddings_only(checkpoint: Path) -> None:
     backbone = load_backbone(checkpoint)
-    assert "without its projector" in TASKS[EMBEDDINGS].unfit(backbone)
-    assert TASKS[FEATURES].unfit(backbone) == ""
+    assert "without its projector" in TASKS[EMBEDDINGS].unsupported_reason(backbone)
+    assert TASKS[FEATURES].unsupported_reason(backbone) == ""
 
 
 @pytest.mark.slow
