@@ -37,6 +37,7 @@ INTRODUCTION = (
 )
 STEP, FEATURES, PROBE, TRAINING = "step of ", "features of ", "linear probe", "fine-tuning of "
 CORE = "one core"
+NORM = "kernels of batch norm"
 """Starts of the names of measurements."""
 
 Facts = Mapping[str, Any]
@@ -78,6 +79,7 @@ def run(request: Request) -> int:
         **{FEATURES + name: call for name, call in evaluation.FEATURES.items()},
         PROBE: evaluation.probe_rate,
         CORE: evaluation.core_rates,
+        NORM: pretraining.norm_kernels,
         **{TRAINING + name: call for name, call in evaluation.TRAININGS.items()},
     }
     for word in request.only:
@@ -140,7 +142,14 @@ def complaint(facts: Facts) -> str:
 
 def render(machine: str, answers: Mapping[str, Facts], not_run: list[str]) -> str:
     """Return the page in markdown."""
-    columns = ("images/s", "workers needed", "hours of the recipe on this device alone")
+    columns = (
+        "images/s",
+        "times the floor",
+        "times the plain step",
+        "times the plain step, at the floor",
+        "workers needed",
+        "hours of the recipe on this device alone",
+    )
     methods = [
         [name.removeprefix(STEP), *(_text(facts.get(column)) for column in columns)]
         for name, facts in answers.items()

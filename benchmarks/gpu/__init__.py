@@ -1,6 +1,7 @@
 """Measurements of a GPU for `python -m benchmarks.gpu_check`, which writes one page of them.
 
 pretraining.py  steps of published recipes
+floor.py        what a step takes at least, and a plain supervised step
 evaluation.py   features, a linear probe, and steps that train whole networks
 timing.py       time and memory of a call, the batch that fits, generated photographs
 """

@@ -13,6 +13,7 @@ from time import process_time
 
 import torch
 
+from benchmarks.gpu.floor import count_views, distances, plain_step_seconds
 from benchmarks.gpu.timing import (
     Facts,
     Measurement,
@@ -26,7 +27,7 @@ from pretrain.command import parse
 from pretrain.data.feed import pin
 from pretrain.data.listing import find_images
 from pretrain.job import Job, prepare, usual_workers
-from pretrain.loop import Training, training_step
+from pretrain.loop import Training, training_step, wrap_network
 from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
 from pretrain.step_memory import memory_needs
@@ -40,9 +41,11 @@ RECIPES: Mapping[str, str] = {
 }
 """Method -> recipe, and options, that is measured on a GPU; on a CPU it is the smoke recipe."""
 FED = "moco"
-"""Method whose steps are also fed by workers."""
+"""Method whose steps are also compiled, and fed by workers."""
 BATCHES = (256, 128, 64, 32)
 """Images that are tried, until they fit into the memory."""
+PAPER_BATCHES = {"moco": 32, "jcl": 64}
+"""Method -> images of each of the paper's eight GPUs, whose short steps wait for launches."""
 CPU_BATCH = 16
 MOST_PHOTOGRAPHS = 64
 WARM_UP_STEPS, TIMED_STEPS = 4, 10
@@ -50,11 +53,17 @@ TRAIN_IMAGES = 1_281_167
 """Images of an epoch of ImageNet."""
 
 
-def step_rate(name: str, device: torch.device, folder: Path) -> Facts:
-    """Measure the steps of a method with the largest batch that fits into the memory."""
+def step_rate(
+    name: str,
+    device: torch.device,
+    folder: Path,
+    batches: Sequence[int] = BATCHES,
+    gpu_options: Sequence[str] = (),
+) -> Facts:
+    """Measure the steps of a method with the first batch that fits into the memory."""
     on_gpu = device.type == "cuda"
-    recipe, *options = RECIPES[name].split() if on_gpu else [f"{name}/smoke"]
-    sizes = BATCHES if on_gpu else (CPU_BATCH,)
+    recipe, *options = [*RECIPES[name].split(), *gpu_options] if on_gpu else [f"{name}/smoke"]
+    sizes = batches if on_gpu else (CPU_BATCH,)
     return first_that_fits(partial(_steps_of_batch, recipe, options, device, folder), sizes)
 
 
@@ -89,19 +98,25 @@ def _steps_of_batch(
 ) -> Facts:
     on_gpu = device.type == "cuda"
     job = step_job(recipe, device, folder, batch_size, *options)
-    needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
+    # a compiled network may keep less than the estimate, which is a lower bound otherwise
+    compiled = job.command.execution.compile
+    needs = 0 if compiled else memory_needs(job.method, job.recipe, batch_size, job.dtype)
     with one_thread():
         started_s = process_time()
         prepared = job.feed.make(0)
         per_core = batch_size / (process_time() - started_s)
     prepared = pin(prepared) if on_gpu else prepared
+    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
+    plain_s = plain_step_seconds(job, warm_up=warm_up, calls=calls)
     training = Training(job)
 
     def step() -> None:
         # uploaded and normalized each time, as in a run
         training_step(job, training, training.method, job.feed.finish(prepared))
 
-    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
+    views = count_views(job, step)
+    wrap_network(job, training.method)  # compiles it if the options say so
+
     time = partial(seconds_per_call, step, device, warm_up=warm_up, calls=calls)
     seconds, memory = with_peak_memory(time, device)
     rate = batch_size / seconds
@@ -116,7 +131,20 @@ def _steps_of_batch(
         "workers needed": rate / per_core,
         "peak memory GB": memory,
         "estimated memory GB": needs / 1e9,
+        **distances(job, views, seconds, plain_s),
     }
+
+
+def norm_kernels(device: torch.device, folder: Path) -> Facts:
+    """Return whose kernels torch chooses for a batch norm in training; Native are its own."""
+    vector = torch.ones(64, device=device)
+    facts: Facts = {}
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        maps = torch.ones(32, 64, 56, 56, dtype=dtype, device=device)
+        maps = maps.contiguous(memory_format=torch.channels_last)
+        choice = torch._C._select_batch_norm_backend(maps, *[vector] * 4, True, 1e-5)
+        facts[str(dtype)] = choice.name
+    return facts
 
 
 def step_job(
@@ -142,6 +170,11 @@ def step_job(
 
 STEPS: Mapping[str, Measurement] = {
     **{name: partial(step_rate, name) for name in RECIPES},
+    **{
+        f"{name}, {images} images per GPU": partial(step_rate, name, batches=(images,))
+        for name, images in PAPER_BATCHES.items()
+    },
+    f"{FED}, compiled": partial(step_rate, FED, gpu_options=("--compile",)),
     f"{FED}, fed by workers": partial(fed_rate, "workers"),
     f"{FED}, fed by workers, colored by the device": partial(fed_rate, "device"),
 }

@@ -1,11 +1,15 @@
 """The page of GPU rates, what counts as a failed measurement, and the rates that plans use."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks.gpu import evaluation
+from benchmarks.gpu import evaluation, pretraining
+from benchmarks.gpu.floor import count_views, floor_us
 from benchmarks.gpu_check import Facts, add_seconds, complaint, main, render, seconds_of
+from pretrain.loop import Training, training_step
 from transfer.hours import measured_seconds
 
 
@@ -74,7 +78,7 @@ def test_the_page_begins_with_each_method() -> None:
         "workers needed": 2.5,
     }
     page = render("a GPU", {"step of moco": facts}, ["linear probe"])
-    assert ["moco", "2000", "2.5", "36"] in rows(page)
+    assert ["moco", "2000", "", "", "", "2.5", "36"] in rows(page)
     assert "## Not run\n\nlinear probe" in page
 
 
@@ -82,6 +86,33 @@ def test_a_step_that_needs_less_memory_than_estimated_has_failed() -> None:
     facts: Facts = {"peak memory GB": 9.0, "estimated memory GB": 9.5}
     assert "memory 9 GB, less than the estimate of 9.5" in complaint(facts)
     assert complaint({**facts, "peak memory GB": 9.6}) == ""
+
+
+@pytest.mark.parametrize(
+    ("tflops", "tb_per_s", "fused_ms", "unfused_ms"),
+    [(798, 3.0, 38.6, 43.8), (790, 4.3, 28.9, 32.5)],
+)
+def test_floor_of_moco_is_the_one_derived_by_hand(
+    tflops: float, tb_per_s: float, fused_ms: float, unfused_ms: float
+) -> None:
+    # 256 images of ResNet-50 on an H100 and an H200
+    floor = partial(floor_us, "resnet50", "imagenet", 224, 1e12 * tflops, 1e12 * tb_per_s)
+    fused = floor()
+    assert 0.256 * sum(fused) == pytest.approx(fused_ms, rel=4e-3)
+    assert 0.256 * sum(floor(unfused=True)) == pytest.approx(unfused_ms, rel=4e-3)
+    assert sum(fused) / fused[0] == pytest.approx(1.354, abs=2e-3)
+
+
+def test_views_with_and_without_gradient_are_counted(tmp_path: Path) -> None:
+    job = pretraining.step_job("jcl/smoke", torch.device("cpu"), tmp_path, 16)
+    training = Training(job)
+    batch = job.feed.finish(job.feed.make(0))
+    step = partial(training_step, job, training, training.method, batch)
+    assert count_views(job, step) == (16, 32)  # a query and two keys of each image
+
+
+def test_kernels_of_batch_norm_are_named() -> None:
+    assert set(pretraining.norm_kernels(torch.device("cpu"), Path()).values()) == {"Native"}
 
 
 def test_seconds_of_one_gpu_are_collected_and_replaced_by_those_of_another(tmp_path: Path) -> None:
