@@ -1,7 +1,7 @@
 """The only pre-training loop.
 
-A run is a sequence of steps counted from 0. A step depends only on its number, the seed and the
-state before it, so a resumed run equals one that never stopped.
+A run is a sequence of steps, counted from 0. Each step depends only on its number, the seed and the
+state before it, so a resumed run equals an uninterrupted one.
 """
 
 import time
@@ -30,26 +30,26 @@ from pretrain.running.torch_versions import compile_module, data_parallel
 
 
 def compile_networks(method: Method, *, by_stage: bool = False, backend: str = "inductor") -> None:
-    """Compile the backbones of a method and its momentum encoder, each when it is first called.
+    """Compile the backbones of a method and of its momentum encoder.
 
-    by_stage: each of their four stages, so that DDP can send the gradients of the last one while
-    those of the others are computed.
+    Each is compiled at its first call. by_stage: compile each of the four stages separately, so
+    that DDP can send the gradients of the last stage while the others are still computed.
     """
-    parts: list[nn.Module] = []
+    modules: list[nn.Module] = []
     for module in method.modules():
         # methods call trunk and heads, not the module, so only its stages can be compiled
         if isinstance(module, BranchedResNet):
-            parts += module.layer1, module.layer2, module.layer3, *module.layer4
+            modules += module.layer1, module.layer2, module.layer3, *module.layer4
         elif by_stage and isinstance(module, ResNet):
-            parts += module.layer1, module.layer2, module.layer3, module.layer4
+            modules += module.layer1, module.layer2, module.layer3, module.layer4
         elif isinstance(module, type(method.backbone)):
-            parts.append(module)
-    for part in parts:
-        compile_module(part, backend=backend)
+            modules.append(module)
+    for compiled in modules:
+        compile_module(compiled, backend=backend)
 
 
 LIMIT = torch.finfo(torch.float32).max ** 0.5
-"""Size of a number whose square is none in float32, so that norms and variances are lost."""
+"""Magnitude whose square overflows float32, so that norms and variances become infinite."""
 
 
 class Training:
@@ -58,20 +58,20 @@ class Training:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.method = job.method.to(job.process.device).train()
-        # views have one or two sizes, for which cudnn measures its algorithms once
+        # views have only one or two sizes, so cuDNN benchmarks few shapes
         torch.backends.cudnn.benchmark = job.process.device.type == "cuda"
         self.method = self.method.to(memory_format=torch.channels_last)
         self.optimizer = build_optimizer(self.method, job.recipe)
-        # every name is looked up, even if its share of the run is over, so that a wrong one fails
+        # look up every name, even if its freeze is already over, so that wrong names fail
         self.frozen_until = [
-            (self.method.get_parameter(name), share)
-            for name, share in job.method.frozen_until.items()
+            (self.method.get_parameter(name), fraction)
+            for name, fraction in job.method.frozen_until.items()
         ]
         self.step = 0
         self.window = Window()
         self.window_start_s = time.monotonic()
         self.waited_s = 0.0
-        """Time since the start of the window in which the training waited for batches."""
+        """Time since the start of the window spent waiting for batches."""
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -89,9 +89,10 @@ class Training:
 
 
 def train(job: Job) -> int:
-    """Run or resume until the last step or a request to stop; return the number of finished steps.
+    """Run or resume a training; return the number of finished steps.
 
-    Raises a NotFiniteError when a loss is not finite; the last checkpoint was saved before it.
+    It ends after the last step or at a request to stop. Raises NotFiniteError if a loss is not
+    finite; the last checkpoint was saved before that.
     """
     training, is_main = Training(job), job.process.is_main
     state = checkpoint.load(job.checkpoint_path, job.settings, job.published)
@@ -99,97 +100,99 @@ def train(job: Job) -> int:
         training.load_state_dict(state)
         if problem := find_problem(training):
             raise checkpoint.CheckpointError(
-                f"{job.checkpoint_path} is of no use: {problem}; delete it to train anew"
+                f"{job.checkpoint_path} cannot be resumed: {problem}. Delete it to start again"
             )
         if is_main:
             print_line(
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
             )
-        del state  # a copy of all weights and momenta
+        del state  # free the copy of all weights and momenta
     _require_same_step(job, training.step)
     if is_main and training.step == 0:
         if num_removed := remove_earlier_snapshots(job):
             folder = job.command.out / "snapshots"
-            print_line(f"note: {num_removed} snapshots of an earlier run are removed from {folder}")
+            print_line(f"note: removed {num_removed} snapshots of an earlier run from {folder}")
         if job.is_snapshot_step(0):
             write_snapshot(job, 0)
     batches = job.feed.batches(training.step, job.num_steps)
     with closing(batches), ExitStack() as stack:
-        told = None
+        outputs = None
         if is_main:
             log = Log(job.command.out, training.step, job.command.wandb, job.settings)
             stack.enter_context(closing(log))
             size = job.recipe.batch_size
-            shown = progress("train", job.name, job.num_steps * size, done=training.step * size)
-            told = log, stack.enter_context(shown)
-        _take_steps(job, training, told, batches)
+            bar = progress("train", job.name, job.num_steps * size, done=training.step * size)
+            outputs = log, stack.enter_context(bar)
+        _take_steps(job, training, outputs, batches)
     return training.step
 
 
 def _require_same_step(job: Job, step: int) -> None:
-    """Raise CheckpointError unless all processes start after one step."""
+    """Raise CheckpointError unless all processes start after the same step."""
     steps = [step] * job.process.num_processes
     if len(steps) > 1:
         dist.all_gather_object(steps, step)
     if len(set(steps)) > 1:
         raise checkpoint.CheckpointError(
-            f"the processes start after different steps, in their order {steps}; --out must be one "
-            "folder that all nodes see"
+            f"the processes start after different steps (by rank: {steps}). --out must be a folder "
+            "that all nodes share"
         )
 
 
-Told = tuple[Log, Progress] | None
-"""Log and progress of the main process; the others have none."""
+Outputs = tuple[Log, Progress] | None
+"""Log and progress bar of the main process; None on the other processes."""
 
 
-def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batch]) -> None:
+def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterator[Batch]) -> None:
     """Train, log, and write snapshots and checkpoints."""
     network = wrap_network(job, training.method)
     is_main = job.process.is_main
     saved_s = time.monotonic()
     stopping = False
     while training.step < job.num_steps and not stopping:
-        asked_s = time.monotonic()
+        start_s = time.monotonic()
         batch = next(batches)
-        training.waited_s += time.monotonic() - asked_s
+        training.waited_s += time.monotonic() - start_s
         if training.step == 0 and is_main:
             write_view_sheet(
                 job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
             )
         training_step(job, training, network, batch)
         stop.note_step()
-        reading = job.is_read_step(training.step)
+        is_read_step = job.is_read_step(training.step)
         # processes agree on a stop only where they wait for the device anyway
-        if reading or job.process.num_processes == 1:
+        if is_read_step or job.process.num_processes == 1:
             (stopping,) = any_process([stop.is_requested()], job.process)
-        # clocks differ between processes: with `reading`, all have checked before the first saves
-        due = reading and time.monotonic() - saved_s > 60 * job.command.execution.save_every_min
-        ending = stopping or training.step == job.num_steps
-        saving = due or ending
+        # clocks differ between processes: at a read step, all have checked before the first saves
+        is_due = (
+            is_read_step and time.monotonic() - saved_s > 60 * job.command.execution.save_every_min
+        )
+        is_end = stopping or training.step == job.num_steps
+        must_save = is_due or is_end
         is_snapshot = job.is_snapshot_step(training.step)
-        # weights that a bad loss has touched must not replace a good checkpoint
-        if reading or ending or is_snapshot:
+        # weights updated by a bad loss must not replace a good checkpoint
+        if is_read_step or is_end or is_snapshot:
             _require_finite(job, training)
-        if reading:
+        if is_read_step:
             _require_whitened(job, training)
-        if told is not None:
-            told[1].add(job.recipe.batch_size)
-        if reading:
-            _read(job, training, told)
-        if (saving or is_snapshot) and is_main and (problem := find_problem(training)):
+        if outputs is not None:
+            outputs[1].add(job.recipe.batch_size)
+        if is_read_step:
+            _read(job, training, outputs)
+        if (must_save or is_snapshot) and is_main and (problem := find_problem(training)):
             raise _not_finite(job, f"{problem} after step {training.step}")
         # before the checkpoint, so that a resumed run repeats an interrupted snapshot
         if is_main and is_snapshot:
             write_snapshot(job, training.step)
-        if saving:
+        if must_save:
             saved_s = time.monotonic()
-        if saving and is_main:
+        if must_save and is_main:
             state = training.state_dict() | {"settings": job.settings}
             checkpoint.save(job.checkpoint_path, state)
 
 
-def _read(job: Job, training: Training, told: Told) -> None:
-    """Empty the window; write its means to the log, and the loss to the console."""
+def _read(job: Job, training: Training, outputs: Outputs) -> None:
+    """Log the window's means, show the loss on the console, and empty the window."""
     means = training.window.take_means()
     now_s, waited_s = time.monotonic(), training.waited_s
     elapsed_s, training.window_start_s, training.waited_s = (
@@ -197,38 +200,41 @@ def _read(job: Job, training: Training, told: Told) -> None:
         now_s,
         0.0,
     )
-    if told is None:
+    if outputs is None:
         return
-    log, shown = told
+    log, bar = outputs
     epoch = training.step / job.feed.plan.steps_per_epoch
-    rates = {
+    metrics = {
         "learning_rate": training.optimizer.param_groups[0]["lr"],
         "epoch": epoch,
-        "images_per_s": shown.rate,
+        "images_per_s": bar.rate,
         "data_share": 100 * waited_s / max(elapsed_s, 1e-9),
     }
-    log.write(training.step, means | rates)
-    shown.subject = f"{job.name}  epoch {epoch:.2f}  loss {means['loss']:.4f}"
+    log.write(training.step, means | metrics)
+    bar.subject = f"{job.name}  epoch {epoch:.2f}  loss {means['loss']:.4f}"
 
 
 def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
-    """Take one optimizer step; what waits for the device in it is a method's, never the loop's."""
+    """Take one optimizer step.
+
+    The loop itself never waits for the device; only a method may.
+    """
     recipe, step = job.recipe, training.step
-    # methods may draw random numbers, the same on every process and after a resume
+    # methods may draw random numbers: the same on every process and after a resume
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
-    started, ended = _shares(job, step)
-    rate = scheduled_rate(recipe, step / job.num_steps, started)
+    fraction_before, fraction_after = _shares(job, step)
+    learning_rate = scheduled_rate(recipe, step / job.num_steps, fraction_before)
     for group in training.optimizer.param_groups:
-        group["lr"] = recipe.learning_rate if group["fixed_rate"] else rate
+        group["lr"] = recipe.learning_rate if group["fixed_rate"] else learning_rate
     device = job.process.device.type
     training.method.metrics_read = job.is_read_step(step + 1)
     with torch.autocast(device, torch.bfloat16, enabled=job.dtype == torch.bfloat16):
-        metrics = network(batch.views, ended, *batch.extras)
+        metrics = network(batch.views, fraction_after, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)
     metrics["loss"].backward()
-    # None, not zeros: at a gradient of zeros, decay and momentum still move the weights
-    for parameter, share in training.frozen_until:
-        if ended <= share:
+    # None, not zeros: with zero gradients, weight decay and momentum still move the weights
+    for parameter, fraction in training.frozen_until:
+        if fraction_after <= fraction:
             parameter.grad = None
     training.optimizer.step()
     training.method.after_step(step / job.num_steps)
@@ -237,14 +243,20 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
 
 
 def _shares(job: Job, step: int) -> tuple[float, float]:
-    """Return the shares of the run before and after the epoch, or step, that contains `step`."""
+    """Return the run's fraction before and after the unit that contains `step`.
+
+    The unit is an epoch or a step, as in the recipe.
+    """
     unit = job.feed.plan.steps_per_epoch if job.recipe.schedule_unit == "epoch" else 1
     start = step // unit * unit
     return start / job.num_steps, min(start + unit, job.num_steps) / job.num_steps
 
 
 def wrap_network(job: Job, method: nn.Module) -> nn.Module:
-    """Return the method, compiled if the job says so, whose gradients are means over processes."""
+    """Return the method, compiled if requested, and wrapped in DDP for several processes.
+
+    DDP averages the gradients over processes.
+    """
     if job.command.execution.compile:
         compile_networks(job.method, by_stage=job.process.num_processes > 1)
     if job.process.num_processes == 1:
@@ -253,81 +265,80 @@ def wrap_network(job: Job, method: nn.Module) -> nn.Module:
 
 
 def _require_finite(job: Job, training: Training) -> None:
-    """Raise a NotFiniteError if a loss of the window is not finite on any process.
+    """Raise NotFiniteError if a loss of the window is not finite on any process.
 
-    All processes call it at the same steps: a bad loss of one spoils the weights of all.
+    All processes call it at the same steps, since a bad loss of one spoils the weights of all.
     """
-    bad = training.window.first_bad_step()
-    if not any(any_process([bad is not None], job.process)):
+    bad_step = training.window.first_bad_step()
+    if not any(any_process([bad_step is not None], job.process)):
         return
-    where = "of another process is not finite near" if bad is None else "is not finite at"
-    step = training.step - len(training.window) + (bad or 0) + 1
-    raise _not_finite(job, f"the loss of method {job.recipe.method} {where} step {step}")
+    location = "of another process is not finite near" if bad_step is None else "is not finite at"
+    step = training.step - len(training.window) + (bad_step or 0) + 1
+    raise _not_finite(job, f"the loss of method {job.recipe.method} {location} step {step}")
 
 
 def _require_whitened(job: Job, training: Training) -> None:
-    """Raise a NotFiniteError if nothing could be whitened in a whole window on any process.
+    """Raise NotFiniteError if no batch of a complete window could be whitened.
 
-    A loss of zero, which stands for a failed batch, would look like a perfect one.
+    A failed batch has loss 0, which would look like a perfect one.
     """
     num_steps = len(training.window)
     if num_steps < min(job.command.execution.read_every_steps, job.num_steps):
         return  # the last window may be short
     if any(any_process([not training.window.is_unwhitened()], job.process)):
         return
-    first = training.step - num_steps + 1
-    steps = f"step {first}" if num_steps == 1 else f"steps {first} to {training.step}"
+    first_step = training.step - num_steps + 1
+    steps = f"step {first_step}" if num_steps == 1 else f"steps {first_step} to {training.step}"
     raise NotFiniteError(
         f"{job.name}: no batch of {steps} of {job.num_steps} could be "
         f"whitened: no covariance has a Cholesky factor, as when all images or embeddings are "
-        f"alike. The loss of method {job.recipe.method} is then 0, and nothing is learned. Look at "
-        f"{job.command.out / 'views.jpg'}, or start anew in another --out with a larger --ridge or "
-        f"a larger --batch-size"
+        f"equal. The loss of method {job.recipe.method} is then 0, and nothing is learned. Look at "
+        f"{job.command.out / 'views.jpg'}, or start again in another --out with a larger --ridge "
+        f"or a larger --batch-size"
     )
 
 
 def find_problem(training: Training) -> str:
-    """Return what makes a state useless, else "": a huge tensor, or features that are not finite.
+    """Return why a state is useless, or "": huge tensors or features that are not finite.
 
-    Examined are weights, statistics of norms, momenta, and the features of a fixed image. A loss
-    says nothing of the weights after its step, and a method may not see an overflow in what it
-    normalizes.
+    Checks weights, batch norm statistics, momenta, and the features of a fixed image. The loss of a
+    step says nothing about the weights after it, and a method that normalizes may hide an overflow.
     """
     method = training.method
     tensors = dict[str, Tensor](training.method.named_parameters())
     tensors |= {name: value for name, value in method.named_buffers() if ".running_" in name}
     for name, weight in method.named_parameters():
         momentum = training.optimizer.state.get(weight, {}).get("momentum_buffer")
-        if momentum is not None:  # before the first step, and for what is frozen, there is none
+        if momentum is not None:  # missing before the first step and for frozen weights
             tensors[f"the momentum of {name}"] = momentum
     largest = torch.stack(torch._foreach_norm(list(tensors.values()), torch.inf))
-    for place in (~(largest < LIMIT)).nonzero().flatten():
-        return f"{list(tensors)[place]} reaches {largest[place].item():.3g}"
+    for index in (~(largest < LIMIT)).nonzero().flatten():
+        return f"{list(tensors)[index]} reaches {largest[index].item():.3g}"
     size_px = training.job.recipe.views.size_px
     image = torch.linspace(-2, 2, 3 * size_px**2, device=largest.device)
-    # one image is not worth a build of compiled networks
+    # do not compile the network for a single image
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         features = method.backbone.eval()(image.view(1, 3, size_px, size_px))
     method.backbone.train()
     return "" if features.isfinite().all() else "the features of an image are not finite"
 
 
-def _not_finite(job: Job, what: str) -> NotFiniteError:
-    """Return the error with the last good checkpoint and what helps."""
+def _not_finite(job: Job, problem: str) -> NotFiniteError:
+    """Return the error, which names the last good checkpoint and a remedy."""
     options = "a lower --learning-rate"
     if job.dtype != torch.float32:
         options += " or --precision float32"
-    advice = f"Start anew with {options}"
+    advice = f"Start again with {options}"
     if job.checkpoint_path.exists():
         advice = (
-            f"It belongs to these settings, and the same steps would follow it: start anew with "
+            f"Resuming it with these settings would repeat the same steps: start again with "
             f"{options} in another --out"
         )
     return NotFiniteError(
-        f"{job.name}: {what} of {job.num_steps}; {_kept_checkpoint(job)}. {advice}"
+        f"{job.name}: {problem} of {job.num_steps}; {_last_checkpoint(job)}. {advice}"
     )
 
 
-def _kept_checkpoint(job: Job) -> str:
+def _last_checkpoint(job: Job) -> str:
     path = job.checkpoint_path
     return f"the last good checkpoint is {path}" if path.exists() else "no checkpoint was saved yet"

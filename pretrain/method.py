@@ -1,4 +1,4 @@
-"""The `Method` protocol: all that the loop, the settings and the export may read of a method."""
+"""The base class `Method`: everything that other modules may read of a method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,60 +13,66 @@ from pretrain.parts.view import View
 
 @dataclass(frozen=True, kw_only=True)
 class BatchNeeds:
-    """Conditions on a batch and on its division among processes; defaults allow every batch."""
+    """Conditions on a batch and on its division among processes.
+
+    The defaults allow every batch.
+    """
 
     bn_splits: int = 0
-    """Equal groups that the images of a process must split into; 0: the method does not split."""
+    """Number of equal groups that a process's images are split into.
+    0: the method does not split."""
     whitening_size: int = 1
-    """Divisor of the batch size, images in a sub-batch."""
+    """Images in a sub-batch; must divide the batch size."""
     queue_size: int = 0
-    """Keys that the embeddings of a batch must fit into; 0: no queue."""
+    """Length of the queue, at least one batch of embeddings; 0: no queue."""
     sync_bn: bool = False
-    """Batch norm over the images of all processes instead of one."""
+    """Batch norm over the images of all processes, not of one."""
     local_prior: bool = False
-    """A prior or statistics over the images of one process, so that their number changes the
-    loss."""
+    """The loss uses statistics of the images of one process.
+    So the number of processes changes the loss."""
 
     def norm_groups(self, num_processes: int) -> int:
-        """Return how many groups of a batch have batch-norm statistics of their own.
+        """Return into how many groups batch norm divides a batch.
 
-        Apart from rounding and a local prior, the number of processes changes a run only by this.
+        Apart from rounding and a local prior, the number of processes affects a run only through
+        this number.
         """
         return 1 if self.sync_bn else num_processes * max(1, self.bn_splits)
 
 
 class Method(nn.Module):
-    """Networks and a loss, built from (backbone, feature_dim, config), and what they declare.
+    """Networks and a loss, built from (backbone, feature_dim, config).
 
-    `forward` gets V views (n, 3, H, W) and the share of the run that is done, then labels (n,) or
+    `forward` gets V views (n, 3, H, W) and the finished fraction of the run, then labels (n,) or
     image indices (n,) if the method uses them. It returns scalars by name: "loss", which is
-    minimized and alone has a gradient, and what else is logged.
+    minimized and is the only one with a gradient, and other metrics to log.
     """
 
     views: tuple[View, ...] = (View(), View())
     """Views of each image, small ones last."""
     backbone: nn.Module
-    """Network that is exported and transferred."""
+    """Network that is exported and evaluated."""
     projectors: tuple[nn.Module, ...] = ()
-    """Projector (n, C) -> (n, d) of each head of `backbone`, before any normalization of its rows.
-    A tuple registers no submodules: the names of tensors stay those of `encoder`."""
+    """Projector (n, C) -> (n, d) of each head, without the final normalization.
+    A tuple registers no submodules, so tensors are named only as parts of `encoder`."""
     encoder: Any
-    """Backbone and projector, or what has several heads; both are learned."""
+    """Backbone and projector, or a module with several heads; both are trained."""
     predictor: Any
-    """Network on one branch only, of methods that have one."""
+    """Network on one branch only, if the method has one."""
     batch_settings: tuple[str, ...] = ()
-    """Settings of the method that are conditions on a batch, by their names in `BatchNeeds`."""
+    """Settings that are conditions on a batch, by their names in `BatchNeeds`."""
     num_classes: int = 0
-    """L, classes that the labels come from; 0: the method uses no labels."""
+    """L, number of classes of the labels; 0: the method uses no labels."""
     num_images: int = 0
-    """N, images that the indices refer to; 0: the method uses no indices."""
+    """N, number of images that indices refer to; 0: the method uses no indices."""
     fixed_rate: tuple[str, ...] = ()
-    """Names of submodules whose learning rate follows no schedule."""
+    """Names of submodules with a constant learning rate."""
     metrics_read: bool = True
-    """True if this step's metrics are read; else `forward` leaves out what is only logged and takes
-    time. The loop sets it before each step."""
+    """Whether this step's metrics are read.
+    If not, `forward` may skip expensive metrics that are only logged. Set by the loop before each
+    step."""
     frozen_until: Mapping[str, float] = MappingProxyType({})
-    """Parameter name -> share of the run before which the parameter stays as it is."""
+    """Parameter name -> fraction of the run until which the parameter is frozen."""
 
     def set_encoder(
         self,
@@ -76,9 +82,9 @@ class Method(nn.Module):
         *,
         sync_bn: bool = False,
     ) -> None:
-        """Set the backbone, the projector, `encoder`, the one after the other, and a predictor.
+        """Set `backbone`, `encoder` (backbone and projector), and `predictor` if given.
 
-        With sync_bn their batch norm is over the images of all processes.
+        sync_bn: their batch norms use the images of all processes.
         """
         self.backbone = backbone
         self.projectors = (projector,)
@@ -90,16 +96,16 @@ class Method(nn.Module):
 
     @classmethod
     def batch_needs(cls, config: Any) -> BatchNeeds:
-        """Return the conditions on a batch, which are checked before any network is built."""
+        """Return the conditions on a batch; they are checked before building networks."""
         return BatchNeeds(**{name: getattr(config, name) for name in cls.batch_settings})
 
     def after_step(self, progress: float) -> None:
-        """Update what follows the weights, after each optimizer step.
+        """Update state that depends on the weights, after each optimizer step.
 
-        progress is the share of the run before the step, counted in steps whatever the unit of the
-        recipe's schedules.
+        progress is the fraction of the run before the step. It counts steps, even if the recipe's
+        schedules change per epoch.
         """
 
     def cautions(self, batch_size: int) -> list[str]:
-        """Return warnings about a run with batches of this size, to be printed before it."""
+        """Return warnings to print before a run with this batch size."""
         return []

@@ -12,11 +12,11 @@ from pretrain.recipes import Recipe
 
 
 def scheduled_rate(recipe: Recipe[Any], done: float, started: float) -> float:
-    """Return the learning rate of a step before which the share `done` of the run lies.
+    """Return the learning rate of a step; `done` is the fraction of the run before it.
 
-    started: the share before the step's epoch, or before the step, as the recipe's unit says. The
-    rate grows with each step over the warm-up, whatever the unit. cosine: half a period down to the
-    final rate; step: a tenth after each milestone, a share of the run.
+    started: the fraction before the step's epoch, or before the step, depending on the recipe's
+    unit. Warm-up is linear and always changes at each step. cosine: half a period, down to the
+    final learning rate; step: divided by ten after each milestone, a fraction of the run.
     """
     warmup = recipe.warmup_epochs / (recipe.epochs or 1)
     if done < warmup:
@@ -33,17 +33,17 @@ def build_optimizer(network: nn.Module, recipe: Recipe[Any]) -> Optimizer:
     """Return a recipe's optimizer over all parameters that require gradients.
 
     SGD decays batch norm and biases as well, as in MoCo. LARS with exclude_vectors neither scales
-    nor decays them, as in BYOL and MoCo v3; without it does both, as apex's LARC in SwAV and LORAC.
-    Parameters of the submodules in a method's `fixed_rate` have groups of their own at the end.
+    nor decays them, as in BYOL and MoCo v3; otherwise it does both, like apex's LARC in SwAV and
+    LORAC. Parameters of the submodules in a method's `fixed_rate` form separate groups at the end.
     """
     excluding = recipe.optimizer == "lars" and recipe.exclude_vectors
     names = network.fixed_rate if isinstance(network, Method) else ()
     fixed = {weight for name in names for weight in network.get_submodule(name).parameters()}
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-    for weight in filter(lambda each: each.requires_grad, network.parameters()):
+    for weight in filter(lambda parameter: parameter.requires_grad, network.parameters()):
         kind = (weight in fixed, excluding and weight.ndim <= 1)
         groups.setdefault(kind, []).append(weight)
-    parts: list[dict[str, Any]] = [
+    parameter_groups: list[dict[str, Any]] = [
         {
             "params": weights,
             "fixed_rate": is_fixed,
@@ -54,15 +54,15 @@ def build_optimizer(network: nn.Module, recipe: Recipe[Any]) -> Optimizer:
     ]
     rate, momentum, trust = recipe.learning_rate, recipe.sgd_momentum, recipe.trust_coefficient
     if recipe.optimizer == "sgd":
-        return SGD(parts, lr=rate, momentum=momentum, foreach=True)
-    return LARS(parts, {"lr": rate, "momentum": momentum, "trust_coefficient": trust})
+        return SGD(parameter_groups, lr=rate, momentum=momentum, foreach=True)
+    return LARS(parameter_groups, {"lr": rate, "momentum": momentum, "trust_coefficient": trust})
 
 
 class LARS(Optimizer):
-    """SGD whose step is scaled to the norm of each weight tensor: You et al., arXiv:1708.03888.
+    """SGD with layer-wise scaled steps: You et al., arXiv:1708.03888.
 
-    The local rate is trust * |w| / (|g| + decay * |w| + 1e-8), as in apex and timm. It is 1 where a
-    weight or its gradient is zero. No step waits for the device.
+    The local learning rate is trust * |w| / (|g| + decay * |w| + 1e-8), as in apex and timm; it is
+    1 if a weight or its gradient is zero. No step waits for the device.
     """
 
     # the code of SimCLR, BYOL and Barlow Twins divides by |g + decay * w|, which differs little
@@ -70,7 +70,7 @@ class LARS(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Take one step by the gradients in `.grad`."""
+        """Take one step with the gradients in `.grad`."""
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if not weights:
@@ -78,11 +78,11 @@ class LARS(Optimizer):
             gradients: list[Tensor] = [weight.grad for weight in weights]
             directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
             if group["adaptive"]:
-                size = torch.stack(torch._foreach_norm(weights))
-                slope = torch.stack(torch._foreach_norm(gradients))
-                decayed = slope + group["weight_decay"] * size
-                ratios = group["trust_coefficient"] * size / (decayed + 1e-8)
-                ratios = torch.where((size > 0) & (slope > 0), ratios, 1.0)
+                weight_norms = torch.stack(torch._foreach_norm(weights))
+                gradient_norms = torch.stack(torch._foreach_norm(gradients))
+                decayed = gradient_norms + group["weight_decay"] * weight_norms
+                ratios = group["trust_coefficient"] * weight_norms / (decayed + 1e-8)
+                ratios = torch.where((weight_norms > 0) & (gradient_norms > 0), ratios, 1.0)
                 torch._foreach_mul_(directions, list(ratios.unbind()))
             for weight in weights:
                 if "momentum_buffer" not in self.state[weight]:

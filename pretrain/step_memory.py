@@ -1,4 +1,4 @@
-"""The memory that a step needs at least, known before it is made."""
+"""A lower bound on the memory of a training step, computed in advance."""
 
 import copy
 from contextlib import suppress
@@ -13,46 +13,48 @@ from torch.func import functional_call
 from pretrain.method import Method
 from pretrain.recipes import Recipe
 
-BLIND = RuntimeError, ValueError
-"""Errors where a method looks at a number, as torch has them without numbers, or at more images
-than those of one process: a sub-batch of W-MSE, or a synchronous norm for one image on each."""
-AFTER_EVERY_FREEZE = 1.0
-"""Share of a run at which all its weights are trained and all its losses count."""
+FAKE_ERRORS = RuntimeError, ValueError
+"""Errors of a forward pass with fake tensors.
+
+torch raises them where a method reads a number, or needs the images of several processes: a
+sub-batch of W-MSE, or batch norm over one image per process."""
+END_OF_RUN = 1.0
+"""Fraction of the run at which nothing is frozen and all losses count."""
 
 
 def memory_needs(method: Method, recipe: Recipe[Any], num_images: int, dtype: torch.dtype) -> int:
-    """Return the bytes of a step on `num_images` images by a forward pass without any numbers.
+    """Return the bytes that a step on `num_images` images needs at least.
 
-    They are those of activations, weights and their momenta, buffers such as queues, and views,
-    without workspaces and what the allocator cannot use. method: on the CPU, and not among several
-    processes, since nothing is exchanged. dtype: that of autocast. A method that looks at a number,
-    or at images of other processes, as whitening does, is followed up to there.
+    Computed by a forward pass with fake tensors. Counts activations, weights and their momenta,
+    buffers such as queues, and views, but no workspaces or fragmentation. method: on the CPU, with
+    one process, since nothing is communicated. dtype: that of autocast. If a method reads a number
+    or images of other processes, as whitening does, its forward pass is counted up to that point.
     """
     fake, method = FakeTensorMode(), copy.deepcopy(method)
     tensors = {**dict(method.named_parameters()), **dict(method.named_buffers())}
     state: dict[str, Tensor] = {name: fake.from_tensor(tensor) for name, tensor in tensors.items()}
-    owned = {tensor.untyped_storage()._cdata for tensor in state.values()}
-    kept: dict[int, Tensor] = {}
+    state_storages = {tensor.untyped_storage()._cdata for tensor in state.values()}
+    saved: dict[int, Tensor] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
-        if (storage := tensor.untyped_storage()._cdata) not in owned:
-            kept[storage] = tensor
+    def save(tensor: Tensor) -> Tensor:
+        if (storage := tensor.untyped_storage()._cdata) not in state_storages:
+            saved[storage] = tensor
         return tensor
 
     with fake:
-        sides = [
+        sizes_px = [
             recipe.views.small_size_px if v.small else recipe.views.size_px for v in method.views
         ]
-        views = [torch.empty(num_images, 3, side, side) for side in sides]
+        views = [torch.empty(num_images, 3, size_px, size_px) for size_px in sizes_px]
         numbers = torch.zeros(num_images, dtype=torch.int64)
         extras = [numbers for used in (method.num_classes, method.num_images) if used]
-        low = torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
-        hooks = saved_tensors_hooks(keep, lambda tensor: tensor)
-        with hooks, low, suppress(*BLIND):
-            functional_call(method, state, (views, AFTER_EVERY_FREEZE, *extras))
+        autocast = torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
+        hooks = saved_tensors_hooks(save, lambda tensor: tensor)
+        with hooks, autocast, suppress(*FAKE_ERRORS):
+            functional_call(method, state, (views, END_OF_RUN, *extras))
     trained = sum(p.nbytes for p in method.parameters() if p.requires_grad)
-    activations = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
-    # a trained weight has a momentum; gradients take what activations leave
+    activations = sum(tensor.untyped_storage().nbytes() for tensor in saved.values())
+    # each trained weight has a momentum; gradients reuse the memory of activations
     networks = sum(tensor.nbytes for tensor in tensors.values()) + trained
-    # the views of the next step are made while those of this one are still referenced
+    # the views of the next step are created while those of this step are still referenced
     return activations + networks + 2 * sum(view.nbytes for view in views)

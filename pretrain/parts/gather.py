@@ -1,4 +1,7 @@
-"""Rows, sums and maxima over all processes; rows in order of rank, those of one process its own."""
+"""Rows, sums and maxima over all processes.
+
+Gathered rows are ordered by rank; the rows of each process keep their order.
+"""
 
 from typing import Any
 
@@ -8,12 +11,12 @@ from torch import Tensor
 
 
 def num_processes() -> int:
-    """Return the number of processes of this run, 1 without torch.distributed."""
+    """Return the number of processes of this run; 1 without torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def own_share(rows: Tensor) -> Tensor:
-    """Return this process's part (n, ...) of rows (N, ...) that all processes hold."""
+    """Return this process's chunk (n, ...) of rows (N, ...) shared by all processes."""
     if num_processes() == 1:
         return rows
     return rows.chunk(num_processes())[dist.get_rank()]
@@ -32,9 +35,9 @@ def gather(rows: Tensor) -> Tensor:
 def gather_with_gradient(rows: Tensor) -> Tensor:
     """Return rows (N, ...) of all processes, n from each, with gradient.
 
-    The gradient of a row is summed over processes. So where every process computes the same loss
-    over all N rows and DistributedDataParallel averages the gradients of parameters, these are
-    exactly the gradients of one process that holds all rows.
+    The gradient of a row is summed over processes. So if every process computes the same loss over
+    all N rows, and DistributedDataParallel averages the parameters' gradients, these are exactly
+    the gradients of a single process with all rows.
     """
     if num_processes() == 1:
         return rows
@@ -57,7 +60,7 @@ class _Gather(torch.autograd.Function):
 
 
 def max_over_processes(values: Tensor) -> Tensor:
-    """Return the largest of the values of all processes, entry by entry, without gradient."""
+    """Return the elementwise maximum over all processes, without gradient."""
     if num_processes() == 1:
         return values
     largest = values.detach().clone(memory_format=torch.contiguous_format)
@@ -66,7 +69,7 @@ def max_over_processes(values: Tensor) -> Tensor:
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """Return the sum over processes of values of equal shape, without gradient."""
+    """Return the elementwise sum over all processes, without gradient."""
     if num_processes() == 1:
         return values
     total = values.detach().clone(memory_format=torch.contiguous_format)

@@ -1,4 +1,4 @@
-"""Parts of losses: data type, negative cosine, correlation of features, entropies, InfoNCE.
+"""Building blocks of losses: negative cosine, feature correlations, entropies, InfoNCE.
 
 Negative cosine: Chen & He, CVPR 2021, arXiv:2011.10566.
 """
@@ -13,7 +13,7 @@ from pretrain.parts.queue import queue_logsumexp_and_largest
 
 
 def at_least_float32(rows: Tensor) -> Tensor:
-    """Return rows of any shape in float32, or in float64 if they have it.
+    """Convert a tensor to float32, but keep float64.
 
     Variances and products of bfloat16 numbers would be mostly rounding errors.
     """
@@ -21,10 +21,10 @@ def at_least_float32(rows: Tensor) -> Tensor:
 
 
 def off_diagonal_squares(first: Tensor, second: Tensor) -> Tensor:
-    """Return the sum of squares off the diagonal of first' second, for (N, D) each: a scalar."""
+    """Return the sum of squared off-diagonal entries of first' second, for (N, D) each."""
     num_rows, dim = first.shape
     if dim > num_rows:
-        # |A' B|^2 is the inner product of AA' and BB': N x N matrices in place of a D x D one
+        # |A' B|^2 is the inner product of AA' and BB': N x N matrices instead of a D x D one
         total = ((first @ first.T) * (second @ second.T)).sum()
     else:
         total = (first.T @ second).square().sum()
@@ -32,10 +32,10 @@ def off_diagonal_squares(first: Tensor, second: Tensor) -> Tensor:
 
 
 def negative_cosine(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return eq. 1, mean over the batch: from -1, the same direction, to 1.
+    """Return eq. 1, averaged over the batch: -1 (equal directions) to 1.
 
-    prediction (n, d), target (n, d), of any length; float32, also under autocast. The target gets
-    no gradient.
+    prediction (n, d), target (n, d), of any length. Computed in float32, also under autocast. The
+    target gets no gradient.
     """
     with torch.autocast(prediction.device.type, enabled=False):
         unit_prediction = normalize(at_least_float32(prediction), dim=1)
@@ -44,10 +44,10 @@ def negative_cosine(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def embedding_spread(embeddings: Tensor) -> Tensor:
-    """Return the mean standard deviation of the coordinates of rows (n, d) scaled to length 1.
+    """Return the mean standard deviation of the coordinates of normalized rows (n, d).
 
-    It is multiplied by sqrt(d): about 1 where directions are uniform, 0 after a collapse (figure
-    2). Without gradient.
+    It is multiplied by sqrt(d): about 1 for uniform directions, 0 after a collapse (figure 2). No
+    gradient.
     """
     unit = normalize(embeddings.detach().float(), dim=1)
     spread: Tensor = unit.std(dim=0).mean() * math.sqrt(unit.shape[1])
@@ -55,15 +55,15 @@ def embedding_spread(embeddings: Tensor) -> Tensor:
 
 
 def cross_view_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the cross entropy of each view's logits with the targets of every other view.
+    """Return the cross entropy of each view with the targets of the other views.
 
-    logits (V, n, K); targets (A, n, K) of the first A views, rows that sum to 1. Mean over images
-    and over pairs of different views, in nats; float32, also under autocast.
+    logits (V, n, K); targets (A, n, K) of the first A views, rows sum to 1. Averaged over images
+    and pairs of different views, in nats; float32, also under autocast.
     """
-    log_shares = logits.float().log_softmax(dim=2)
+    log_probabilities = logits.float().log_softmax(dim=2)
     # a sum of products: autocast would round a matrix product to bfloat16
     entropies = [
-        -(target * log_shares[v]).sum(dim=1).mean()
+        -(target * log_probabilities[v]).sum(dim=1).mean()
         for a, target in enumerate(targets.float())
         for v in range(len(logits))
         if v != a
@@ -74,15 +74,13 @@ def cross_view_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 def instance_discrimination(
     query: Tensor, key: Tensor, queue: Tensor, *, temperature: float, label_smoothing: float = 0.0
 ) -> dict[str, Tensor]:
-    """Return InfoNCE of queries against their key and a queue, mean over the batch, in nats.
+    """Return InfoNCE of queries with their key and a queue, batch mean in nats.
 
-    With the loss come InfoNCE with plain labels, and the top-1 accuracy of the choice among K + 1
-    keys in percent, to be logged.
+    To be logged: InfoNCE with plain labels, and the top-1 accuracy in percent among K + 1 keys.
 
-    query (n, d), key (n, d), queue (K, d); rows of unit length; float32, also under autocast. Only
-    the query gets a gradient through the queue. Label smoothing e (Szegedy et al.,
-    arXiv:1512.00567, but spread over the negatives only) sets the target to 1 - e on the key and
-    e / K on each key of the queue.
+    query (n, d), key (n, d), queue (K, d), rows of unit length; float32, also under autocast. The
+    queue gets no gradient. Label smoothing e (Szegedy et al., arXiv:1512.00567, but spread over the
+    negatives only) sets the target to 1 - e for the key and to e / K for each key of the queue.
     """
     query = query.float()
     positive = (query * key.float()).sum(dim=1) / temperature

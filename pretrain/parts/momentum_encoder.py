@@ -1,7 +1,7 @@
 """A moving average of an encoder: He et al., CVPR 2020, arXiv:1911.05722, eq. 2.
 
-A query and many positive keys of each image: Cai et al., NeurIPS 2020, arXiv:2009.14776; that the
-keys of all views pass together is in appendix C of the paper.
+Queries with several positive keys: Cai et al., NeurIPS 2020, arXiv:2009.14776. Their appendix C
+says that the keys of all views form one batch.
 """
 
 import copy
@@ -16,9 +16,9 @@ from pretrain.parts.view import KeyForward
 
 
 class MomentumEncoder(nn.Module):
-    """An encoder whose parameters are the moving average of another's.
+    """An encoder whose parameters are a moving average of another encoder's.
 
-    Buffers are not averaged: batch norm keeps the statistics of the images that this encoder sees.
+    Buffers are not averaged: batch norm tracks the statistics of the images that this encoder sees.
     """
 
     def __init__(self, encoder: nn.Module, momentum: float) -> None:
@@ -28,15 +28,16 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def update(self, encoder: nn.Module, progress: float = 0.0) -> None:
-        """Set parameters to momentum * own + (1 - momentum) * encoder's.
+        """Set the parameters to momentum * self + (1 - momentum) * encoder.
 
-        The momentum is the constructor's; with the share of the run done it rises to 1.
+        The momentum starts at the constructor's and rises to 1 with `progress`, the fraction of the
+        run.
         """
-        # one fused call: a loop over the parameters of a ResNet-50 takes several times as long
-        rate = 1 - rising_momentum(self.momentum, progress)
-        own: list[Tensor] = list(self.network.parameters())
-        target: list[Tensor] = list(encoder.parameters())
-        torch._foreach_lerp_(own, target, rate)
+        # one fused call: a loop over a ResNet-50's parameters takes several times as long
+        weight = 1 - rising_momentum(self.momentum, progress)
+        averaged: list[Tensor] = list(self.network.parameters())
+        source: list[Tensor] = list(encoder.parameters())
+        torch._foreach_lerp_(averaged, source, weight)
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
@@ -47,7 +48,10 @@ class MomentumEncoder(nn.Module):
     def positive_keys(
         self, views: list[Tensor], bn_splits: int, key_forward: KeyForward = "concatenated"
     ) -> Tensor:
-        """Return keys (n, M, d) of M views (n, 3, H, W), unit length, float32, without gradient."""
+        """Return normalized keys (n, M, d) of M views (n, 3, H, W).
+
+        float32, without gradient.
+        """
         batches = [torch.cat(views)] if key_forward == "concatenated" else views
         keys = [shuffled_forward(self, images, bn_splits) for images in batches]
         unit_keys = normalize(torch.cat(keys).float(), dim=1)
@@ -60,10 +64,10 @@ class MomentumEncoder(nn.Module):
         bn_splits: int,
         key_forward: KeyForward = "concatenated",
     ) -> tuple[Tensor, Tensor]:
-        """Follow the encoder; return its query (n, d) of the first view, and own keys (n, M, d).
+        """Update from the encoder; return queries (n, d) and keys (n, M, d).
 
-        views: 1 + M of (n, 3, H, W). Both results are float32 and of unit length; the keys get no
-        gradient.
+        views: 1 + M of (n, 3, H, W). The encoder embeds the first view, and this encoder the
+        others. Both results are float32 and of unit length; the keys get no gradient.
         """
         self.update(encoder)
         keys = self.positive_keys(views[1:], bn_splits, key_forward)
@@ -72,12 +76,15 @@ class MomentumEncoder(nn.Module):
 
 
 def rising_momentum(start: float, progress: float) -> float:
-    """Return the momentum at a share of the run, rising by half a cosine to 1 as in BYOL."""
+    """Return the momentum at a fraction of the run.
+
+    It rises to 1 by half a cosine, as in BYOL.
+    """
     return 1 - (1 - start) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Return mean and variance of the similarities of query (n, d) and keys (n, M, d)."""
+    """Return statistics of the similarities of query (n, d) and keys (n, M, d)."""
     similarity = similarities(query.detach()[:, None], keys)
     return {
         "positive_similarity": similarity.mean(),
@@ -86,5 +93,5 @@ def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
 
 
 def similarities(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return products (...) of rows (..., d) and (..., d), whose axes are broadcast, in float32."""
+    """Return float32 inner products (...) of rows (..., d) and (..., d), with broadcasting."""
     return (queries.float() * keys.float()).sum(dim=-1)

@@ -1,6 +1,7 @@
-"""A ring buffer of past keys, and losses over it without a matrix of all similarities.
+"""A ring buffer of past keys, and memory-efficient losses over it.
 
-He et al., CVPR 2020, arXiv:1911.05722, section 3.2.
+The losses never form the matrix of all similarities. He et al., CVPR 2020, arXiv:1911.05722,
+section 3.2.
 """
 
 from typing import Any
@@ -13,9 +14,10 @@ from pretrain.parts.gather import gather
 
 
 class KeyQueue(nn.Module):
-    """`keys` (K, d), unit-length noise at first, and `position`, the row that is replaced next.
+    """A queue of `keys` (K, d), initialized with unit-length noise.
 
-    Both are buffers, so that checkpoints contain them.
+    `position` is the index of the row that is replaced next. Both are buffers, so checkpoints
+    contain them.
     """
 
     keys: Tensor
@@ -24,32 +26,37 @@ class KeyQueue(nn.Module):
     def __init__(self, size: int, embedding_dim: int) -> None:
         super().__init__()
         if size < 1:
-            raise ValueError(f"a queue of {size} keys holds nothing: choose a longer one")
+            raise ValueError(f"queue size {size}: choose at least 1")
         self.register_buffer("keys", normalize(torch.randn(size, embedding_dim), dim=1))
         self.register_buffer("position", torch.zeros((), dtype=torch.int64))
 
     @torch.no_grad()
     def push(self, keys: Tensor) -> None:
-        """Replace the oldest N rows by the keys (n, d) of all processes; N need not divide K."""
+        """Replace the oldest N rows by the keys (n, d) of all processes.
+
+        N need not divide K.
+        """
         keys = gather(keys.to(self.keys.dtype))
         size = len(self.keys)
-        # the position is a tensor: a number would make each push wait for the device
+        # `position` is a tensor: with a number, each push would wait for the device
         rows = (self.position + torch.arange(len(keys), device=keys.device)) % size
         self.keys.index_copy_(0, rows, keys)
         self.position.add_(len(keys)).remainder_(size)
 
 
 BLOCK_KEYS = 4096
-"""Keys of a block on a CPU, whose cache holds their logits, and at least on a GPU."""
+"""Keys per block on a CPU, whose cache holds their logits; the minimum on a GPU."""
 BLOCK_LOGITS = 2**24
-"""Logits of a block on a GPU, 64 MB: below that its kernels take less time than their start."""
+"""Logits per block on a GPU (64 MB).
+
+Smaller kernels would take longer to launch than to run."""
 
 
 def queue_logsumexp(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
     """Return log sum_j exp(query . queue_j / temperature) (n,), in nats, float32.
 
     query (n, d), queue (K, d). The queue is read in blocks with a running maximum, and the gradient
-    to the query is computed in the same pass: memory is that of a block of logits, not n * K. The
+    of the query is computed in the same pass, so memory holds one block of logits, not n * K. The
     gradient is exact; the queue gets none.
     """
     return queue_logsumexp_and_largest(query, queue, temperature=temperature)[0]
@@ -58,9 +65,9 @@ def queue_logsumexp(query: Tensor, queue: Tensor, *, temperature: float) -> Tens
 def queue_logsumexp_and_largest(
     query: Tensor, queue: Tensor, *, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """Return `queue_logsumexp` and max_j query . queue_j / temperature, (n,) each, float32.
+    """Return `queue_logsumexp` and max_j query . queue_j / temperature, (n,) each.
 
-    The maximum is known from the same pass and has no gradient.
+    float32. The maximum comes from the same pass and has no gradient.
     """
     with torch.autocast(query.device.type, enabled=False):
         logsumexp, largest = _QueueLogSumExp.apply(query.float(), queue.float(), temperature)
@@ -68,7 +75,10 @@ def queue_logsumexp_and_largest(
 
 
 def block_keys(num_queries: int, device: torch.device) -> int:
-    """Return how many keys n queries are compared with at once, whatever the queue's length."""
+    """Return the number of keys that n queries are compared with at once.
+
+    It does not depend on the queue's length.
+    """
     if device.type != "cuda":
         return BLOCK_KEYS
     return max(BLOCK_LOGITS // num_queries // BLOCK_KEYS, 1) * BLOCK_KEYS
@@ -76,9 +86,9 @@ def block_keys(num_queries: int, device: torch.device) -> int:
 
 @torch.no_grad()
 def expected_key(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean of the queue (K, d) under the softmax of each query's similarities: (n, d).
+    """Return the mean (n, d) of the queue, weighted by each query's softmax.
 
-    query (n, d). float32, also under autocast; memory is that of a block of logits.
+    query (n, d), queue (K, d). float32, also under autocast; memory holds one block of logits.
     """
     with torch.autocast(query.device.type, enabled=False):
         sums = _softmax(query.float(), queue.float(), temperature, with_mean=True)
@@ -88,7 +98,10 @@ def expected_key(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
 def _softmax(
     query: Tensor, queue: Tensor, temperature: float, *, with_mean: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return largest logit and sum of weights above it (n, 1), weighted sum of keys (n, d)."""
+    """Return the largest logits, the sums of weights and the weighted sums of keys.
+
+    Shapes (n, 1), (n, 1) and (n, d). Weights are exp(logit - largest logit).
+    """
     scaled = query / temperature
     largest = query.new_full((len(query), 1), -torch.inf)
     total = query.new_zeros((len(query), 1))
@@ -128,9 +141,9 @@ class _QueueLogSumExp(torch.autograd.Function):
 def queue_divergence(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
     """Return (KL(P || Q) + KL(Q || P)) / 2 (n,) in nats, float32, for a queue (K, d).
 
-    Q is the softmax over j of query . queue_j / temperature, query (n, d), and P that of the key
-    (n, d). Only the query gets a gradient, which is exact. Memory is that of a block of logits, not
-    n * K.
+    Q is the softmax over j of query . queue_j / temperature, query (n, d), and P is the same for
+    the key (n, d). Only the query gets a gradient, which is exact. Memory holds one block of
+    logits, not n * K.
     """
     # log P - log Q is linear in the negatives up to a constant, so the divergence is
     # (key - query) . (E_P[negative] - E_Q[negative]) / (2 temperature): two means suffice
@@ -145,11 +158,11 @@ class _QueueDivergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
         n = len(query)
-        scaled = torch.cat([query, key]) / temperature  # first all of Q, then all of P
+        scaled = torch.cat([query, key]) / temperature  # rows of Q, then rows of P
         largest = query.new_full((2 * n, 1), -torch.inf)
         total = query.new_zeros((2 * n, 1))
         mean = torch.zeros_like(scaled)  # E[negative], times `total` until the end
-        weighted = torch.zeros_like(query)  # E_Q[log (Q / P) negative], likewise
+        weighted = torch.zeros_like(query)  # E_Q[log (Q / P) negative], also times `total`
         needs_gradient = ctx.needs_input_grad[0]
         for negatives in queue.split(block_keys(2 * n, query.device)):
             logits = scaled @ negatives.T
@@ -162,12 +175,12 @@ class _QueueDivergence(torch.autograd.Function):
             if needs_gradient:
                 weighted = torch.addmm(weighted * shrink[:n], gap.mul_(weights[:n]), negatives)
             largest = new_largest
-        of_query, of_key = (mean / total).chunk(2)
+        query_mean, key_mean = (mean / total).chunk(2)
         difference = (query - key) / temperature
-        mean_gap = (difference * of_query).sum(dim=1, keepdim=True)
-        covariance = weighted / total[:n] - mean_gap * of_query
-        ctx.save_for_backward((of_query - of_key + covariance) / (2 * temperature))
-        return (difference * (of_query - of_key)).sum(dim=1) / 2
+        mean_gap = (difference * query_mean).sum(dim=1, keepdim=True)
+        covariance = weighted / total[:n] - mean_gap * query_mean
+        ctx.save_for_backward((query_mean - key_mean + covariance) / (2 * temperature))
+        return (difference * (query_mean - key_mean)).sum(dim=1) / 2
 
     @staticmethod
     @torch.autograd.function.once_differentiable

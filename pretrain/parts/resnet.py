@@ -1,7 +1,7 @@
-"""ResNets in torchvision's layout, several last stages on one trunk, activations computed again.
+"""ResNets in torchvision's layout, with several last stages or activation checkpointing.
 
-He et al., CVPR 2016, arXiv:1512.03385; Xiao et al., ICLR 2021, arXiv:2008.05659, section 3; Chen et
-al., 2016, arXiv:1604.06174.
+ResNet: He et al., CVPR 2016, arXiv:1512.03385. Several heads: Xiao et al., ICLR 2021,
+arXiv:2008.05659, section 3. Activation checkpointing: Chen et al., 2016, arXiv:1604.06174.
 """
 
 import copy
@@ -21,10 +21,10 @@ ARCHITECTURES = "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"
 
 
 def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
-    """Return a network (n, 3, H, W) -> (n, C) with torchvision's initialization, and C.
+    """Return a network (n, 3, H, W) -> (n, C) without classifier, and C.
 
-    It has no classifier. The cifar stem is a 3x3 convolution of stride 1 without pooling: Chen et
-    al., ICML 2020, arXiv:2002.05709, appendix B.9.
+    It has torchvision's initialization. The "cifar" stem is a 3x3 convolution of stride 1 without
+    pooling: Chen et al., ICML 2020, arXiv:2002.05709, appendix B.9.
     """
     if arch not in ARCHITECTURES:
         raise ValueError(f"unknown architecture {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
@@ -39,10 +39,10 @@ def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
 
 
 class BranchedResNet(nn.Module):
-    """A ResNet with h stages layer4 side by side: the Conv5 heads of LooC++.
+    """A ResNet with h parallel copies of layer4: the Conv5 heads of LooC++.
 
-    Tensors have torchvision's names with the head after layer4: layer4.{head}.{block}.conv1...
-    Head 0 is the layer4 of the given network.
+    Tensors have torchvision's names with the head after layer4: layer4.{head}.{block}.conv1... Head
+    0 is the layer4 of the given network.
     """
 
     def __init__(self, network: nn.Module, num_heads: int) -> None:
@@ -59,29 +59,29 @@ class BranchedResNet(nn.Module):
         self.layer1 = network.layer1
         self.layer2 = network.layer2
         self.layer3 = network.layer3
-        # weights of their own: equal heads that see equal images would stay equal
-        others = [_reinitialized_copy(network.layer4) for _ in range(num_heads - 1)]
-        self.layer4 = nn.ModuleList([network.layer4, *others])
+        # each head is initialized separately: equal heads with equal inputs would stay equal
+        more_heads = [_reinitialized_copy(network.layer4) for _ in range(num_heads - 1)]
+        self.layer4 = nn.ModuleList([network.layer4, *more_heads])
         self.avgpool = network.avgpool
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return features (n, h * C) of images (n, 3, H, W), one head after the other."""
+        """Return features (n, h * C) of images (n, 3, H, W), concatenated over heads."""
         return torch.cat(self.branches(self.trunk(images), range(len(self.layer4))), dim=1)
 
     def trunk(self, images: Tensor) -> Tensor:
-        """Return the maps (n, C', H', W') that all heads share: conv1 to layer3 of (n, 3, H, W)."""
+        """Return the feature maps (n, C', H', W') after layer3, shared by all heads."""
         stem = self.maxpool(self.relu(self.bn1(self.conv1(images))))
         maps: Tensor = self.layer3(self.layer2(self.layer1(stem)))
         return maps
 
     def branches(self, maps: Tensor, heads: Iterable[int]) -> list[Tensor]:
-        """Return features (n, C) of each of these heads from the trunk's maps (n, C', H', W')."""
+        """Return features (n, C) of each of these heads from feature maps (n, C', H', W')."""
         return [self.avgpool(self.layer4[head](maps)).flatten(1) for head in heads]
 
     def head(self, index: int) -> ResNet:
-        """Return an ordinary ResNet, (n, 3, H, W) -> (n, C), that shares trunk and one head."""
+        """Return a ResNet, (n, 3, H, W) -> (n, C), that shares the trunk and one head."""
         with torch.device("meta"):
-            network = ResNet(BasicBlock, [1, 1, 1, 1])  # a frame: each part is replaced
+            network = ResNet(BasicBlock, [1, 1, 1, 1])  # a shell: every submodule is replaced below
         for name, module in self.named_children():
             setattr(network, name, self.layer4[index] if name == "layer4" else module)
         network.fc = nn.Identity()
@@ -89,7 +89,7 @@ class BranchedResNet(nn.Module):
 
 
 def _reinitialized_copy(stage: nn.Module) -> nn.Module:
-    """Return a copy with torchvision's initial weights, drawn from the current seed."""
+    """Return a copy with torchvision's initialization, drawn from the current seed."""
     stage = copy.deepcopy(stage)
     for module in stage.modules():
         if isinstance(module, nn.Conv2d):
@@ -100,24 +100,25 @@ def _reinitialized_copy(stage: nn.Module) -> nn.Module:
 
 
 def checkpoint_activations(network: nn.Module) -> None:
-    """Let each residual block keep its input alone, and compute its maps again for its gradient.
+    """Recompute the activations of each residual block in the backward pass.
 
-    Losses, gradients and running statistics stay the same, since a block sees the same batch twice.
+    Each block stores only its input. Losses, gradients and running statistics do not change, since
+    the block sees the same batch twice.
     """
     for block in network.modules():
         if isinstance(block, BasicBlock | Bottleneck):
             block.forward = partial(_forward, block, block.forward)
 
 
-def _forward(block: nn.Module, plain: Callable[[Tensor], Tensor], maps: Tensor) -> Tensor:
-    """Return what a block gives for maps (n, C, H, W)."""
+def _forward(block: nn.Module, forward: Callable[[Tensor], Tensor], maps: Tensor) -> Tensor:
+    """Return the output of a block; recompute its maps (n, C, H, W) for the gradient."""
     if not torch.is_grad_enabled():
-        return plain(maps)
+        return forward(maps)
     result: Tensor = checkpoint(
-        plain,
+        forward,
         maps,
         use_reentrant=False,
-        preserve_rng_state=False,  # nothing in a block is drawn
+        preserve_rng_state=False,  # a block draws no random numbers
         context_fn=lambda: (nullcontext(), _unchanged_statistics(block)),
     )
     return result
@@ -125,16 +126,16 @@ def _forward(block: nn.Module, plain: Callable[[Tensor], Tensor], maps: Tensor) 
 
 @contextmanager
 def _unchanged_statistics(block: nn.Module) -> Iterator[None]:
-    """Give the norms copies of their running statistics, which the first pass has updated."""
-    own = [
-        (module, name, kept)
+    """Replace running statistics by copies: the first pass has updated them already."""
+    buffers = [
+        (module, name, buffer)
         for module in block.modules()
-        for name, kept in module.named_buffers(recurse=False)
+        for name, buffer in module.named_buffers(recurse=False)
     ]
-    for module, name, kept in own:
-        setattr(module, name, kept.clone())
+    for module, name, buffer in buffers:
+        setattr(module, name, buffer.clone())
     try:
         yield
     finally:
-        for module, name, kept in own:
-            setattr(module, name, kept)
+        for module, name, buffer in buffers:
+            setattr(module, name, buffer)

@@ -1,8 +1,8 @@
-"""Batch norm over the images of all processes, and batches mixed over them (ShuffleBN).
+"""Batch norm over the images of all processes, and ShuffleBN.
 
-The norm takes the place of nn.SyncBatchNorm, which allows other numbers of rows on each process:
-that reads the gathered counts and so waits for the device in each layer. A CPU has no such kernels,
-and torch's compiler cannot look into them; for both there is a formula, which the compiler fuses.
+nn.SyncBatchNorm allows different numbers of rows per process: it reads the gathered counts, and so
+waits for the device in each layer. This one assumes equal numbers. CPUs have no such kernels, and
+torch.compile cannot trace them; there a formula is used, which torch.compile fuses.
 """
 
 from collections.abc import Callable
@@ -22,23 +22,23 @@ Network = Callable[[Tensor], Tensor]
 
 
 def synchronize_batch_norms(network: nn.Module) -> nn.Module:
-    """Make each batch norm of a network synchronous, in place; return the network.
+    """Make every batch norm of a network synchronous, in place; return the network.
 
-    Names and values of parameters and buffers stay. A single process needs no change.
+    Names and values of parameters and buffers do not change. A single process needs no change.
     """
     if num_processes() == 1:
         return network
     for module in network.modules():
         if isinstance(module, _BatchNorm):
-            # the layer and its tensors stay: one that is frozen, or known to an optimizer, stays so
+            # keep the layer and its tensors: they may be frozen or referenced by an optimizer
             module.__class__ = FusedBatchNorm
     return network
 
 
 class FusedBatchNorm(_BatchNorm):
-    """Batch norm over the images of all processes, equally many on each; it waits for no device.
+    """Batch norm over the images of all processes, with equally many on each.
 
-    It is computed by torch's fused kernels, and has running statistics and a momentum.
+    It uses torch's fused kernels, tracks running statistics, and never waits for the device.
     """
 
     momentum: float
@@ -47,7 +47,7 @@ class FusedBatchNorm(_BatchNorm):
     num_batches_tracked: Tensor
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return rows (n, C, ...) normalized by the statistics of all N images."""
+        """Normalize rows (n, C, ...) by the statistics of all N images."""
         if not self.training or num_processes() == 1:
             normalized: Tensor = super().forward(rows)
             return normalized
@@ -61,10 +61,10 @@ class FusedBatchNorm(_BatchNorm):
         return fused
 
     def _by_formula(self, rows: Tensor) -> Tensor:
-        """Return the same where there are no kernels, of the rows' type."""
+        """Return the same without kernels, in the dtype of the rows."""
         precise = at_least_float32(rows)
-        others = [axis for axis in range(rows.ndim) if axis != 1]
-        moments = torch.stack(torch.var_mean(precise, others, correction=0))
+        axes = [axis for axis in range(rows.ndim) if axis != 1]
+        moments = torch.stack(torch.var_mean(precise, axes, correction=0))
         variances, means = gather_with_gradient(moments[None]).unbind(dim=1)
         mean = means.mean(dim=0)
         variance = variances.mean(dim=0) + means.var(dim=0, correction=0)
@@ -85,12 +85,12 @@ class FusedBatchNorm(_BatchNorm):
 
 
 def has_kernels(rows: Tensor) -> bool:
-    """Return whether the kernels serve rows: on a GPU, and not in a graph that is compiled."""
+    """Return whether fused kernels can be used: on a GPU, outside torch.compile."""
     return rows.is_cuda and not torch.compiler.is_compiling()
 
 
 class _Normalize(SyncBatchNorm):
-    """nn.SyncBatchNorm's function, with counts that are known in place of gathered ones.
+    """nn.SyncBatchNorm's function with known instead of gathered counts.
 
     The backward pass is torch's: it reads no count.
     """
@@ -107,13 +107,13 @@ class _Normalize(SyncBatchNorm):
     ) -> Tensor:
         if not rows.is_contiguous(memory_format=torch.channels_last):
             rows = rows.contiguous()
-        own = torch.cat(torch.batch_norm_stats(rows, eps))
-        stacked = gather(own[None])
-        means, invstds = stacked.chunk(2, dim=1)
-        # the kernel reads the counts in the type of the running statistics
+        local = torch.cat(torch.batch_norm_stats(rows, eps))
+        gathered = gather(local[None])
+        means, invstds = gathered.chunk(2, dim=1)
+        # the kernel reads the counts in the dtype of the running statistics
         per_channel = rows.numel() // rows.shape[1]
         counts = torch.full(
-            (len(stacked),), per_channel, dtype=running[0].dtype, device=rows.device
+            (len(gathered),), per_channel, dtype=running[0].dtype, device=rows.device
         )
         mean, invstd = torch.batch_norm_gather_stats_with_counts(
             rows, means, invstds, *running, momentum, eps, counts
@@ -124,9 +124,9 @@ class _Normalize(SyncBatchNorm):
 
 
 def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
-    """Return embeddings (n, d) of images (n, 3, H, W), computed in `num_splits` equal groups.
+    """Return embeddings (n, d) of images (n, 3, H, W), computed in equal groups.
 
-    Each group has its own batch statistics, as if it was on a process of its own.
+    Each of the `num_splits` groups has its own batch statistics, as if it was on its own process.
     """
     if num_splits == 1:
         return network(images)
@@ -135,14 +135,15 @@ def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
 
 @torch.no_grad()
 def shuffled_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
-    """Return embeddings (n, d) of images (n, 3, H, W), computed in batches mixed over processes.
+    """Return embeddings (n, d) of images (n, 3, H, W), with batches shuffled over processes.
 
-    A permutation of all N images, which processes of equal seeds draw alike, decides which process
-    computes which; the embeddings return to the process and place of their image.
+    A permutation of all N images, equal on all processes if their seeds are equal, decides which
+    process embeds which image. The embeddings are returned to the process and position of their
+    image.
     """
     order = upload(torch.randperm(num_processes() * len(images)), images.device)
     if torch.is_autocast_enabled(images.device.type):
-        # the first convolution would round them; half the bytes come from the other processes
+        # the first convolution would round them anyway, and this halves the communication
         images = images.to(torch.get_autocast_dtype(images.device.type))
     shuffled = gather(split_forward(network, gather(images)[own_share(order)], num_splits))
     embeddings = torch.empty_like(shuffled)
@@ -151,6 +152,6 @@ def shuffled_forward(network: Network, images: Tensor, num_splits: int) -> Tenso
 
 
 def upload(rows: Tensor, device: torch.device) -> Tensor:
-    """Return rows of any shape on a device; the host does not wait for the device's work."""
-    # a copy to a GPU from memory that is not pinned may first wait for all work before it
+    """Copy rows of any shape to a device without waiting for the device."""
+    # a copy to a GPU from unpinned memory may wait for all earlier work
     return (rows.pin_memory() if device.type == "cuda" else rows).to(device, non_blocking=True)

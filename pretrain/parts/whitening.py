@@ -1,7 +1,7 @@
-"""Whitened cosines: rows compared in the metric of the inverse of their own covariance.
+"""Cosine similarities of whitened rows.
 
-Li et al., UniCLR, arXiv:2211.14516, eq. 2 to 4 and section 3.2. Inner products of whitened rows
-are the same for every whitening matrix, so one Cholesky factor serves; no matrix is inverted.
+Li et al., UniCLR, arXiv:2211.14516, eq. 2 to 4 and section 3.2. Inner products of whitened rows are
+the same for every whitening matrix, so a Cholesky factor is enough; no matrix is inverted.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 Pairs = Sequence[tuple[int, int]]
-"""Pairs of views that are compared, by their places."""
+"""Pairs of indices of the views to compare."""
 
 NUM_RETRIES = 3
 
@@ -21,18 +21,21 @@ class Factor(NamedTuple):
     """Cholesky factors of G groups of features in each of B batches."""
 
     lower: Tensor
-    """(B, G, m, m), the identity where all attempts failed."""
+    """(B, G, m, m); the identity where all attempts failed."""
     ridge: Tensor
-    """(B, G), additions to the diagonal."""
+    """(B, G), the numbers added to the diagonal."""
     succeeded: Tensor
-    """(B,), whether all groups of a batch have a factor."""
+    """(B,), whether all groups of a batch were factorized."""
 
     def mask_failures(self, values: Tensor) -> Tensor:
-        """Return values (B,), zero for a batch without a factor, but NaN where its rows are."""
+        """Return values (B,), zeroed where the factorization failed.
+
+        Batches with NaN rows give NaN.
+        """
         return values.where(self.succeeded, 0 * self.ridge.detach().sum(dim=1))
 
     def metrics(self) -> dict[str, Tensor]:
-        """Return an estimate of the largest condition number, and the batches without a factor."""
+        """Return an estimated maximum condition number and the number of failed batches."""
         diagonal = self.lower.detach().diagonal(dim1=-2, dim2=-1)
         return {
             "condition_number": (diagonal.amax(dim=-1) / diagonal.amin(dim=-1)).square().max(),
@@ -43,27 +46,30 @@ class Factor(NamedTuple):
 def factorize(matrix: Tensor, ridge: Tensor) -> Factor:
     """Return Cholesky factors of matrix (B, G, m, m) plus ridge (B, G) times the identity.
 
-    A factorization that fails is repeated with ten times the ridge, up to three times.
+    A failed factorization is repeated with ten times the ridge, up to three times.
     """
     identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     for attempt in range(1 + NUM_RETRIES):
         ridged = matrix + ridge[..., None, None] * identity
         lower, info = torch.linalg.cholesky_ex(ridged)
         failed = (info != 0) | ~lower.diagonal(dim1=-2, dim2=-1).isfinite().all(dim=-1)
-        # this waits for the device, once in a step: factors computed in advance for retries, which
-        # are rare, would cost more
+        # this waits for the device once per step; computing the rare retries in advance would
+        # cost more
         if not failed.any():
             break
         if attempt < NUM_RETRIES:
             ridge = torch.where(failed, 10 * ridge, ridge)
     else:
-        # the identity, since NaN in a factor would survive in a gradient that is multiplied by zero
+        # the identity, since a NaN would stay NaN in a gradient that is multiplied by zero
         lower = torch.linalg.cholesky(torch.where(failed[..., None, None], identity, ridged))
     return Factor(lower, ridge, ~failed.any(dim=1))
 
 
 def center_and_group(views: Tensor, groups: int) -> Tensor:
-    """Return M = V N centered rows (B, G, M, D/G) of views (B, V, N, D), features in G groups."""
+    """Return M = V N centered rows (B, G, M, D/G) of views (B, V, N, D).
+
+    Features are divided into G groups.
+    """
     rows = views.flatten(1, 2)
     centered: Tensor = rows - rows.mean(dim=1, keepdim=True)
     grouped: Tensor = centered.unflatten(2, (groups, -1))
@@ -71,15 +77,19 @@ def center_and_group(views: Tensor, groups: int) -> Tensor:
 
 
 def second_moment(rows: Tensor, *, dual: bool) -> Tensor:
-    """Return the covariance (B, G, d, d) of rows (B, G, M, d), or its dual (B, G, M, M).
+    """Return the covariance (B, G, d, d) or Gram matrix of rows (B, G, M, d).
 
-    Both have the same eigenvalues besides zeros.
+    The Gram matrix (dual) is (B, G, M, M), also divided by M. Both have the same nonzero
+    eigenvalues.
     """
     return (rows @ rows.mT if dual else rows.mT @ rows) / rows.shape[-2]
 
 
 def factorize_moment(moment: Tensor, dim: int, ridge: float) -> Factor:
-    """Return factors of a moment (B, G, m, m) of features plus ridge times their mean variance."""
+    """Return factors of moments (B, G, m, m) plus a ridge.
+
+    `ridge` is relative to the mean variance of the features.
+    """
     variance = moment.diagonal(dim1=-2, dim2=-1).sum(dim=-1) / dim
     return factorize(moment, ridge * variance)
 
@@ -87,12 +97,12 @@ def factorize_moment(moment: Tensor, dim: int, ridge: float) -> Factor:
 def whitened_cosines(
     views: Tensor, pairs: Pairs, *, ridge: float, groups: int = 1, detach: bool = False
 ) -> tuple[Tensor, Factor]:
-    """Return cosines (B, P, N, N) of whitened rows for P pairs of views (B, V, N, D), and factors.
+    """Return cosines (B, P, N, N) of whitened rows for P pairs, and the factors.
 
-    Mean and covariance are those of all V N rows of a batch. `ridge` is the share of the mean
-    variance that is added to the diagonal, so that scale does not matter. Each of the groups of
-    features is whitened by itself, and they are joined before rows are normalized. detach: no
-    gradient through the covariance.
+    views (B, V, N, D). Mean and covariance are computed over all V N rows of a batch. `ridge`,
+    added to the diagonal, is a fraction of the mean variance, so the result does not depend on the
+    scale. Each group of features is whitened separately; the groups are concatenated before rows
+    are normalized. detach: no gradient through the covariance.
     """
     white, inner, factor = _whiten(views, ridge, groups, detach)
     shape = views.shape[1:3]
@@ -108,12 +118,12 @@ def whitened_cosines(
 def whitened_trace(
     views: Tensor, pairs: Pairs, *, ridge: float, groups: int = 1, detach: bool = False
 ) -> tuple[Tensor, Factor]:
-    """Return the sum (B,) over N images of z_a' S^-1 z_b, mean over pairs (a, b), and factors.
+    """Return the sum (B,) over N images of z_a' S^-1 z_b, and the factors.
 
-    views (B, V, N, D) are centered together; settings are those of `whitened_cosines`. S is the
-    covariance of all V N rows plus the ridge, for each group of features, whose traces are added.
-    With two views the trace lies in [-N D, N D]. Where S has no Cholesky factor the trace and its
-    gradient are zero.
+    It is averaged over pairs (a, b). views (B, V, N, D) are centered together; for the settings see
+    `whitened_cosines`. S is the covariance of all V N rows plus the ridge, for each group of
+    features; the traces of the groups are added. With two views the trace is in [-N D, N D]. If S
+    has no Cholesky factor, the trace and its gradient are zero.
     """
     white, inner, factor = _whiten(views, ridge, groups, detach)
     shape = views.shape[1:3]
@@ -129,14 +139,17 @@ def whitened_trace(
 def _whiten(
     views: Tensor, ridge: float, groups: int, detach: bool
 ) -> tuple[Tensor | None, Tensor, Factor]:
-    """Return whitened rows (B, V N, D), or None and their inner products where these are fewer."""
+    """Return whitened rows (B, V N, D), moments and factors.
+
+    With fewer rows than features, return None and the inner products of the whitened rows instead.
+    """
     rows = center_and_group(views, groups)
     num_rows, dim = rows.shape[-2:]
     dual = dim > num_rows and not detach
     moment = second_moment(rows.detach() if detach else rows, dual=dual)
     factor = factorize_moment(moment, dim, ridge)
     if dual:
-        # H (H'H/M + r I)^-1 H' = (HH'/M + r I)^-1 HH', an M x M system in place of a d x d one
+        # H (H'H/M + r I)^-1 H' = (HH'/M + r I)^-1 HH', an M x M system instead of a d x d one
         return None, num_rows * torch.cholesky_solve(moment, factor.lower).sum(dim=1), factor
     white = torch.linalg.solve_triangular(factor.lower, rows.mT, upper=False).mT
     return white.transpose(1, 2).flatten(2), moment, factor

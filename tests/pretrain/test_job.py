@@ -119,7 +119,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
         (("moco/smoke", "--bn-splits", "3"), "do not split into --bn-splits 3"),
         (("moco/smoke", "--bn-splits", "16"), "--bn-splits 16 of 1 processes leave 1 of --batch"),
         (("moco/smoke", "--queue-size", "8"), "does not fit into --queue-size 8"),
-        (("moco/smoke", "--queue-size", "0"), "a queue of 0 keys holds nothing"),
+        (("moco/smoke", "--queue-size", "0"), "queue size 0: choose at least 1"),
         (("swav/smoke", "--num-assigned-views", "3"), "num_assigned_views is 3"),
         (("wmse/smoke", "--whitening-size", "6"), "sub-batches of --whitening-size 6"),
         (("moco/smoke", "--shared", "rotation"), "--rotation-probability 0.5"),
@@ -266,7 +266,7 @@ def test_new_run_removes_snapshots_of_an_earlier_one(
     capsys.readouterr()
     assert main([*once, "--seed", "1"]) == 0
     assert [file.name for file in snapshots.iterdir()] == ["notes.txt"]
-    assert "3 snapshots of an earlier run are removed" in capsys.readouterr().err
+    assert "removed 3 snapshots of an earlier run" in capsys.readouterr().err
 
 
 def test_a_run_killed_at_a_snapshot_writes_it_again(

@@ -159,7 +159,7 @@ def test_failed_whitenings_of_some_steps_are_tolerated(image_folder: Path, tmp_p
 def test_advice_after_divergence_can_be_followed(image_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFiniteError) as error:
         train(job(image_folder, tmp_path / "early", method=Recorder(bad_step=2)))
-    assert "no checkpoint was saved yet. Start anew with a lower --learning-rate" in str(
+    assert "no checkpoint was saved yet. Start again with a lower --learning-rate" in str(
         error.value
     )
     assert "float32" not in str(error.value)  # which is on
