@@ -1,10 +1,10 @@
 """python -m benchmarks.explain RECORD: everything behind one number.
 
 Prints the number beside its published counterparts with the verdict, which records it may be
-compared with, the protocol with every departure from the paper, checkpoint, data, code and machine,
+compared with, the protocol with every deviation from the paper, checkpoint, data, code and machine,
 and the command that makes it again.
 --name and --task find a record. --json prints the same as JSON: sections, in them a text by label,
-or a list of texts where a label occurs several times, such as "departure".
+or a list of texts where a label occurs several times, such as "deviation".
 """
 
 import json

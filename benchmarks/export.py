@@ -24,7 +24,7 @@ from transfer.tasks import task_of
 CLASSIFICATION = "image-classification"
 TASK_TYPES = {
     **dict.fromkeys(
-        ("Linear transfer", "VOC 2007 SVM", "Linear probes", "Few labels", "Robustness"),
+        ("Linear transfer", "VOC 2007 SVM", "Linear probes", "Semi-supervised", "Robustness"),
         CLASSIFICATION,
     ),
     "Nearest neighbors": CLASSIFICATION,

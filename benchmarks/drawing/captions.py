@@ -73,7 +73,7 @@ def _by_label(title: str, words: Mapping[str, str]) -> str:
 
 
 def _evaluation_sentences(runs: Sequence[Run]) -> list[str]:
-    """Return sentences on tasks, protocols, the notes that tables have, and departures."""
+    """Return sentences on tasks, protocols, the notes that tables have, and deviations."""
     if not runs:
         return []
     tasks = ", ".join(dict.fromkeys(run.task for run in runs))
@@ -83,7 +83,7 @@ def _evaluation_sentences(runs: Sequence[Run]) -> list[str]:
     words = [f"protocol {protocols}", *notes, f"features in {features_in(runs[0].record)}"]
     sentences = [f"Evaluation: {tasks}, {'; '.join(words)}."]
     departures = "; ".join(dict.fromkeys(text for run in runs for text in run.departures))
-    return [*sentences, f"Departures from the protocol: {departures}."] if departures else sentences
+    return [*sentences, f"Deviations from the protocol: {departures}."] if departures else sentences
 
 
 def paper_of(figure_id: str) -> Paper:

@@ -308,8 +308,9 @@ def _order(curves: Mapping[str, Points]) -> list[str]:
         if difference(scores[high], scores[low], task).sure
     ]
     return [
-        f"Means over the epochs {range_words(common)}, from the highest: {numbers}; surely apart: "
-        f"{', '.join(sure) or 'none'}; the paper's order, from the fastest: {', '.join(curves)}."
+        f"Means over the epochs {range_words(common)}, from the highest: {numbers}; "
+        f"significantly different: {', '.join(sure) or 'none'}; "
+        f"the paper's order, from the fastest: {', '.join(curves)}."
     ]
 
 

@@ -53,7 +53,7 @@ class PictureKey(NamedTuple):
     data: str
     """Fingerprint of small or incomplete data; empty for full data, whose layouts may differ."""
     evaluation: Conditions
-    """Conditions of the evaluation, without crops and departures, which differ between lines."""
+    """Conditions of the evaluation, without crops and deviations, which differ between lines."""
     pretraining: tuple[str, ...]
     """Data, network and, unless it is on the x axis, length."""
     space: str

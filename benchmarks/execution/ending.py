@@ -45,7 +45,7 @@ def finish_run(
     try:
         print(f"\n{_last_screen(records, request, unreadable, contents)}\n", flush=True)
     except Exception as error:  # also a fault of the suite, whose traceback is printed
-        explain_failed_step("the last screen is missing", error, "the same command")
+        explain_failed_step("the summary is missing", error, "the same command")
         written.append(False)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
     written.append(update_report(request.settings.results, runs, contents))

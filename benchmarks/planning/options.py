@@ -151,6 +151,6 @@ class RunAll:
     plan_full: bool = False
     """Only print what would run, a line per cell; --plan full is the same."""
     quiet: bool = False
-    """Print neither the plan nor progress: only failures and the last screen."""
+    """Print neither the plan nor progress: only failures and the summary."""
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""

@@ -295,7 +295,7 @@ def protocol_notes(rows: list[PlannedCell]) -> list[str]:
     cells = [row.cell for row in rows if row.state in ("run", "cached")]
     notes = grouped((line, cell.key) for cell in cells for line in departures(cell))
     return [
-        f"departs from {task_of(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "
+        f"deviates from {task_of(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "
         f"({count_tasks({*keys})})"
         for line, keys in notes.items()
     ]

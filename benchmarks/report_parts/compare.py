@@ -89,7 +89,7 @@ class Task(NamedTuple):
             # of each pair of these places, in order
             "reaches": [_rounded(pair.half_interval, 2) for pair in pairs],
             "smallest": [_rounded(pair.smallest, 2) for pair in pairs],
-            "sure": [int(pair in significant) for pair in self.differences],
+            "significant": [int(pair in significant) for pair in self.differences],
             "kinds": kinds,
             "tests": [kinds.index(test) for test in self.tests] if len(kinds) > 1 else [],
             "sizes": self.sizes if len({*filter(None, self.sizes)}) > 1 else [],
@@ -164,16 +164,18 @@ class Compared(NamedTuple):
         is_twin = other.is_random and one.network == other.network and not one.is_random
         if is_twin and not better:
             text = f"{one.name} is not better than random weights: "
-            text += f"surely better on 0 of {total}, worse on {worse}"
+            text += f"significantly better on 0 of {total}, worse on {worse}"
         elif worse > better:
-            text = f"{one.name} is surely worse than {other.name} on {worse} of {total}, "
+            text = f"{one.name} is significantly worse than {other.name} on {worse} of {total}, "
             text += f"better on {better}"
         elif better:
-            text = f"{one.name} is surely better than {other.name} on {better} of {total}, "
+            text = f"{one.name} is significantly better than {other.name} on {better} of {total}, "
             text += f"worse on {worse}"
         else:
-            text = f"{one.name} and {other.name} differ surely on {better + worse} of {total}"
-        text += f", undecided on {len(unsure) - equal}"
+            text = (
+                f"{one.name} and {other.name} differ significantly on {better + worse} of {total}"
+            )
+        text += f", inconclusive on {len(unsure) - equal}"
         text += f", equal on {equal}" if equal else ""
         if unknown := num_common - len(judged):
             text += f"; {unknown} without known errors"

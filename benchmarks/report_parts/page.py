@@ -41,10 +41,10 @@ RECIPE = r"recipe: [^;\n]*[^;\n.]"
 """A note on the settings of a recipe that differ from the paper's."""
 MEANINGS = {
     "reproduced": "0 lies in the interval, which reaches no further than 1 point",
-    "undecided": "0 lies in the interval, which is wider",
+    "inconclusive": "0 lies in the interval, which is wider",
     "above": "the interval lies above 0",
     "below": "the interval lies below 0",
-    "not judged": "cited, of unclear origin or without errors, see the paper's table",
+    "no verdict": "cited, of unclear origin or without errors, see the paper's table",
 }
 
 

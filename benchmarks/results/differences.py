@@ -19,7 +19,7 @@ import numpy as np
 
 from transfer.outcomes import Floats, PerImage, read_per_image, read_resampled
 
-Word = Literal["reproduced", "undecided", "above", "below"]
+Word = Literal["reproduced", "inconclusive", "above", "below"]
 LEVEL = 0.05
 """Significance level, of one comparison or of all comparisons of a sentence."""
 POWER = 0.8
@@ -30,10 +30,10 @@ NOT_A_NUMBER = "not a number"
 """Text of a metric that is not finite, such as the loss of a diverged network."""
 SIGNS: Mapping[str, str] = {
     "reproduced": "✓",
-    "undecided": "?",
+    "inconclusive": "?",
     "above": "▲",
     "below": "▼",
-    "not judged": "–",
+    "no verdict": "–",
 }
 """Signs of verdicts, and of numbers without one."""
 SHARES = ("top1", "top5", "acc", "same_class", "mean_per_class")
@@ -229,7 +229,7 @@ class Difference(NamedTuple):
             return "above"
         if high < 0:
             return "below"
-        return "reproduced" if max(-low, high) <= run_deviation(metric).reach else "undecided"
+        return "reproduced" if max(-low, high) <= run_deviation(metric).reach else "inconclusive"
 
     def interval_text(self) -> str:
         """Return the interval in brackets, such as "[-0.4, +0.6]"."""

@@ -80,7 +80,7 @@ def _on_lines(label: str, text: str, width: int) -> str:
 def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
     """Return the whole text of each line by section and label.
 
-    A label that occurs several times in its section, such as "departure", holds the list of its
+    A label that occurs several times in its section, such as "deviation", holds the list of its
     texts, in their order.
     """
     return {
@@ -126,7 +126,7 @@ def _published(run: Run) -> Iterator[Entry]:
         yield "none", SMALL_DATA[run.small]
         return
     if run.protocol_hash != run.paper_hash:
-        yield "none", "the protocol is not the paper's, see its departures"
+        yield "none", "the protocol is not the paper's, see its deviations"
         return
     if run.reasons.words:
         yield "none", ", ".join(run.reasons.words)
@@ -137,7 +137,7 @@ def _published(run: Run) -> Iterator[Entry]:
         ours = printed.value + apart.points
         text = f"{printed.value:g}, ours {ours:.2f} ({apart.points:+.2f}): "
         if pair.not_judged:
-            text += f"not judged, {pair.not_judged}"
+            text += f"no verdict: {pair.not_judged}"
         else:
             text += f"{pair.word}, 95 % interval {apart.interval_text()}"
         yield f"{printed.where}: {printed.row.label}, {printed.column.label}", text
@@ -157,7 +157,7 @@ def _protocol(record: Record) -> Iterator[Entry]:
     same = protocol["hash"] == protocol["paper_hash"]
     yield "as in the paper", "yes" if same else f"no, whose hash is {protocol['paper_hash']}"
     for sentence in record.departures:
-        yield "departure", sentence
+        yield "deviation", sentence
     task = TASKS.get(record.request.get("task", ""))
     paper = {} if task is None else _flat(json.loads(json.dumps(stored_fields(task))))
     for name, value in _flat(protocol["fields"]).items():

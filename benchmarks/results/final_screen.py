@@ -17,7 +17,7 @@ MAX_LINES = 46
 paths of tables and figures before it, report and counts after it."""
 MAX_FAILURES = 8
 """Failures whose reasons are shown, each on at most two lines."""
-VERDICTS: tuple[Word, ...] = ("reproduced", "undecided", "above", "below")
+VERDICTS: tuple[Word, ...] = ("reproduced", "inconclusive", "above", "below")
 HEADER = ("task", "checkpoint", "metric", "ours", "published", "verdict")
 
 

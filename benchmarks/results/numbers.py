@@ -234,11 +234,11 @@ def run_name(backbone: str) -> str:
 def _condition_names(conditions: Sequence[Conditions]) -> dict[Conditions, str]:
     """Return for each of the conditions how they differ from the most frequent ones.
 
-    The most frequent ones (then those with the fewest departures) have no name.
+    The most frequent ones (then those with the fewest deviations) have no name.
     """
 
     def order(one: Conditions) -> tuple[int, int, Conditions]:
-        departures = 0 if one.departures == "no departure" else 1 + one.departures.count("; ")
+        departures = 0 if one.departures == "no deviation" else 1 + one.departures.count("; ")
         return -conditions.count(one), departures, one
 
     first, *others = sorted(set(conditions), key=order)
@@ -246,7 +246,7 @@ def _condition_names(conditions: Sequence[Conditions]) -> dict[Conditions, str]:
     def differences(one: Conditions) -> str:
         return ", ".join(mine for mine, other in zip(one, first, strict=True) if mine != other)
 
-    # departures are long: a name contains them only if nothing else distinguishes the row
+    # deviations are long: a name contains them only if nothing else distinguishes the row
     short = [differences(one._replace(departures=first.departures)) for one in others]
     names = [
         name if name and short.count(name) == 1 else differences(one)

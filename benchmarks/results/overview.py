@@ -266,7 +266,8 @@ def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
         block, first = own[0]
         # the conditions under which a block's numbers may not be compared with others
         words = [first.task, block.protocols([column]), first.runs[0].schedule, reasons.altered]
-        words += [reasons.data, f"other {version}" if version else "", conditions]
+        data = reasons.data.replace("subset", "excerpt")  # file names of earlier versions stay
+        words += [data, f"other {version}" if version else "", conditions]
         parts = [re.sub(r"[ /]+", "-", word) for word in words if word]
         values = {(_epoch(n), n.metric): n.score.mean for _, n in own if n.score}
         # heads have no entropy where no image is right

@@ -30,10 +30,12 @@ Value = TypeVar("Value")
 
 SMALL_DATA = {
     "generated": "generated data",
-    "excerpt": "excerpt of the data",
+    "excerpt": "subset of the data",
     "recoded": "JPEG-coded data",
-    "recoded excerpt": "JPEG-coded excerpt of the data",
+    "recoded excerpt": "JPEG-coded subset of the data",
 }
+RENAMED_GROUPS = {"Few labels": "Semi-supervised"}
+"""Current names of task groups by their names in earlier records."""
 TABLES, FIGURES = "tables", "figures"
 """Folders in the results folder with the pages and curves that are made from the records."""
 REPORT = "report"
@@ -447,9 +449,10 @@ def _reason(error: Exception) -> str:
 
 def _parse(content: dict[str, Any], path: Path, file: str) -> Run:
     if content["format"] == STATE_FORMAT:
-        names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading", "sha256")
+        names = ("backbone", "task", "protocol", "schedule", "primary_metric", "sha256")
         return Run(
             **{name: content[name] for name in names},
+            heading=RENAMED_GROUPS.get(content["heading"], content["heading"]),
             seed=int(content["seed"]),
             reasons=Reasons(
                 length=_length(content["schedule"]), data=SMALL_DATA.get(content["small"], "")
@@ -480,7 +483,7 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
         schedule=record.schedule,
         seed=int(record.seed),
         primary_metric=record.primary_metric,
-        heading=record.heading,
+        heading=RENAMED_GROUPS.get(record.heading, record.heading),
         reasons=Reasons(
             length=_length(record.schedule),
             altered="altered protocol" if is_altered else "",
@@ -500,7 +503,7 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
             data=SMALL_DATA.get(small, "full data"),
             tolerated="; ".join(tolerated_notes(tolerated)) or "nothing tolerated",
             crops=str(details.get("crops") or "crops/1"),  # older records do not store it
-            departures="; ".join(record.departures) or "no departure",
+            departures="; ".join(record.departures) or "no deviation",
         ),
         finished=record.finished,
         metrics={name: float(value) for name, value in (record.metrics | entropy).items()},

@@ -145,8 +145,8 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
 def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], list[str]]:
     """Return the line on the best value of a swept setting, and what is missing for it.
 
-    It is reproduced if our best value is the paper's, and undecided if that one is not surely below
-    ours. All values must be there.
+    It is reproduced if our best value is the paper's, and inconclusive if that one is not
+    significantly below ours. All values must be there.
     """
     measurements = statement.swept
     first = next(iter(measurements.values()))
@@ -160,7 +160,7 @@ def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], 
         return [*line, there, "–", "–", "–"], missing
     ours = max(scores, key=lambda value: scores[value].mean)
     sure = difference(scores[ours], scores[paper], first.task).sure
-    word = "reproduced" if ours == paper else "another" if sure else "undecided"
+    word = "reproduced" if ours == paper else "another" if sure else "inconclusive"
     signs = "".join(dict.fromkeys(map(evidence.sign, measurements.values())))
     return [*line, f"{ours:g}{signs}", "–", "–", word], []
 
@@ -178,7 +178,7 @@ def _line(
     line += [ours.text(2) + sign, f"{apart.points:+.2f}"]
     line.append(apart.interval_text() if apart.known else "–")
     judged = apart.known and not measurement.no_verdict
-    return [*line, apart.verdict(scale) if judged else "not judged"]
+    return [*line, apart.verdict(scale) if judged else "no verdict"]
 
 
 def _stated_score(measurement: Measurement, value: float) -> Score:
@@ -209,7 +209,7 @@ def _deviation_sources(paper: Paper) -> list[str]:
         for one in measured
         if not one.no_verdict
     )
-    best = "- best setting: undecided where the paper's value is not surely below."
+    best = "- best setting: inconclusive where the paper's value is not significantly below."
     return [*lines, *[best] * any(statement.swept for statement in paper.stated)]
 
 
@@ -218,7 +218,7 @@ def _assumptions(paper: Paper) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for one in paper.stated:
         for measurement in (measurement for measurement in one.measured if measurement.no_verdict):
-            reason = f"not judged, as {measurement.no_verdict}."
+            reason = f"no verdict, as {measurement.no_verdict}."
             reasons.setdefault(reason, []).append(f"{one.where}, {one.what}")
         if one.assumed:
             reasons.setdefault(one.assumed, []).append(one.where)

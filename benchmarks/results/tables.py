@@ -19,10 +19,10 @@ from transfer.encoders.architectures import network_words
 
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 RULE = (
-    "**Bold**: best of its column and table, if surely ahead of the second (p < 0.05): by a paired "
-    "test on the same images where both are ours (McNemar's exact test, or the paired standard "
-    "error over images or resampled test sets), else by the errors of both test sets and from run "
-    "to run; of few seeds, those are Student's."
+    "**Bold**: best of its column and table, if significantly ahead of the second (p < 0.05). Two "
+    "of our numbers are compared by a paired test on the same images (McNemar's exact test, or the "
+    "paired standard error over images or resampled test sets), other pairs by the errors of both "
+    "test sets and the run-to-run deviation, with Student's t for few seeds."
 )
 LATEX = {sign: f"\\{sign}" for sign in "$&_#%{}"}
 LATEX |= {"\\": r"\textbackslash ", "~": r"\textasciitilde ", "^": r"\textasciicircum "}

@@ -40,7 +40,7 @@ class Pair(NamedTuple):
     @property
     def word(self) -> str:
         """Return the verdict, or that there is none."""
-        return "not judged" if self.not_judged else self.difference.verdict()
+        return "no verdict" if self.not_judged else self.difference.verdict()
 
     @property
     def is_other_reading(self) -> bool:
@@ -117,7 +117,7 @@ def comparison_parts(table: Table, pairs: Sequence[Pair], rows: Iterable[Number]
     lines = [_deviation_source(task) for task in judged]
     unjudged = grouped((pair.not_judged, pair.printed.row.label) for pair in pairs)
     lines += [
-        f"- not judged ({', '.join(dict.fromkeys(labels))}): {reason}."
+        f"- no verdict ({', '.join(dict.fromkeys(labels))}): {reason}."
         for reason, labels in unjudged.items()
         if reason
     ]

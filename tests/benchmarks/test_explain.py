@@ -26,7 +26,7 @@ def test_a_number_stands_beside_its_published_counterpart(
     assert main([str(path)]) == 0
     out = capsys.readouterr().out
     assert "LORAC, Table II: LORAC, Aircraft" in out
-    assert "47.8, ours 47.50 (-0.30): undecided, 95 % interval [" in out
+    assert "47.8, ours 47.50 (-0.30): inconclusive, 95 % interval [" in out
 
 
 def test_a_record_is_found_by_name_and_task_and_names_its_departures(
@@ -36,7 +36,7 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
     found = json.loads(capsys.readouterr().out)
     assert " ".join(found) == "Number Published Comparable Protocol Checkpoint Data Computed Again"
     assert found["Protocol"]["epochs"] == "2   (paper: 100)"
-    assert found["Published"] == {"none": "JPEG-coded excerpt of the data"}
+    assert found["Published"] == {"none": "JPEG-coded subset of the data"}
     assert found["Checkpoint"]["made_by.recipe"] == "vicreg/cifar10-cpu"
     with_these = found["Comparable"]["with"]
     assert with_these.startswith("every record of cifar10_linear under uniclr-2022/1 with the same")

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.explain import main as explain
 from benchmarks.report_parts.page import report_page
 from benchmarks.results.contents import read_contents
+from benchmarks.results.records import read_results
 from benchmarks.results.tables import (
     Cell,
     Grid,
@@ -281,3 +282,9 @@ def test_plain_escapes_only_markup() -> None:
     assert plain("1. x") == r"1\. x"
     assert plain("&lt;") == r"\&lt;"
     assert plain("`a` [b](c)") == r"\`a\` \[b\](c)"
+
+
+def test_earlier_name_of_a_task_group_is_read(tmp_path: Path) -> None:
+    record(tmp_path, 50.0, task="in1k_semi_1pct", content={"heading": "Few labels"})
+    failure(tmp_path, "in1k_semi_10pct", "out of memory", heading="Few labels")
+    assert {run.heading for run in read_results(tmp_path).runs} == {"Semi-supervised"}

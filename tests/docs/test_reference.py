@@ -72,7 +72,7 @@ def test_page_has_options_of_every_method() -> None:
 def test_glossary_has_every_verdict_and_state() -> None:
     text = (REFERENCE / "glossary.md").read_text()
     terms = {word for line in re.findall(r"(.+)\n: ", text) for word in line.split(", ")}
-    assert {*get_args(Word), *get_args(State), *get_args(StateName), "not judged"} <= terms
+    assert {*get_args(Word), *get_args(State), *get_args(StateName), "no verdict"} <= terms
 
 
 def test_published_page_has_every_table() -> None:

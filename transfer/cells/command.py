@@ -50,7 +50,7 @@ class Evaluate:
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
             for line in departures(cell):
-                print(f"departs from the paper: {line}")
+                print(f"deviates from the paper: {line}")
             return 0
         if this_process().is_main:
             given = self.request.checkpoint.declared is not None

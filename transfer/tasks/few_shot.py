@@ -84,7 +84,7 @@ class FewShot(CenterCrops):
     here), the augmentation (none) and the initial weights; these are the usual choices.
     """
 
-    heading: ClassVar[str] = "Few labels"
+    heading: ClassVar[str] = "Semi-supervised"
 
     protocol: str = "looc-2020/1"
     shots: tuple[int, ...] = (5, 10)

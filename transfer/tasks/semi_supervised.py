@@ -47,7 +47,7 @@ LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 class SemiSupervised(CenterCrops):
     """Training of all layers on few labelled images; the classifier has its own learning rate."""
 
-    heading: ClassVar[str] = "Few labels"
+    heading: ClassVar[str] = "Semi-supervised"
     trains_backbone: ClassVar[bool] = True
     kind: ClassVar[str] = "few labels"
     supported_options: ClassVar[frozenset[str]] = frozenset(

@@ -37,11 +37,11 @@ def variant(results: Path, ending: str, scores: dict[int, float], **changes: Any
 def test_the_caption_says_which_lines_are_surely_apart(tmp_path: Path) -> None:
     for place, (last, number, words) in enumerate(
         (
-            (30.0, 500, "surely apart: SimAffinity above w/o T&S"),
-            (90.0, 500, "surely apart: w/o T&S above SimAffinity"),
-            (56.0, 500, "surely apart: none"),
-            (56.0, 50_000, "surely apart: SimAffinity above w/o T&S"),
-            (30.0, None, "surely apart: none"),
+            (30.0, 500, "significantly different: SimAffinity above w/o T&S"),
+            (90.0, 500, "significantly different: w/o T&S above SimAffinity"),
+            (56.0, 500, "significantly different: none"),
+            (56.0, 50_000, "significantly different: SimAffinity above w/o T&S"),
+            (30.0, None, "significantly different: none"),
         )
     ):
         folder, details = tmp_path / str(place), {"num_test": number}

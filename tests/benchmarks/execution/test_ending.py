@@ -78,7 +78,7 @@ def test_last_line_counts_cells_that_could_not_run(
     [
         ("benchmarks.tables.results_csv", "the tables are not up to date", 1),
         ("benchmarks.figures.draw_figures", "the figures are not up to date", 0),
-        ("benchmarks.execution.ending.final_screen", "the last screen is missing", 1),
+        ("benchmarks.execution.ending.final_screen", "the summary is missing", 1),
         ("benchmarks.report.report_page", "the report was not written", 1),
     ],
 )

@@ -174,14 +174,17 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
     axis = browser.texts("#compare-rows .scale svg text")
     assert axis == ["−20", "0", "+20"]
     rows = browser.texts("#compare-rows details .line")
-    assert ["better" in rows[0], "undecided" in rows[1], "detects " in rows[1]] == [True] * 3
+    assert ["better" in rows[0], "inconclusive" in rows[1], "detects " in rows[1]] == [True] * 3
     browser.find("#filter-compare").send_keys("linear birdsnap")
     assert len(browser.texts("#compare-rows details .line")) == 1
-    filtered = "good beside random on 1 task (of 2 tasks): 0 better, 0 worse, 1 undecided"
+    filtered = "good beside random on 1 task (of 2 tasks): 0 better, 0 worse, 1 inconclusive"
     assert browser.find("#compare-sentence").text.startswith(filtered)
     browser.run("document.getElementById('filter-compare').value = ''")
     choose(browser, "random", "good")
-    assert "random is surely worse than good on 1 of 2" in browser.find("#compare-sentence").text
+    assert (
+        "random is significantly worse than good on 1 of 2"
+        in browser.find("#compare-sentence").text
+    )
     browser.find("#compare-rows a.open").click()
     assert browser.find("#details").is_displayed()
     assert "Published" in browser.texts("#details h3")
@@ -218,10 +221,12 @@ def test_equal_numbers_are_called_equal_and_filters_count_readings(
             complete(tmp_path, name, key, backbone=backbone(name), details=details, **changes)
     browser.open(write_report(read_contents(tmp_path)).absolute())
     sentence = browser.find("#compare-sentence")
-    assert "on 0 of 3 readings of 2 tasks, undecided on 0, equal on 3" in sentence.text
+    assert "on 0 of 3 readings of 2 tasks, inconclusive on 0, equal on 3" in sentence.text
     assert browser.texts("#compare-rows .verdict") == ["equal"] * 3
     browser.find("#filter-compare").send_keys("in1k")
-    counts = "on 2 readings of 1 task (of 3 readings of 2 tasks): 0 better, 0 worse, 0 undecided, "
+    counts = (
+        "on 2 readings of 1 task (of 3 readings of 2 tasks): 0 better, 0 worse, 0 inconclusive, "
+    )
     assert f"{counts}2 equal" in sentence.text
 
 

@@ -51,7 +51,7 @@ def test_a_published_number_has_its_verdict_in_a_row(tmp_path: Path) -> None:
     row = page.partition("LORAC, Table II: LORAC, Aircraft")[2].partition("</tr>")[0]
     assert ">47.50</a>" in row
     assert ">−0.30</td>" in row  # the paper prints 47.8
-    assert "? undecided" in row
+    assert "? inconclusive" in row
 
 
 def test_a_papers_table_without_a_row_of_ours_is_a_link(tmp_path: Path) -> None:
@@ -104,7 +104,9 @@ def compared_of(results: Path) -> Compared:
 def test_the_first_sentence_says_which_is_better_after_correction(tmp_path: Path) -> None:
     results_of_two(tmp_path)
     comparison = compared_of(tmp_path)
-    said = "good is surely better than random on 1 of 2 tasks, worse on 0, undecided on 1."
+    said = (
+        "good is significantly better than random on 1 of 2 tasks, worse on 0, inconclusive on 1."
+    )
     assert comparison.sentences == [said]
     page = report_page(read_contents(tmp_path))
     assert said in page
@@ -138,12 +140,13 @@ def test_checkpoints_of_unlike_networks_and_data_are_compared_and_the_sentence_s
         "resnet18, imagenet stem, photographs (900 images)",
     ]
     assert comparison.sentences == [
-        "mine is surely better than random on 1 of 1 task, worse on 0, undecided on 0.",
-        "moco is surely better than random-resnet18 on 1 of 1 task, worse on 0, undecided on 0.",
+        "mine is significantly better than random on 1 of 1 task, worse on 0, inconclusive on 0.",
+        "moco is significantly better than random-resnet18 on 1 of 1 task, worse on 0, "
+        "inconclusive on 0.",
     ]
     assert comparison.content["sentences"][1][2] == (
-        "mine is surely better than moco on 1 of 1 task, worse on 0, undecided on 0; their "
-        "networks differ (resnet50, imagenet stem; resnet18, imagenet stem); so do their "
+        "mine is significantly better than moco on 1 of 1 task, worse on 0, inconclusive on 0; "
+        "their networks differ (resnet50, imagenet stem; resnet18, imagenet stem); so do their "
         "pre-training data (in1k; photographs (900 images))."
     )
 
@@ -154,7 +157,7 @@ def test_a_checkpoint_that_beats_random_weights_nowhere_is_called_so(tmp_path: P
             entry, metrics = backbone(name, made_by=made_by), {"mean_per_class": 40.0}
             complete(tmp_path, name, task, backbone=entry, metrics=metrics)
     (sentence,) = compared_of(tmp_path).sentences
-    start = "mine is not better than random weights: surely better on 0 of "
+    start = "mine is not better than random weights: significantly better on 0 of "
     assert sentence.startswith(start)
 
 

@@ -17,7 +17,7 @@ def test_only_the_same_pretraining_gets_a_verdict_and_makes_the_row(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({}, "| → mine | LORAC | Aircraft | 47.50 | 47.8 | -0.30 | [-2.8, +2.2] | undecided |"),
+        ({}, "| → mine | LORAC | Aircraft | 47.50 | 47.8 | -0.30 | [-2.8, +2.2] | inconclusive |"),
         ({"recipe": "byol/in1k-r50"}, "no row of the table is of byol/in1k-r50"),
         ({"recipe": "byol/in1k-r50", "heads": ["color"]}, "byol/in1k-r50 with heads color alone"),
         ({"epochs": 2.0}, "epochs 200, ours 2"),
@@ -53,7 +53,7 @@ def test_a_row_is_compared_under_the_protocol_that_the_paper_used_for_it(tmp_pat
     record(tmp_path / "co2", 60.0, protocol="co2-2021/1", metric="top5", **few)
     above, text = page(tmp_path / "co2", "co2_table2.md").split("## Against the paper")
     assert "## Protocol co2-2021 instead of co2-2021-v1: not comparable" in above
-    assert re.search(r"\| 66.00 \| +66.2 \| +-0.20 \| .* undecided", text)
+    assert re.search(r"\| 66.00 \| +66.2 \| +-0.20 \| .* inconclusive", text)
     assert "60.00" not in text
 
 
@@ -66,7 +66,7 @@ def test_loocs_all_is_compared_with_the_mean_that_it_fits(tmp_path: Path) -> Non
     shown, against = blocks(text)
     assert "48.2" in shown["→ all19_top1"][8]
     assert "46.6" in shown["→ all_top1"][9]
-    judged = ["48.20", "48.2", "+0.00", "[-2.1, +2.1]", "undecided"]
+    judged = ["48.20", "48.2", "+0.00", "[-2.1, +2.1]", "inconclusive"]
     assert against["→ all19_top1"][1:] == ["IN-C-100 All", *judged]
     assert "→ all_top1" not in against
 

@@ -191,7 +191,7 @@ def test_a_score_without_an_error_has_the_mean_error_of_its_column() -> None:
 def test_a_verdict_follows_from_the_interval_and_holms_levels_by_hand() -> None:
     cases = ((0.2, 0.3), (0.2, 0.5), (3.0, 0.5), (-1.2, 0.3))
     found = [Difference(points, error, 1.0).verdict() for points, error in cases]
-    assert found == ["reproduced", "undecided", "above", "below"]
+    assert found == ["reproduced", "inconclusive", "above", "below"]
     # 0.01 < 0.05 / 4, 0.014 < 0.05 / 3, 0.03 > 0.05 / 2: the rest is not sure, whatever it is
     assert holm([0.03, 0.01, float("nan"), 0.014]) == [False, True, False, True]
 
@@ -202,7 +202,7 @@ def test_a_paper_with_our_test_set_and_no_known_error_has_ours() -> None:
     found = difference(ours, Score(mean=40.3, metric="AP"), "coco_det")
     own = np.std(values, ddof=1)
     assert found.error == pytest.approx(np.sqrt(2 * own**2 + 2 * 0.18**2), rel=1e-3)
-    assert found.verdict() == "undecided"
+    assert found.verdict() == "inconclusive"
 
 
 def test_deviations_of_few_seeds_are_students_with_welchs_freedom() -> None:

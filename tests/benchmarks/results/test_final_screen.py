@@ -38,7 +38,7 @@ def test_a_number_stands_beside_the_best_published_one_and_a_failure_has_its_rea
 
 def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:
     transferred(tmp_path, 47.5, made_by=LORAC)
-    assert screen(tmp_path, ASKED)[1].endswith("? undecided [-2.8, +2.2]")
+    assert screen(tmp_path, ASKED)[1].endswith("? inconclusive [-2.8, +2.2]")
     for protocol in (ASKED.protocol, "other/1"):
         transferred(tmp_path, 30.0, protocol=protocol, made_by=LORAC)
     own, other = screen(tmp_path, ASKED, ASKED._replace(protocol="other/1"))[1:]

@@ -201,8 +201,8 @@ def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
         origin = {"made_by": made_by(recipe), "arch": exported_arch(RECIPES[recipe])}
         record(tmp_path, 50.0, task=task, protocol=protocol, metric=metric, **origin)
         text = page(tmp_path, f"{table}.md").split("## Against the paper")[1]
-        assert re.search(r"→ mine .*\| 50.00 \|.* not judged ", text)
-        assert re.search(rf"^- not judged \((MoCo|DINO|SwAV)\): .*{why}", text, re.MULTILINE)
+        assert re.search(r"→ mine .*\| 50.00 \|.* no verdict ", text)
+        assert re.search(rf"^- no verdict \((MoCo|DINO|SwAV)\): .*{why}", text, re.MULTILINE)
 
 
 def test_a_cited_number_stands_under_the_protocol_of_its_source(tmp_path: Path) -> None:
@@ -212,9 +212,11 @@ def test_a_cited_number_stands_under_the_protocol_of_its_source(tmp_path: Path) 
     record(tmp_path, 72.7, protocol="co2-2021/1", **seg)
     text = page(tmp_path).split("## Against the paper")[1]
     assert re.search(
-        r"MoCo \(He et al., 2020\) +\| mIoU +\| 72.40 \| +72.5 \| +-0.10 \| .* not judged", text
+        r"MoCo \(He et al., 2020\) +\| mIoU +\| 72.40 \| +72.5 \| +-0.10 \| .* no verdict", text
     )
-    assert re.search(r"\(our impl.\) +\| mIoU +\| 72.70 \| +72.6 \| +\+0.10 \| .* undecided", text)
+    assert re.search(
+        r"\(our impl.\) +\| mIoU +\| 72.70 \| +72.6 \| +\+0.10 \| .* inconclusive", text
+    )
     assert not re.search(r"72.40 \| +72.6|72.70 \| +72.5", text)
 
 

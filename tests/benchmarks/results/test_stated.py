@@ -27,7 +27,7 @@ def line_of(results: Path, words: str) -> list[str]:
 
 def test_probes_and_the_accuracy_during_pre_training_get_verdicts(tmp_path: Path) -> None:
     put(tmp_path, 69.0, "co2/in100-r18")
-    judged = ["69.2", "69.00", "-0.20", "[-2.2, +1.8]", "undecided"]
+    judged = ["69.2", "69.00", "-0.20", "[-2.2, +1.8]", "inconclusive"]
     assert line_of(tmp_path, "best_top1")[1:] == judged
     assert line_of(tmp_path, "without_consistency_top1")[2] == "not run"
     rounded = {"features_in": "bfloat16"}
@@ -38,7 +38,7 @@ def test_probes_and_the_accuracy_during_pre_training_get_verdicts(tmp_path: Path
     smoke: dict[str, Any] = {"schedule": "smoke", "made_by": means}
     put(tmp_path, 10.0, "moco/in100-r18-v1", **smoke)
     put(tmp_path, 10.0, "moco/in100-r18-v1", **smoke, details=rounded, seed=1)  # another row, too
-    judged = ["97.57", "97.20", "-0.37", "[-1.2, +0.5]", "undecided"]
+    judged = ["97.57", "97.20", "-0.37", "[-1.2, +0.5]", "inconclusive"]
     assert line_of(tmp_path, "inst_acc_moco_final")[1:] == judged
 
 
@@ -47,7 +47,7 @@ def test_a_difference_to_a_cited_number_is_not_judged(tmp_path: Path) -> None:
     name = "simaffinity/in1k-r50-tricks-temperature-symmetric-momentum-multicrop-predictor"
     put(tmp_path, 73.0, name, **probe)
     put(tmp_path, 70.0, "simsiam/in1k-r50-epochs200", **probe)
-    judged = ["3.00", "-0.80", "[-1.7, +0.1]", "not judged"]
+    judged = ["3.00", "-0.80", "[-1.7, +0.1]", "no verdict"]
     assert line_of(tmp_path, "| SimAffinity over SimSiam")[2:] == judged
 
 
@@ -63,7 +63,7 @@ def test_the_best_setting_of_a_sweep_without_a_gap_gets_a_verdict(tmp_path: Path
     assert missing in page(tmp_path, "stated.md")
     for at_20, ours, word in [
         (68.0, "10", "reproduced"),
-        (69.4, "20", "undecided"),
+        (69.4, "20", "inconclusive"),
         (73.0, "20", "another"),
     ]:
         sweep_alpha(tmp_path, {1: 64.0, 3: 66.0, 5: 68.0, 10: 69.0, 20: at_20, 30: 60.0})
