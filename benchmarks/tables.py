@@ -1,9 +1,9 @@
-"""Markdown pages from result files: python -m benchmarks.tables --results results.
+"""Write Markdown tables of all results: python -m benchmarks.tables --results results.
 
-There is one page for every published table of settings or of a task that is built here, one for the
-numbers of the papers' running texts, one for methods that were trained alike, and an overview. All
-numbers are also in results.csv, those of snapshots in a CSV per curve in figures. The same results
-give the same bytes.
+There is one page per published table of settings or of implemented tasks, one page for numbers that
+papers state only in their text, one for methods with the same training, and an overview. All
+results are also in results.csv. Each curve of snapshots has a CSV file in figures. Equal results
+give identical files.
 """
 
 import re
@@ -36,16 +36,16 @@ class Request:
     """Write the tables of all results."""
 
     results: tuple[Path, ...] = (Path("results"),)
-    """Folders of records; the tables are written to the subfolder tables of the first one."""
+    """Folders of records. The tables are written to the subfolder tables of the first one."""
     with_reference: bool = False
-    """Also show the suite's own results, results/reference of a checkout."""
+    """Also show the results that come with the suite (results/reference of a checkout)."""
     format: Format = "markdown"
-    """latex: also a file of tabulars (booktabs) beside each page, kept up to date from then on.
-    csv: for a table of --name or --tasks alone."""
+    """latex: also write a LaTeX file (booktabs) next to each page; later commands keep it up to
+    date. csv: only for a single table (--name or --tasks)."""
     name: tuple[str, ...] = ()
-    """Print one table of these checkpoints, in this order, for a paper; nothing is written."""
+    """Print a single table of these checkpoints, in this order, for a paper; write no files."""
     tasks: str = ""
-    """Tasks of that table, with commas between them: in1k_linear,voc07_svm@co2,transfer_linear."""
+    """Tasks of the single table, separated by commas: in1k_linear,voc07_svm@co2,transfer_linear."""
 
 
 def pages_of(contents: Contents) -> dict[str, Page]:

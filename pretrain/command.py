@@ -25,18 +25,19 @@ class Execution:
     """Options of execution; beyond rounding, only the precision changes a run's numbers."""
 
     precision: Precision = "auto"
-    """Arithmetic of the networks; losses are float32. auto: bfloat16 on GPUs that have it, float32
-    elsewhere."""
+    """Precision of the networks; losses are float32. auto: bfloat16 on GPUs that support it,
+    otherwise float32."""
     compile: bool = False
-    """Compile the networks: minutes at the first start, which leaves the graphs in OUT/compiled;
-    what it saves on GPUs is not measured."""
+    """Compile the networks. The first start takes minutes longer and caches the graphs in
+    OUT/compiled. The speedup on GPUs has not been measured."""
     checkpoint_activations: bool = False
-    """Keep the input of each residual block alone and compute the rest again for the gradients:
-    same numbers, a fraction of the memory, about a third more time."""
+    """Activation checkpointing: store only the input of each residual block, and recompute the
+    activations for the gradients. Same results, a fraction of the memory, about a third more
+    time."""
     read_every_steps: PositiveCount = 20
-    """Steps between readings of the metrics, which are then logged and checked to be finite."""
+    """Steps between readings of the metrics. Each reading is logged and must be finite."""
     save_every_min: NotNegative = 10.0
-    """Minutes between checkpoints; a stop and the end of the run save one as well."""
+    """Minutes between checkpoints. A stop and the end of the run also save one."""
 
     def network_dtype(self, device_type: str) -> "torch.dtype":
         """Return the type of the networks' matrix products on a device type, cpu or cuda."""
@@ -49,40 +50,43 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Command(Generic[Config]):
-    """One pre-training run; after a stop or a kill the same command resumes it."""
+    """Run one pre-training. After a stop or a kill, the same command resumes it."""
 
     data: Path
-    """Folder of images, flat or with a folder per class; only supervised training needs classes."""
+    """Folder of images, flat or with one folder per class. Only supervised training needs
+    classes."""
     out: Path
     """Folder of the run: checkpoint, metrics, and the exported backbone.pt."""
     recipe: Recipe[Config]
     execution: Execution = field(default_factory=Execution)
     steps: Count = 0
-    """Optimizer steps instead of epochs; 0: as many as the epochs hold."""
+    """Number of optimizer steps, instead of --epochs. 0: as many as the epochs have."""
     seed: Annotated[int, Range(0, 2**32 - 1)] = 0
     device: DeviceChoice = "auto"
     style_bank: Path | None = None
-    """Folder with a styled copy of every image for each style, for recipes with texture."""
+    """Folder with one styled copy of every image per style, for recipes with texture."""
     colors_in: Literal["workers", "device"] = "workers"
-    """Place where views get their colors: workers round to eight bits as PIL does; a GPU spares
-    cores, computes in floats, and makes slightly other views."""
+    """Where color augmentations run. workers: in the loader, rounded to 8 bits as in PIL. device:
+    on the GPU in floats, which needs fewer CPU cores and gives slightly different views."""
     workers: Annotated[int, Range(0, 1024)] | None = None
-    """Processes, for each GPU, that make views; None: as many as the machine has cores for it, at
-    most 32. A CPU makes the views of images in memory itself."""
+    """Loader processes per GPU. None: as many as there are CPU cores per GPU, at most 32. Without a
+    GPU, the main process makes the views of images that are in memory."""
     memory_gb: NotNegative = 2.0
-    """Memory of each process for decoded images; if all fit, each is decoded once. It changes the
-    speed alone."""
+    """Memory per process for decoded images, in GB. If all fit, each is decoded only once. This
+    changes only the speed."""
     tolerated_images: Count = 0
-    """Bad images allowed: those that do not open are left out, and another image takes the place of
-    one that does not decode."""
+    """Bad images allowed. Images that do not open are left out; an image that cannot be decoded is
+    replaced by another one."""
     safetensors: bool = False
     """Write backbone.safetensors as well."""
     wandb: str = ""
-    """Project of Weights & Biases that copies TensorBoard's events; needs the package wandb."""
+    """Weights & Biases project to which TensorBoard events are copied; requires the package
+    wandb."""
     snapshot_epochs: Count = 0
-    """Export snapshots/epoch0010.pt, one every so many epochs and one before the first; 0: none."""
+    """Epochs between exported snapshots, such as snapshots/epoch0010.pt. One more is exported
+    before the first epoch. 0: no snapshots."""
     dry_run: bool = False
-    """Print what would be done and the memory of a step, and stop."""
+    """Print what would be done and the memory of one step, and exit."""
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:

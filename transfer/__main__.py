@@ -1,8 +1,9 @@
 """python -m transfer TASK | get-data | check-data | describe-data | inspect | generate-data |
 convert-sbd | --list.
 
-Evaluate one checkpoint on one task, or inspect checkpoints and data. benchmarks/run_all.py runs all
-tasks. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal and resumable.
+Evaluate one checkpoint on one task, or inspect checkpoints and data. To run all tasks, use
+benchmarks/run_all.py. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal and
+resumable.
 """
 
 import sys
@@ -37,14 +38,14 @@ from transfer.tasks import TASKS
 
 @dataclass(frozen=True, kw_only=True)
 class CheckData:
-    """Compare every data set with its published counts and look for broken images."""
+    """Compare the counts of datasets with the published ones, and look for broken images."""
 
     sets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Keys of the data sets to check; if not given, all, and absent ones are only named."""
+    """Keys of the datasets to check. Default: all; missing ones are only listed."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     decode: bool = True
-    """Decode every image; otherwise only headers and end markers are read."""
+    """Decode every image. Otherwise, read only headers and end markers."""
 
     def __call__(self) -> int:
         """Print the reports; return 1 if a data set is present but incomplete, else 0."""
@@ -65,7 +66,7 @@ class DescribeData:
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     tolerate: int = 0
-    """Describe a set with up to this number of bad images or annotations."""
+    """Bad images and annotations allowed in each dataset."""
 
     def __call__(self) -> int:
         """Write the file; return the exit status. DataError for a set that cannot be read."""
@@ -82,16 +83,17 @@ class DescribeData:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect:
-    """Print what a checkpoint file is: its network, input, tensors and training."""
+    """Print the network, input, tensors and training of a checkpoint file."""
 
     file: Annotated[Path, tyro.conf.Positional]
     """Checkpoint file."""
     branch: str = ""
-    """Part of the prefix of the ResNet to take where a file holds several, such as student."""
+    """For a file with several ResNets, part of the key prefix of the one to inspect, such as
+    student."""
     network: AnyEncoder = field(default_factory=EncoderOptions)
     """Options for a checkpoint of another network."""
     all: bool = False
-    """Also list all settings of the training that the file holds."""
+    """Also list all training settings in the file."""
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""
@@ -102,7 +104,7 @@ class Inspect:
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateData:
-    """Write a small version of every data set, in its published layout, with a learnable signal."""
+    """Write a small, learnable version of every dataset in its published layout."""
 
     data: Path = Path("datasets-small")
     """Folder to write to."""
@@ -120,12 +122,12 @@ class GenerateData:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertSBD:
-    """Write SBD's masks as VOC 2012's SegmentationClassAug; needed once, before segmentation."""
+    """Convert SBD's masks to VOC 2012's SegmentationClassAug, once before segmentation."""
 
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets, with VOC 2012 in it; $DATASETS or ./datasets."""
     sbd: Path | None = None
-    """Folder that holds cls/*.mat; searched below the data folder if not given."""
+    """Folder that contains cls/*.mat. Default: searched in --data."""
 
     def __call__(self) -> int:
         """Write the masks; return the exit status."""

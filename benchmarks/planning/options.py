@@ -39,40 +39,41 @@ def given_options(request: Any) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmOptions:
-    """Options for cells that run as jobs of a SLURM cluster."""
+    """Options for evaluations that run as jobs of a SLURM cluster."""
 
     slurm: bool = False
-    """Submit the cells that are not finished as job arrays, and exit. With --plan, only print the
-    scripts that sbatch would get."""
+    """Submit the unfinished evaluations as job arrays, and exit. With --plan, only print the
+    scripts for sbatch."""
     status: bool = False
-    """Print the states of all cells that were submitted, or started on a machine."""
+    """Print the states of all evaluations that were submitted or started."""
     watch: bool = False
-    """Print changed counts until all cells ended, and write runs/status.html; needs --status."""
+    """Print the number of evaluations in each state whenever it changes, until all have ended, and
+    update runs/status.html."""
     retry_failed: bool = False
-    """Submit the failed and cancelled cells again; each continues from its last checkpoint."""
+    """Submit failed and cancelled evaluations again. Each resumes from its last saved state."""
     cancel: bool = False
-    """Cancel all submitted cells that are not finished."""
+    """Cancel all submitted evaluations that are not finished."""
     parallel: int = 0
-    """Cells of one array that run at a time; there is one array for each size of job. 0: as many as
-    the cluster allows."""
+    """Jobs of one array that run at the same time; there is one array for each job size. 0: as many
+    as the cluster allows."""
     max_gpus: int = 0
-    """GPUs of one array at a time, in place of --parallel where its jobs have several. The plan
-    shows the sum of all arrays. 0: as many as the cluster allows."""
+    """GPUs that one array may use at the same time, instead of --parallel for jobs with several
+    GPUs. The plan shows the sum over all arrays. 0: as many as the cluster allows."""
     hours: float = 0.0
-    """Time limit of every cell in h; a cell that needs longer continues in a new job. 0: from the
+    """Time limit of each job in h. A longer evaluation resumes in a new job. 0: estimated from the
     protocol, at most 24."""
     cell_gpus: int = 1
-    """GPUs of a cell on a frozen network; cells that train the whole network use --gpus. 0: a
-    cluster without GPUs."""
+    """GPUs per evaluation of a frozen network; tasks that train the whole network use --gpus. 0:
+    the cluster has no GPUs."""
     cpus: int = 0
-    """Processors of every cell. 0: 8 for each of its GPUs."""
+    """CPU cores per job. 0: 8 per GPU."""
     memory_gb: float = 0.0
-    """Memory of every cell in GB. 0: the cluster's default."""
+    """Memory per job in GB. 0: the cluster's default."""
     tables_partition: str = ""
-    """Partition of the job that writes the tables, which needs no GPU; the cells' if not given."""
+    """Partition of the job that writes the tables, which needs no GPU. Default: --partition."""
     log_folder: str = ""
-    """Folder of logs and job files, on a file system that all nodes share; runs/slurm if not
-    given."""
+    """Folder for logs and job files, on a file system that all nodes share. Default: the folder
+    slurm in --runs."""
     queue: Annotated[Queue, tyro.conf.arg(name="")] = field(default_factory=Queue)
     """Options of the queue."""
 
@@ -83,9 +84,9 @@ class SlurmOptions:
 
     def require_used(self) -> None:
         """Raise ValueError for an option of clusters on a run that submits nothing."""
-        words = given_options(self)
-        if words and not (self.slurm or self.concerns_submitted_cells):
-            raise ValueError(f"{words[0]} is for cells on a cluster: say --slurm, too")
+        options = given_options(self)
+        if options and not (self.slurm or self.concerns_submitted_cells):
+            raise ValueError(f"{options[0]} has no effect without --slurm")
 
     @property
     def concerns_submitted_cells(self) -> bool:
@@ -95,62 +96,65 @@ class SlurmOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RunAll:
-    """Evaluate checkpoints on every downstream task whose data is there."""
+    """Evaluate checkpoints on every downstream task whose data exists."""
 
     ckpt: tuple[Path, ...] = ()
-    """Backbone files, checkpoints of other projects, or hf://ORG/REPO@REVISION/FILE."""
+    """Backbone files, third-party checkpoints, or hf://ORG/REPO@REVISION/FILE."""
     name: tuple[str, ...] = ()
-    """Names of the rows in the tables, one per checkpoint; default: the name of the file, or of its
-    folder for a file such as backbone.pt or checkpoint.pth."""
+    """Row names in the tables, one per checkpoint. Default: the name of the file, or of its folder
+    for a file such as backbone.pt or checkpoint.pth."""
     declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
-    """Recipes of files that do not say how they were made, one per checkpoint; '' for none, which
-    withdraws that of an earlier run."""
+    """Recipes that trained the checkpoints, for files that do not record them: one per checkpoint.
+    '' removes the recipe that an earlier run declared."""
     branch: tuple[str, ...] = ()
-    """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
+    """For files with several ResNets, part of the key prefix of the one to evaluate, such as
+    student: one per checkpoint."""
     encoder: tuple[str, ...] = ()
     """timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION, for checkpoints that are not
-    ResNets of torchvision's form: one for all, or one per checkpoint, with '' for a ResNet."""
+    torchvision-style ResNets. One for all, or one per checkpoint ('' for a ResNet)."""
     pool: tuple[Pool, ...] = ()
-    """How an encoder's tokens or maps become one feature: cls, mean, patch-mean, cls+mean,
-    cls-of-last-4 or cls-of-last-4+mean; the network's own way if not given. One for all encoders,
-    or one per checkpoint."""
+    """Pooling of an encoder's tokens or feature maps: cls, mean, patch-mean, cls+mean,
+    cls-of-last-4 or cls-of-last-4+mean. Default: as the network defines. One for all encoders, or
+    one per checkpoint."""
     input_px: tuple[str, ...] = ()
-    """Side of the encoder's images in px, where its source does not say, or for another size. One
-    for all encoders, or one per checkpoint."""
+    """Image size of the encoder in px. Default: as its source defines. One for all encoders, or one
+    per checkpoint."""
     input_mean: tuple[float, ...] = ()
-    """Mean of red, green and blue from 0 to 1 that images are normalized by, where the source of
-    the encoder does not say."""
+    """Mean of red, green and blue (0 to 1) for normalization, if the encoder's source does not
+    define it."""
     input_std: tuple[float, ...] = ()
-    """Standard deviation of red, green and blue, beside --input-mean."""
+    """Standard deviation of red, green and blue (0 to 1); requires --input-mean."""
     random: bool = False
-    """Also evaluate a random initialization of each network: random, for further networks
-    random-NETWORK."""
+    """Also evaluate a random initialization of each network. Its row is named random, or
+    random-NETWORK for further networks."""
     snapshots: tuple[Path, ...] = ()
-    """Folders of snapshots, in place of --ckpt: each run becomes a curve; --tasks is cifar10_knn
-    unless given."""
+    """Folders of pre-training snapshots, instead of --ckpt. Each folder becomes a curve. Default
+    task: cifar10_knn."""
     heads: tuple[str, ...] = ()
-    """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
+    """Subsets of the heads of LooC++ files, such as 0 0,1 0,2. Each adds a row to the tables."""
     tasks: str = ""
     """Tasks, separated by commas: ids, groups such as transfer_linear, patterns such as '*_knn', or
-    the tasks of a paper, such as lorac; all that run by default if not given."""
+    papers such as lorac. If not given, all tasks that run by default."""
     skip: str = ""
-    """Tasks that do not run, in the same form."""
+    """Tasks to skip, in the same format."""
     suite: str = ""
-    """Tasks of one paper: jcl, co2, lorac, uniclr, looc or another; --tasks adds to them."""
+    """Evaluate all tasks of one paper: jcl, co2, lorac, uniclr, looc or another. --tasks adds
+    more."""
     seeds: str = "0"
-    """Seeds, separated by commas; tables show mean and standard deviation."""
+    """Seeds, separated by commas. Tables show the mean and the standard deviation."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
-    """Folders and options of all cells."""
+    """Folders and options of all evaluations."""
     workers: int = 0
-    """Cells that run at the same time on this machine, each on its own GPUs. 0: one for each GPU,
-    while trainings of whole networks use all of them; one without a GPU."""
+    """Evaluations that run in parallel on this machine, each on separate GPUs. 0: one per GPU (a
+    task that trains the whole network uses all GPUs), or one without GPUs."""
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
-    """Options for running the cells on a SLURM cluster instead."""
+    """Options for running the evaluations on a SLURM cluster instead."""
     plan: bool = False
-    """Only print what would run, by groups of tasks."""
+    """Print what would run, by groups of tasks, and exit."""
     plan_full: bool = False
-    """Only print what would run, a line per cell; --plan full is the same."""
+    """Print what would run, one line per evaluation, and exit. Same as --plan full."""
     quiet: bool = False
-    """Print neither the plan nor progress: only failures and the summary."""
+    """Print only failures and the summary, neither the plan nor progress."""
     demo: bool = False
-    """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
+    """Generate small datasets, pre-train JCL on them, and evaluate it and a random
+    initialization."""

@@ -48,42 +48,44 @@ class ViewRecipe:
     """
 
     size_px: SidePx = 224
-    """Side of the square large views."""
+    """Size of the square large views in px."""
     crop_area: tuple[PositiveFraction, PositiveFraction] = (0.2, 1.0)
-    """Range of the share of the image's area that a crop of a large view has."""
+    """Range of the crop area of large views, as a fraction of the image."""
     small_size_px: SidePx = 96
-    """Side of the square small views, for methods with such views."""
+    """Size of the square small views in px, for methods with small views."""
     small_crop_area: tuple[PositiveFraction, PositiveFraction] = (0.05, 0.14)
-    """Range of the share of the image's area that a crop of a small view has."""
+    """Range of the crop area of small views, as a fraction of the image."""
     crop_aspect: tuple[Positive, Positive] = ASPECT
-    """Range of width over height, whose logarithm is uniform."""
+    """Range of the crop's aspect ratio (width over height), log-uniform."""
     jitter_probability: Fraction = 0.8
     brightness: Fraction = 0.4
-    """x of a factor between 1 - x and 1 + x; contrast and saturation alike."""
+    """x: the factor is between 1 - x and 1 + x; also for contrast and saturation."""
     contrast: Fraction = 0.4
     saturation: Fraction = 0.4
     hue: Annotated[float, Range(0, 0.5)] = 0.1
-    """x of a shift between -x and x, in turns of the color circle."""
+    """x: the hue shift is between -x and x, in turns of the color circle."""
     gray_probability: Fraction = 0.2
     gray_first: bool = False
-    """Grayscale before the jitter, as in MoCo v1."""
+    """Apply grayscale before the jitter, as in MoCo v1."""
     blur_probability: Fraction = 0.5
     second_blur_probability: Fraction | None = None
-    """Probability for large views but the first, as in BYOL, arXiv:2006.07733; None: the same."""
+    """Blur probability of all large views except the first, as in BYOL, arXiv:2006.07733. None: the
+    same."""
     small_blur_probability: Fraction | None = None
-    """Probability for the small views; None: that of the first view."""
+    """Blur probability of small views. None: as for the first view."""
     blur_sigma_px: tuple[Positive, Positive] = (0.1, 2.0)
-    """Range of the Gaussian's standard deviation."""
+    """Range of the Gaussian's standard deviation in px."""
     solarize_probability: Fraction = 0.0
-    """Probability that levels from a half up are inverted: BYOL, arXiv:2006.07733, appendix B."""
+    """Probability to invert values of at least one half: BYOL, arXiv:2006.07733, appendix B."""
     second_solarize_probability: Fraction | None = None
-    """Probability for all large views but the first; None: the same. Small views have 0."""
+    """Solarize probability of all large views except the first. None: the same. Small views have
+    0."""
     flip_probability: Fraction = 0.5
     rotation_probability: Fraction = 0.0
-    """Probability of a turn by 90, 180 or 270 degrees: LooC, arXiv:2008.05659, appendix A."""
+    """Probability of a rotation by 90, 180 or 270 degrees: LooC, arXiv:2008.05659, appendix A."""
     texture_probability: Fraction = 0.0
-    """Probability of another texture: a style from the run's style bank or else a random filter of
-    the luma, in place of the style transfer of arXiv:2008.05659."""
+    """Probability of a texture change: a style of the style bank, or otherwise a random filter of
+    the luma, instead of the style transfer of arXiv:2008.05659."""
     mean: tuple[Real, Real, Real] = (0.485, 0.456, 0.406)
     std: tuple[Positive, Positive, Positive] = (0.229, 0.224, 0.225)
 

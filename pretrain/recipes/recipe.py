@@ -80,7 +80,7 @@ class KeySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Generic[Config]):
-    """Everything that shapes a run except its data folder and its seed."""
+    """Settings of a run, except its data folder and its seed."""
 
     method: Description
     """Name in METHODS."""
@@ -91,30 +91,30 @@ class Recipe(Generic[Config]):
     """Images that --data should hold."""
     views: ViewRecipe = MOCO_V2_VIEWS
     test_px: Annotated[int, Range(0, MAX_SIDE_PX)] = 0
-    """Side of the images that the backbone is tested on; 0: that of the views."""
+    """Image size in px for tests of the backbone. 0: the size of the views."""
     epochs: Annotated[float, Range(0, 1e6)]
-    """Length of the run, also a fraction; the schedule ends with it."""
+    """Length of the run and of its schedule, which may be fractional."""
     batch_size: Annotated[int, Range(2, 2**24)]
-    """N, images per step over all processes; another one leaves the learning rate as it is."""
+    """N, images per step over all processes. Changing it does not change the learning rate."""
     learning_rate: NotNegative
     final_learning_rate: NotNegative = 0.0
-    """Rate at the end of a cosine."""
+    """Learning rate at the end of a cosine schedule."""
     warmup_epochs: Annotated[float, Range(0, 1e6)] = 0.0
-    """Epochs of linear growth from 0; a run shortened by --steps warms up for the same share."""
+    """Epochs of linear warmup from 0. With --steps, the warmup keeps its fraction of the run."""
     schedule: Schedule = "cosine"
     milestones: tuple[Fraction, ...] = ()
-    """Shares of the run after which a step schedule divides the rate by ten."""
+    """Fractions of the run after which a step schedule divides the learning rate by ten."""
     schedule_unit: Literal["epoch", "step"] = "epoch"
-    """Unit at which the rate, ramps and a method's own schedules change; papers' code has epochs.
-    All through an epoch the rate is that of its start, everything else that of its end. The rising
-    momentum of target encoders counts steps with either."""
+    """Unit in which the learning rate and the method's schedules change; the papers' code uses
+    epochs. With epoch, the learning rate has the value at the start of the epoch, and all other
+    schedules have the value at its end. The momentum of target encoders always changes per step."""
     optimizer: Literal["sgd", "lars"] = "sgd"
     weight_decay: NotNegative = 1e-4
     sgd_momentum: Momentum = 0.9
     trust_coefficient: Positive = 0.001
     """Trust coefficient of LARS."""
     exclude_vectors: bool = True
-    """LARS without scale and decay for biases and batch norm."""
+    """LARS without scaling and weight decay for biases and batch norm."""
     paper: Description
     """Source of the numbers, and purpose of the run."""
     table_row: Description = ""

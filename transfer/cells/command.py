@@ -28,7 +28,7 @@ class Evaluate:
     request: Annotated[Request, tyro.conf.arg(name="")]
     """Task, checkpoint and options."""
     dry_run: bool = False
-    """Print what would be done, and do nothing."""
+    """Print what would be done, and exit."""
 
     def __call__(self) -> int:
         """Evaluate the checkpoint and print the result; return the exit status."""

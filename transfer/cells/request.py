@@ -21,27 +21,28 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Folders and options that the cells of a run share."""
+    """Folders and options that all evaluations of a run share."""
 
     data: Path = field(default_factory=data_folder)
-    """Folder of all data sets; $DATASETS or ./datasets."""
+    """Folder that contains all datasets. Default: $DATASETS, or ./datasets."""
     results: Path = Path("results")
     """Folder of records and tables."""
     runs: Path = Path("runs")
     """Folder of caches and unfinished work."""
     schedule: str = "paper"
-    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
+    """Length of trainings: paper, short (a tenth of paper), smoke (a few steps), or a fraction such
+    as 0.02."""
     tolerate: int = 0
-    """Missing, surplus, repeated or broken images and annotations that a data set may have."""
+    """Bad images and annotations allowed in each dataset (missing, extra, duplicate or broken)."""
     features_in: RequestedPrecision = "auto"
-    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    """Precision of frozen networks. auto: bfloat16 on a GPU, otherwise float32."""
     image_memory_gb: float | None = None
-    """Memory in GB per process for the decoded training images of a linear probe or of few labels,
-    which are decoded for every pass if they need more; default a quarter of the free memory,
-    divided by the processes that run side by side."""
+    """Memory in GB per process to cache the decoded training images of linear probes and
+    semi-supervised tasks. If they need more, they are decoded in every epoch. Default: a quarter of
+    the free memory, divided by the number of parallel processes."""
     keep_crops: bool = False
-    """Keep the images of frozen features as pixels below --runs, for later checkpoints: 0.15 MB an
-    image of 224 px, 193 GB for ImageNet, and no decoding the next time."""
+    """Cache the decoded crops for frozen features in --runs, so that later checkpoints need no
+    decoding: 0.15 MB per 224 px image, 193 GB for ImageNet."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
@@ -57,11 +58,12 @@ class Request:
     checkpoint: Annotated[Checkpoint, tyro.conf.arg(name="")]
     """File of the backbone."""
     seed: int = 0
-    """Seed of initial weights and random crops."""
+    """Seed of weight initialization and random crops."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
     """Folders and options."""
     with_weights: bool = False
-    """Train again if the record exists, but not the classifier's weights, which other tasks use."""
+    """Train again if the record exists but the classifier's weights, which other tasks use, do
+    not."""
     variant: tyro.conf.Suppress[str] = ""
     """Name of an ablation, which the Python API appends to that of the protocol."""
     changes: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)

@@ -39,27 +39,29 @@ class TrainingOptions:
     few labels, too. The table names every change of the protocol."""
 
     engine: EngineChoice = "auto"
-    """Engine of detectors. auto: detectron2 if it is installed, else the same detector on
-    torchvision's parts."""
+    """Library that builds detectors. auto: detectron2 if it is installed, otherwise torchvision
+    (the same detector)."""
     gpus: int = 0
-    """Number of GPUs, with one process each. 0: as many processes as torchrun started, or as many
-    GPUs of this machine as divide the batch."""
+    """Number of GPUs, with one process each. 0: as many processes as torchrun started, or the
+    largest number of GPUs on this machine that divides the batch size."""
     batch_size: int = 0
-    """Images per step; learning rate and length follow by the linear scaling rule. 0: the
-    protocol's."""
+    """Images per step. The learning rate and the number of steps follow from the linear scaling
+    rule. 0: as in the protocol."""
     images_per_gpu: int = 0
-    """Images in one pass on one GPU; fewer than the batch's share accumulate gradients over several
-    passes. 0: one pass."""
+    """Images in a micro-batch on one GPU. If several micro-batches make a step, their gradients are
+    accumulated. 0: one micro-batch per step."""
     iterations: int = 0
-    """Steps of the training; drops of the learning rate scale in proportion. 0: the protocol's."""
+    """Training steps. Learning rate drops move in proportion. 0: as in the protocol."""
     image_px: int = 0
-    """Detectors: short side of the test images; training images and anchors scale in proportion.
-    Segmentation: side of the training crops. 0: the protocol's."""
+    """Detection: short side of the test images in px; training images and anchors scale in
+    proportion. Segmentation: size of the training crops in px. 0: as in the protocol."""
     precision: Precision | None = None
-    """Arithmetic of the passes; bfloat16 and float16 by autocast. None: the protocol's, float32."""
+    """Precision of the networks; bfloat16 and float16 use autocast. None: float32, as in the
+    protocol."""
     learning_rates: tuple[float, ...] = ()
-    """Learning rates; for few labels, those of the classifier. Several are compared on a held-out
-    part of the training set; a single one is used directly. None given: the protocol's."""
+    """Learning rates (of the classifier, in semi-supervised tasks). Several are compared on a
+    held-out part of the training set; a single one is used directly. Default: as in the
+    protocol."""
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, by name."""
@@ -74,10 +76,14 @@ class TrainingOptions:
         """Return the recipe with these options; ValueError if it cannot run, or not here."""
         gpus = num_gpus()
         if gpus and self.gpus > gpus:
-            raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
+            raise ValueError(
+                f"--gpus {self.gpus}: this machine has only {gpus}. Pass --gpus {gpus} or fewer"
+            )
         # --gpus on a machine without any plans for another machine
         if self.precision == "float16" and not gpus and not self.gpus:
-            raise ValueError(f"--precision {self.precision} needs a GPU; take bfloat16 on a CPU")
+            raise ValueError(
+                f"--precision {self.precision} needs a GPU. On a CPU, pass --precision bfloat16"
+            )
         if self.batch_size and self.batch_size != recipe.batch_size:
             recipe = with_batch(recipe, self.batch_size)
         if self.iterations:

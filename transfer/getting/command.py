@@ -24,20 +24,20 @@ from transfer.getting.sources import Getting, files_by_name, get_source
 
 @dataclass(frozen=True, kw_only=True)
 class GetData:
-    """Download, unpack, sort and check data sets."""
+    """Download, unpack, sort and check datasets."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Keys of data sets or sources, such as aircraft dtd imagenet, or all."""
+    """Keys of datasets or sources, such as aircraft dtd imagenet, or all."""
     data: Path = field(default_factory=data_folder)
-    """Folder of all data sets; $DATASETS or ./datasets."""
+    """Folder that contains all datasets. Default: $DATASETS, or ./datasets."""
     suite: str = ""
-    """All sets of one paper: jcl, co2, lorac, uniclr or looc."""
+    """All datasets of one paper: jcl, co2, lorac, uniclr or looc."""
     archives: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """Folder with archives that you have; nothing is downloaded."""
+    """Folder with your own archives; nothing is downloaded."""
     plan: bool = False
-    """Only print sizes, addresses and terms."""
+    """Print sizes, addresses and terms, and exit."""
     tolerate: int = 0
-    """Missing, surplus, repeated or broken images and annotations that a set may have."""
+    """Bad images and annotations allowed in each dataset (missing, extra, duplicate or broken)."""
 
     def __call__(self) -> int:
         """Get the sets and print their check; return 0 if all of them are there and complete."""
