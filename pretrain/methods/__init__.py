@@ -1,24 +1,24 @@
-"""The methods: one paper per file. A new one is named here and in pretrain/recipes/small.py.
+"""The methods: one paper per file. List new ones here and in pretrain/recipes/small.py.
 
-moco.py        MoCo v1, v2, v2+; label smoothing; augmentations shared by both views or for keys
-jcl.py         JCL, many positive keys by their mean and covariance; the mean InfoNCE over them
+moco.py        MoCo v1, v2, v2+; label smoothing; augmentations for both views or for keys only
+jcl.py         JCL, many positive keys as mean and covariance; InfoNCE averaged over keys
 co2.py         CO2, a query and its key should have the same similarities to the queue
-lorac.py       LORAC and MoCo-M, many queries per image whose embeddings span few dimensions
+lorac.py       LORAC and MoCo-M, many queries per image, with embeddings of low rank
 uniclr.py      SimAffinity, SimWhitening, SimTrace
 looc.py        LooC, LooC++ and MoCo++, an embedding space for each augmentation
-instdisc.py    instance discrimination by a bank of all images
-simclr.py      SimCLR, the views of all other images of a batch are negatives
+instdisc.py    instance discrimination with a memory bank of all images
+simclr.py      SimCLR, the other images of the batch are negatives
 byol.py        BYOL, predicts a momentum encoder's embeddings
-simsiam.py     SimSiam, predicts the encoder's own embeddings
+simsiam.py     SimSiam, predicts the encoder's embeddings of the other view
 barlow_twins.py  Barlow Twins, the cross-correlation of features should be the identity
 vicreg.py      VICReg: variance, invariance, covariance
 wmse.py        W-MSE, distances between views that are whitened in sub-batches
 zero_cl.py     Zero-CL, features and images decorrelated by ZCA
 swav.py        SwAV, predicts the cluster of another view
 dino.py        DINO, predicts a centered momentum encoder's output for another view
-ressl.py       ReSSL, a strong view relates to past images as a weak one does
+ressl.py       ReSSL, a strong view should relate to past images like a weak view
 nnclr.py       NNCLR, the positive is the nearest past neighbor of the other view
-baselines.py   for reference: cross entropy with labels, and the initialization
+baselines.py   for reference: supervised training, and random initialization
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ from pretrain.methods.wmse import WMSE
 from pretrain.methods.zero_cl import ZeroCL
 from pretrain.running.plugins import with_plugins
 
-OWN: Mapping[str, type[Method]] = {
+BUILT_IN: Mapping[str, type[Method]] = {
     "moco": MoCo,
     "multi_key": MultiKey,
     "jcl": JCL,
@@ -74,8 +74,8 @@ OWN: Mapping[str, type[Method]] = {
     "random": Random,
 }
 METHODS: Mapping[str, type[Method]] = {
-    # a package may name its config beside the method, which its recipes hold anyway
+    # a plugin may also list its config, which its recipes contain anyway
     name: entry[0] if isinstance(entry, tuple) else entry
-    for name, entry in with_plugins(OWN, "methods").items()
+    for name, entry in with_plugins(BUILT_IN, "methods").items()
 }
 """Name -> method, built from (backbone, feature_dim, config)."""

@@ -15,16 +15,17 @@ from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 
 
 def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> dict[str, Tensor]:
-    """Return equations 1 and 2 of projector outputs z1, z2 (N, D) of any scale, summed over (D, D).
+    """Return eq. 1 and 2 of projector outputs z1, z2 (N, D), summed over (D, D).
 
-    With the loss come its two sums, on the diagonal and, without lambda, off it, to be logged.
+    The outputs may have any scale; float32 also under autocast. To be logged: the diagonal sum, and
+    the off-diagonal sum without lambda.
 
-    The loss is zero where both views agree and no two features are correlated, and D where all
-    features are uncorrelated, also with themselves in the other view. As in the released code, 1e-5
-    is added to variances: a constant feature counts as uncorrelated. float32 also under autocast.
+    The loss is zero if both views agree and no two features are correlated. It is D if all features
+    are uncorrelated, also with themselves in the other view. As in the released code, 1e-5 is added
+    to variances: a constant feature counts as uncorrelated.
     """
     with torch.autocast(z1.device.type, enabled=False):
-        scale = len(z1) ** -0.5  # a product of rows is then a mean over images
+        scale = len(z1) ** -0.5  # makes a product of columns a mean over images
         first, second = (
             scale * batch_norm(at_least_float32(rows), None, None, training=True)
             for rows in (z1, z2)
@@ -39,7 +40,7 @@ def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> 
 
 
 class BarlowTwins(Method):
-    """An encoder for both views; correlations are over the images of all processes."""
+    """An encoder for both views; correlations use the images of all processes."""
 
     batch_settings = ("sync_bn",)
 

@@ -1,4 +1,4 @@
-"""References: cross entropy with the true labels; the initialization itself, the lower bound."""
+"""Baselines: cross entropy with the true labels; random initialization as lower bound."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from pretrain.recipes.small import RandomConfig
 
 
 class Supervised(Method):
-    """A backbone and a linear classifier with torch's initialization, as in torchvision."""
+    """A backbone and a linear classifier, initialized as in torchvision."""
 
     views = (View(),)
 
@@ -31,7 +31,7 @@ class Supervised(Method):
 
 
 class Random(Method):
-    """A backbone that learns nothing, for runs of zero steps, which export their initialization."""
+    """An untrained backbone: runs of zero steps export its initialization."""
 
     views = (View(),)
 
@@ -41,7 +41,7 @@ class Random(Method):
         self.backbone = backbone  # what export.py writes
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return a loss of zero with gradients of zero; the view (n, 3, H, W) has no effect."""
-        # all parameters take part: DistributedDataParallel waits for the gradient of each
+        """Return zero loss with zero gradients for any view (n, 3, H, W)."""
+        # use all parameters: DistributedDataParallel waits for the gradient of each
         sums = torch.stack([parameter.sum() for parameter in self.backbone.parameters()])
         return {"loss": 0 * sums.sum()}

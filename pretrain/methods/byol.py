@@ -13,7 +13,7 @@ from pretrain.recipes.byol import BYOLConfig
 
 
 def byol_loss(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return eq. 2, the squared distance of normalized rows, mean over the batch: 0 to 4.
+    """Return eq. 2, the batch mean squared distance of normalized rows: 0 to 4.
 
     prediction (n, d), target (n, d), of any length; float32, also under autocast. The target gets
     no gradient.
@@ -22,7 +22,7 @@ def byol_loss(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 class BYOL(Method):
-    """An encoder, a predictor, and the momentum encoder whose embeddings are predicted."""
+    """An encoder, a predictor, and a momentum encoder that provides targets."""
 
     batch_settings = ("sync_bn",)
 
@@ -30,14 +30,14 @@ class BYOL(Method):
         super().__init__()
         self.config = config
         widths = config.hidden_dim, config.embedding_dim
-        # no biases: batch norm cancels the hidden ones, and the released code has none at the end
+        # no biases: batch norm cancels hidden ones, and the released code has no final one
         projector = mlp_with_norm(feature_dim, *widths)
         predictor = mlp_with_norm(config.embedding_dim, *widths)
         self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of two views (n, 3, H, W), the sum of both directions (section 3.1).
+        """Return the loss of two views (n, 3, H, W), summed over both directions (section 3.1).
 
         progress has no effect.
         """
@@ -48,5 +48,8 @@ class BYOL(Method):
         return {"loss": loss, "embedding_spread": embedding_spread(first)}
 
     def after_step(self, progress: float) -> None:
-        """Let the target encoder follow, at the momentum of this step: section 3.2 with k / K."""
+        """Update the target encoder with the momentum of this step.
+
+        Section 3.2; progress is k / K.
+        """
         self.target_encoder.update(self.encoder, progress)

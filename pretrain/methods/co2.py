@@ -14,9 +14,9 @@ from pretrain.recipes.co2 import CO2Config
 
 
 def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return the symmetric KL divergence of eq. 4, mean over the batch, in nats.
+    """Return the symmetric KL divergence of eq. 4, averaged over the batch, in nats.
 
-    query (n, d), key (n, d), queue (K, d); rows of unit length; float32, also under autocast. It is
+    query (n, d), key (n, d), queue (K, d), rows of unit length; float32, also under autocast. It is
     half the sum of both directions, between softmaxes over the negatives only, and 0 if the query
     equals its key. The key is a target: only the query gets a gradient.
     """
@@ -24,7 +24,7 @@ def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: 
 
 
 class CO2(Method):
-    """MoCo with one more loss: an encoder, its momentum encoder, and a queue of keys."""
+    """MoCo with an additional consistency loss."""
 
     batch_settings = ("bn_splits", "queue_size")
 
@@ -48,5 +48,5 @@ class CO2(Method):
         )
         # eq. 5 is this sum; the paper calls it a weighted average
         loss = metrics["loss"] + config.consistency_weight * consistency
-        self.queue.push(key)  # after the losses: negatives are those of past steps
+        self.queue.push(key)  # after the losses: negatives come from past steps
         return {**metrics, "loss": loss, "consistency": consistency.detach()}

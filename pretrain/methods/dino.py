@@ -1,7 +1,7 @@
-"""DINO: predict the centered and sharpened output of a momentum encoder for other views.
+"""DINO: predict a momentum encoder's centered and sharpened output for other views.
 
-Caron et al., ICCV 2021, arXiv:2104.14294. The paper's student is the encoder here, its teacher
-the target encoder.
+Caron et al., ICCV 2021, arXiv:2104.14294. The paper's student is the encoder here, its teacher the
+target encoder.
 """
 
 import torch
@@ -26,12 +26,12 @@ def dino_loss(
     temperature: float,
     target_temperature: float,
 ) -> dict[str, Tensor]:
-    """Return eq. 3 divided by its number of terms, in nats; float32, also under autocast.
+    """Return eq. 3 divided by its number of terms, in nats.
 
-    With the loss come the entropy of the targets and what the loss is above it, to be logged.
+    To be logged: the entropy of the targets, and the loss minus this entropy.
 
     logits (V, n, K) of all views; target_logits (A, n, K) of the first A views, which get no
-    gradient; center (K,).
+    gradient; center (K,). float32, also under autocast.
     """
     targets = ((target_logits.detach().float() - center) / target_temperature).softmax(dim=2)
     loss = cross_view_entropy(logits.float() / temperature, targets)
@@ -40,13 +40,16 @@ def dino_loss(
 
 
 class Head(nn.Module):
-    """The projector: features (n, C) -> logits (n, K), cosines with K directions, float32."""
+    """The projector: features (n, C) -> logits (n, K), float32.
+
+    Logits are cosines with K directions.
+    """
 
     def __init__(self, feature_dim: int, config: DINOConfig) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for width in (feature_dim, config.hidden_dim):
-            # a norm takes any bias away
+            # batch norm cancels a bias
             layers.append(nn.Linear(width, config.hidden_dim, bias=not config.head_norm))
             if config.head_norm:
                 layers.append(nn.BatchNorm1d(config.hidden_dim))
@@ -57,7 +60,7 @@ class Head(nn.Module):
                 nn.init.trunc_normal_(layer.weight, std=0.02)
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
-        # normalizing its rows equals weight norm with a gain that is fixed at 1
+        # rows are normalized in `forward`: weight norm with a gain fixed to 1
         self.last_layer = nn.Linear(config.embedding_dim, config.output_dim, bias=False)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -69,7 +72,7 @@ class Head(nn.Module):
 
 
 class DINO(Method):
-    """An encoder, its momentum encoder as target, and the center of the target's logits."""
+    """An encoder, its momentum encoder (target), and the target logits' center."""
 
     batch_settings = ("sync_bn",)
 
@@ -84,39 +87,42 @@ class DINO(Method):
         # exported: the paper evaluates its teacher
         self.backbone = self.target_encoder.network.get_submodule("0")
         self.projectors = (self.target_encoder.network.get_submodule("1.layers"),)
-        # the loop drops these gradients up to a share of the run
+        # the loop drops these gradients until this fraction of the run
         self.frozen_until = {"encoder.1.last_layer.weight": config.last_layer_from}
         self.register_buffer("center", torch.zeros(config.output_dim))
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 2 + S views (n, 3, H, W), small ones last.
 
-        progress is the share of the run done, on which the target temperature depends.
+        progress, the fraction of the run, determines the target temperature.
         """
         config = self.config
         target_logits = self.target_encoder(torch.cat(views[:2])).unflatten(0, (2, -1))
         backbone, head = self.encoder
-        # the backbone passes each size by itself, the head all together, as in the released code
+        # the backbone gets each size separately, the head all at once, as in the released code
         logits = head(features_by_size(backbone, views)).unflatten(0, (len(views), -1))
         metrics = dino_loss(
             *(logits, target_logits, self.center),
             temperature=config.temperature,
             target_temperature=self.target_temperature(progress),
         )
-        # eq. 4, after the loss: this step's targets are centered by those of past steps
+        # eq. 4, after the loss: this step's targets are centered with the past steps' center
         mean = gather(target_logits.float().flatten(0, 1).mean(dim=0)[None]).mean(dim=0)
         self.center.copy_(torch.lerp(mean, self.center, config.center_momentum))
         return metrics
 
     def after_step(self, progress: float) -> None:
-        """Let the target encoder follow, at the released code's momentum for this step."""
+        """Update the target encoder with the released code's momentum for this step."""
         self.target_encoder.update(self.encoder, progress)
 
     def target_temperature(self, progress: float) -> float:
-        """Return tau_t at a share of the run: linear over the warm-up, constant after it.
+        """Return tau_t: linear during the warm-up, constant afterwards.
 
-        The released code changes it once per epoch; here it follows the schedule's unit.
+        progress is the fraction of the run. The released code updates tau_t once per epoch; here it
+        follows the schedule's unit.
         """
         config = self.config
-        done = min(progress / config.temperature_warmup, 1.0) if config.temperature_warmup else 1.0
-        return (1 - done) * config.first_target_temperature + done * config.target_temperature
+        weight = (
+            min(progress / config.temperature_warmup, 1.0) if config.temperature_warmup else 1.0
+        )
+        return (1 - weight) * config.first_target_temperature + weight * config.target_temperature

@@ -1,4 +1,4 @@
-"""Instance discrimination: tell each image from all others by a bank of their past embeddings.
+"""Instance discrimination: recognize each image with a bank of past embeddings.
 
 Wu et al., CVPR 2018, arXiv:1805.01978; also known as NPID and InsDis.
 """
@@ -18,28 +18,28 @@ from pretrain.recipes.instdisc import InstDiscConfig
 
 def nce_loss(
     query: Tensor,
-    own: Tensor,
+    positive_rows: Tensor,
     noise: Tensor,
     *,
     temperature: float,
     log_partition: Tensor,
     num_images: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return eq. 6 and 7, mean over the batch, in nats, and the logarithm of Z; float32.
+    """Return eq. 6 and 7, averaged over the batch, in nats, and log Z; float32.
 
-    query (n, d); own (n, d), the images' rows of the bank; noise (n, m, d), rows drawn uniformly
-    from the whole bank; rows of unit length. log_partition is the logarithm of Z in eq. 4, a
-    scalar, which is estimated, without gradient, where it is infinite. Only the query gets a
-    gradient. float32 also under autocast. The released code adds 1e-7 to the denominators of eq. 6.
+    query (n, d); positive_rows (n, d), the images' rows of the bank; noise (n, m, d), rows sampled
+    uniformly from the whole bank; all of unit length. log_partition is log Z of eq. 4, a scalar; if
+    it is infinite, it is estimated without gradient. Only the query gets a gradient. float32 also
+    under autocast. The released code adds 1e-7 to the denominators of eq. 6.
     """
     with torch.autocast(query.device.type, enabled=False):
         query = at_least_float32(query)
-        positive = (query * own.detach()).sum(dim=1) / temperature
+        positive = (query * positive_rows.detach()).sum(dim=1) / temperature
         negative = torch.einsum("nd,nmd->nm", query, noise.detach()) / temperature
-        # eq. 8 over all processes; the released code's mean includes the images' own rows
+        # eq. 8 over all processes; the released code's mean includes the positive rows
         total = gather(negative.detach().float().logsumexp(dim=(0, 1))[None]).logsumexp(dim=0)
         estimate = total + math.log(num_images / (negative.numel() * num_processes()))
-        # a choice on the device, so that no step waits for it
+        # torch.where, so that no step waits for the device
         log_partition = torch.where(log_partition.isinf(), estimate, log_partition)
         # h of eq. 6 is sigmoid(logit - threshold): both logarithms are softplus, without overflow
         threshold = log_partition + math.log(noise.shape[1] / num_images)
@@ -49,10 +49,10 @@ def nce_loss(
 
 
 def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: float) -> Tensor:
-    """Return minus the logarithm of eq. 2, mean over the batch, in nats; float32.
+    """Return -log of eq. 2, averaged over the batch, in nats; float32.
 
-    query (n, d), bank (N, d) of all images, rows of unit length; indices (n,) of the images' own
-    rows. Only the query gets a gradient.
+    query (n, d), bank (N, d) of all images, rows of unit length; indices (n,) of the positive rows.
+    Only the query gets a gradient.
     """
     with torch.autocast(query.device.type, enabled=False):
         logits = at_least_float32(query) @ bank.detach().T / temperature
@@ -60,14 +60,14 @@ def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: f
 
 
 class InstDisc(Method):
-    """An encoder, a bank with a row for each image, and Z after its estimate.
+    """An encoder, a bank with one row per image, and the estimate of Z.
 
-    The bank starts uniform on the sphere; the released code draws it from a cube.
+    The bank is initialized uniformly on the sphere; the released code samples from a cube.
     """
 
     bank: Tensor
     log_partition: Tensor
-    seen: tuple[Tensor, Tensor]
+    last_batch: tuple[Tensor, Tensor]
     """Embeddings (n, d) of the last step and the indices (n,) of their images."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: InstDiscConfig) -> None:
@@ -88,14 +88,14 @@ class InstDisc(Method):
         """
         config = self.config
         query = normalize(self.encoder(views[0]).float(), dim=1)
-        own = self.bank[indices]
+        positive_rows = self.bank[indices]
         if config.num_negatives:
-            # rows drawn for all N images, so that the draw does not depend on the number of
-            # processes; perhaps an image's own
+            # sampled for all N images, so that the samples do not depend on the number of
+            # processes; they may include the positive row
             shape = (num_processes() * len(indices), config.num_negatives)
-            drawn = own_share(torch.randint(len(self.bank), shape, device=indices.device))
+            rows = own_share(torch.randint(len(self.bank), shape, device=indices.device))
             loss, log_partition = nce_loss(
-                *(query, own, self.bank[drawn]),
+                *(query, positive_rows, self.bank[rows]),
                 temperature=config.temperature,
                 log_partition=self.log_partition,
                 num_images=config.num_images,
@@ -103,20 +103,20 @@ class InstDisc(Method):
             self.log_partition.copy_(log_partition)
         else:
             loss = softmax_loss(query, self.bank, indices, temperature=config.temperature)
-        proximal = (query - own).square().sum(dim=1).mean()
-        self.seen = query.detach(), indices
+        proximal = (query - positive_rows).square().sum(dim=1).mean()
+        self.last_batch = query.detach(), indices
         return {
             "loss": loss + config.proximal_weight * proximal,
             "proximal": proximal.detach(),
-            "positive_similarity": (query.detach() * own).sum(dim=1).mean(),
+            "positive_similarity": (query.detach() * positive_rows).sum(dim=1).mean(),
         }
 
     @torch.no_grad()
     def after_step(self, progress: float) -> None:
-        """Move the rows of the images of all processes towards their embeddings.
+        """Move the bank's rows of all processes' images towards their embeddings.
 
         Not in `forward`: the gradient of the full softmax needs the bank as it was there.
         """
-        query, indices = map(gather, self.seen)
+        query, indices = map(gather, self.last_batch)
         rows = torch.lerp(query, self.bank[indices], self.config.bank_momentum)
         self.bank.index_copy_(0, indices, normalize(rows, dim=1))

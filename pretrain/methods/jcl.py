@@ -1,7 +1,7 @@
-"""JCL: contrast a query with mean and covariance of many keys; multi_key: with each key, averaged.
+"""JCL: contrast a query with the mean and covariance of many keys.
 
-Cai et al., NeurIPS 2020, arXiv:2009.14776; multi_key is equation 3. JCL bounds its limit of
-infinitely many keys.
+Cai et al., NeurIPS 2020, arXiv:2009.14776. multi_key contrasts with each key and averages (equation
+3); JCL bounds its limit for infinitely many keys.
 """
 
 import torch
@@ -20,26 +20,26 @@ from pretrain.recipes.moco import MultiKeyConfig
 def jcl_loss(
     query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float, covariance_weight: float
 ) -> Tensor:
-    """Return the bound of eq. 8, mean over the batch, in nats; float32, also under autocast.
+    """Return the bound of eq. 8, averaged over the batch, in nats.
 
-    query (n, d), keys (n, M, d), queue (K, d); rows of unit length. Only the query gets a gradient
-    through the queue. Keys that are all equal give InfoNCE.
+    query (n, d), keys (n, M, d), queue (K, d), rows of unit length; float32, also under autocast.
+    The queue gets no gradient. If all keys are equal, it is InfoNCE.
     """
     positive = similarities(query[:, None], keys) / temperature
     attraction = positive.mean(dim=1)
-    # q' Sigma q equals the variance of q' k over the keys: no d x d matrix is built
+    # q' Sigma q equals the variance of q' k over the keys: no d x d matrix is needed
     variance = positive.var(dim=1, correction=0)
     negative = queue_logsumexp(query, queue, temperature=temperature)
-    # E[exp(a'k)] of a Gaussian k raises the exponent by half the variance, in the partition only
+    # E[exp(a'k)] of a Gaussian k adds half the variance to the exponent, only in the partition
     positive_logit = attraction + covariance_weight / 2 * variance
     return (torch.logaddexp(positive_logit, negative) - attraction).mean()
 
 
 def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return eq. 3, mean over the batch, in nats; float32, also under autocast.
+    """Return eq. 3, averaged over the batch, in nats.
 
-    query (n, d), keys (n, M, d), queue (K, d); rows of unit length. Only the query gets a gradient
-    through the queue. One key gives InfoNCE.
+    query (n, d), keys (n, M, d), queue (K, d), rows of unit length; float32, also under autocast.
+    The queue gets no gradient. With one key, it is InfoNCE.
     """
     positive = similarities(query[:, None], keys) / temperature
     negative = queue_logsumexp(query, queue, temperature=temperature)  # the same for all M keys
@@ -47,7 +47,10 @@ def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: f
 
 
 class MultiKey(Method):
-    """An encoder, its momentum encoder, and a queue of first keys; with one key it is MoCo v2."""
+    """An encoder, its momentum encoder, and a queue of first keys.
+
+    With one key it is MoCo v2.
+    """
 
     batch_settings = ("bn_splits", "queue_size")
 
@@ -69,18 +72,21 @@ class MultiKey(Method):
             self.encoder, views, config.bn_splits, config.key_forward
         )
         loss = multi_key_loss(query, keys, self.queue.keys, temperature=config.temperature)
-        # the paper does not say what is queued: one key per image, of unit length, as in MoCo
+        # the paper does not say which keys are queued: one normalized key per image, as in MoCo
         self.queue.push(keys[:, 0])
         return {"loss": loss, **positive_metrics(query, keys)}
 
 
 class JCL(MultiKey):
-    """The same networks, and a queue of mean keys."""
+    """The same networks with a queue of mean keys."""
 
     config: JCLConfig
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 1 + M views (n, 3, H, W), query first, at a share of the run done."""
+        """Return the loss of 1 + M views (n, 3, H, W), query first.
+
+        progress is the fraction of the run.
+        """
         config = self.config
         query, keys = self.key_encoder.query_and_keys(
             self.encoder, views, config.bn_splits, config.key_forward
@@ -94,6 +100,6 @@ class JCL(MultiKey):
             covariance_weight=config.covariance_weight * ramp,
         )
         mean_key = keys.mean(dim=1)
-        # after the loss: negatives are those of past steps
+        # after the loss: negatives come from past steps
         self.queue.push(normalize(mean_key, dim=1) if config.unit_mean else mean_key)
         return {"loss": loss, **positive_metrics(query, keys)}

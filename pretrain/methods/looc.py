@@ -1,7 +1,7 @@
-"""LooC: an embedding space for each augmentation, which keeps what the augmentation changes.
+"""LooC: an embedding space for each augmentation, which preserves its effect.
 
-Xiao et al., "What Should Not Be Contrastive in Contrastive Learning", ICLR 2021,
-arXiv:2008.05659. In LooC++ and the baseline MoCo++ each head has its own last stage.
+Xiao et al., "What Should Not Be Contrastive in Contrastive Learning", ICLR 2021, arXiv:2008.05659.
+In LooC++ and the baseline MoCo++, each head has its own last stage.
 """
 
 from functools import partial
@@ -21,13 +21,13 @@ from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 
 
 def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
-    """Return equation 2, mean over heads and batch, in nats; float32, also under autocast.
+    """Return equation 2, averaged over heads and batch, in nats.
 
-    queries (h, n, d); keys (h, v, n, d), head h's embedding of key view v, with as many views as
-    heads; queues (h, K, d); rows of unit length. The positive of head i is key view i; the other
-    key views of the image are negatives of head i, also one that has the query's augmentation by
-    chance. Head 0 has no such negatives and reads keys[0, 0] only: keys[0, 1:] may hold any finite
-    values. One head gives InfoNCE.
+    queries (h, n, d); keys (h, v, n, d), head h's embeddings of key view v, with as many views as
+    heads; queues (h, K, d); rows of unit length; float32, also under autocast. The positive of head
+    i is key view i. The other key views of the image are negatives of head i, even if one has the
+    query's augmentation by chance. Head 0 has no such negatives and reads only keys[0, 0]: keys[0,
+    1:] may have any finite values. With one head, it is InfoNCE.
     """
     similarity = similarities(queries[:, None], keys) / temperature  # (h, v, n)
     positive = similarity.diagonal().T
@@ -37,7 +37,7 @@ def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: flo
 
 
 def moco_pp_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
-    """Return equation 1 (InfoNCE) of each head, mean over heads and batch, in nats; float32.
+    """Return equation 1 (InfoNCE), averaged over heads and batch, in nats; float32.
 
     queries (h, n, d), keys (h, n, d), queues (h, K, d); rows of unit length.
     """
@@ -47,16 +47,19 @@ def moco_pp_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: 
 
 
 def negative_logsumexp(queries: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
-    """Return the log-sum-exp (h, n) of each head's queries (h, n, d) over its queue (h, K, d)."""
+    """Return the log-sum-exp (h, n) of each head over its queue.
+
+    queries (h, n, d), queues (h, K, d).
+    """
     pairs = zip(queries, queues, strict=True)
     return torch.stack([queue_logsumexp(*pair, temperature=temperature) for pair in pairs])
 
 
 class LooC(Method):
-    """An encoder of n + 1 heads, its momentum encoder, and a queue for each head.
+    """An encoder with n + 1 heads, its momentum encoder, and a queue per head.
 
-    Head 0 is MoCo's; head i keeps what designated augmentation i changes. The first view is the
-    query; key view 0 shares no augmentation with it, and key view i has its augmentation i.
+    Head 0 is MoCo's; head i preserves the effect of designated augmentation i. The first view is
+    the query; key view 0 shares no augmentation with it, and key view i shares augmentation i.
     """
 
     batch_settings = ("bn_splits", "queue_size")
@@ -65,8 +68,8 @@ class LooC(Method):
         super().__init__()
         if len(set(config.designated)) < len(config.designated):
             raise ValueError(
-                f"designated names an augmentation twice: {', '.join(config.designated)}; two "
-                f"heads for one would repel what they must attract, so name each once"
+                f"designated contains an augmentation twice: {', '.join(config.designated)}. The "
+                f"positive of one head would be a negative of the other: name each once"
             )
         self.config = config
         self.views = (View(), *key_views(config))
@@ -86,39 +89,47 @@ class LooC(Method):
         loss = looc_loss(queries, keys, self.queues.keys(), temperature=config.temperature)
         self.queues.push(keys.diagonal().permute(2, 0, 1))  # head i queues key view i
         similarity = similarities(queries.detach()[:, None], keys)
-        logged = {"loss": loss, "positive_similarity": similarity.diagonal().mean()}
+        metrics = {"loss": loss, "positive_similarity": similarity.diagonal().mean()}
         if config.designated:
-            own = similarity[1:].diagonal(offset=1)
-            num_others = similarity[1:].numel() - own.numel()
-            logged["same_image_similarity"] = (similarity[1:].sum() - own.sum()) / num_others
-        return logged
+            positive = similarity[1:].diagonal(offset=1)
+            num_negatives = similarity[1:].numel() - positive.numel()
+            metrics["same_image_similarity"] = (
+                similarity[1:].sum() - positive.sum()
+            ) / num_negatives
+        return metrics
 
     def _keys(self, views: list[Tensor]) -> Tensor:
-        """Return keys (h, v, n, d) of key views (n, 3, H, W), zeros where the loss reads none."""
+        """Return keys (h, v, n, d) of key views (n, 3, H, W).
+
+        Keys that the loss does not read are zero.
+        """
         splits = self.config.bn_splits
         later_heads = partial(self.key_encoder.network, first=1)
-        first, *others = views
-        keys = [unit_rows(shuffled_forward(self.key_encoder, first, splits))]
-        for images in others:
-            # head 0 reads key view 0 only: zeros stand for its keys of the others
+        first_view, *other_views = views
+        keys = [unit_rows(shuffled_forward(self.key_encoder, first_view, splits))]
+        for images in other_views:
+            # head 0 reads only key view 0: its keys of the other views are zero
             later_keys = unit_rows(shuffled_forward(later_heads, images, splits))
             keys.append(pad(later_keys, (0, 0, 0, 0, 1, 0)))
         return torch.stack(keys, dim=1)
 
 
 def key_views(config: LooCConfig) -> tuple[View, ...]:
-    """Return key view 0, which shares nothing with the query, and the views i that share one."""
+    """Return key view 0, which shares no augmentation, and the views i that share one."""
     shared_augmentations = [(), *((name,) for name in config.designated)]
     return tuple(View(copies=copies) for copies in shared_augmentations)
 
 
 def unit_rows(embeddings: Tensor) -> Tensor:
-    """Return embeddings (n, h, d) as rows (h, n, d) of unit length, float32."""
+    """Normalize embeddings (n, h, d); return them as (h, n, d) in float32."""
     return normalize(embeddings.float(), dim=2).transpose(0, 1)
 
 
 class MoCoPP(Method):
-    """MoCo with the heads of LooC++: one pair of views for all heads, a queue for each."""
+    """MoCo with the heads of LooC++.
+
+    All heads use one pair of views; each has a queue.
+    """
 
     batch_settings = ("bn_splits", "queue_size")
 

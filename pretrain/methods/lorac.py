@@ -1,6 +1,6 @@
-"""LORAC: contrast many queries of an image, with a prior that its embeddings are of low rank.
+"""LORAC: contrast several queries per image, with a low-rank prior on embeddings.
 
-Wang et al., 2021, arXiv:2108.02696. Without its prior it is MoCo-M, and MoCo for one query.
+Wang et al., 2021, arXiv:2108.02696. Without prior it is MoCo-M, and with one query MoCo.
 """
 
 from collections.abc import Sequence
@@ -24,41 +24,42 @@ from pretrain.recipes.lorac import LORACConfig
 def nuclear_norm(matrices: Tensor, *, joint: bool = False) -> Tensor:
     """Return the sum of singular values (n,) of matrices (n, M, d).
 
-    float64 for float64 matrices, else float32. The gradient at Q = U S V' is U V', and where
-    singular values are zero the subgradient of least norm, so it is always finite. M rows of unit
-    length give sqrt(M) if all are equal and M if they are orthonormal.
+    float64 for float64 matrices, otherwise float32. The gradient at Q = U S V' is U V'. At zero
+    singular values it is the minimum-norm subgradient, so it is always finite. M rows of unit
+    length give sqrt(M) if all are equal, and M if they are orthonormal.
 
-    joint: of the matrices with the rows of all processes. Their gradient is summed over processes,
-    as in `gather_with_gradient`, which exchange only d x d matrices and numbers.
+    joint: concatenate the rows of all processes. The gradient is summed over processes, as in
+    `gather_with_gradient`; only d x d matrices and numbers are communicated.
     """
     num_rows, num_columns = matrices.shape[1:]
     matrices = at_least_float32(matrices)
-    # float64, because squaring halves the digits: in float32 a zero eigenvalue of the Gram matrix
-    # could give a singular value of 1e-3. Autocast does not touch float64
-    wide = matrices.double()
+    # float64, since squaring halves the number of digits: in float32, a zero eigenvalue of the
+    # Gram matrix could give a singular value of 1e-3. Autocast does not affect float64
+    doubles = matrices.double()
     if joint:
-        gram = gather_with_gradient((wide.mT @ wide)[None]).sum(dim=0)
+        gram = gather_with_gradient((doubles.mT @ doubles)[None]).sum(dim=0)
     else:
-        gram = wide.mT @ wide if num_rows > num_columns else wide @ wide.mT
-    # eigvalsh raises on what is not finite; the training loop reports it from the loss instead
-    broken = ~gram.sum(dim=(1, 2)).isfinite()
-    values = torch.linalg.eigvalsh(gram.masked_fill(broken[:, None, None], 0))
-    # eigenvalues up to rounding errors count as zero, also for the gradient
+        gram = doubles.mT @ doubles if num_rows > num_columns else doubles @ doubles.mT
+    # eigvalsh raises on NaN and infinity; instead, the training loop reports a bad loss
+    is_bad = ~gram.sum(dim=(1, 2)).isfinite()
+    values = torch.linalg.eigvalsh(gram.masked_fill(is_bad[:, None, None], 0))
+    # eigenvalues within rounding errors count as zero, also for the gradient
     rounding = max(torch.finfo(matrices.dtype).eps ** 2, torch.finfo(gram.dtype).eps)
     size = max(num_rows * (num_processes() if joint else 1), num_columns)
-    kept = values > size * rounding * values[:, -1:]
-    norms = values.where(kept, 1).sqrt().where(kept, 0).sum(dim=1)
-    result: Tensor = norms.masked_fill(broken, torch.nan).to(matrices.dtype)
+    is_nonzero = values > size * rounding * values[:, -1:]
+    norms = values.where(is_nonzero, 1).sqrt().where(is_nonzero, 0).sum(dim=1)
+    result: Tensor = norms.masked_fill(is_bad, torch.nan).to(matrices.dtype)
     return result
 
 
 def lorac_loss(
     queries: Tensor, key: Tensor, queue: Tensor, *, temperature: float, log_prior: Tensor
 ) -> Tensor:
-    """Return eq. 12 and 13, mean over queries and images, in nats; float32, also under autocast.
+    """Return eq. 12 and 13, averaged over queries and images, in nats.
 
-    queries (V, n, d), key (n, d), queue (K, d), rows of unit length; log_prior (n,) is log h of
-    each image, with its gradient. A log_prior of zeros gives InfoNCE.
+    queries (V, n, d), key (n, d), queue (K, d), rows of unit length; log_prior (n,), log h of each
+    image, may have a gradient. float32, also under autocast. With a log_prior of zeros, it is
+    InfoNCE.
     """
     positive = similarities(queries, key) / temperature + log_prior.float()
     negative = queue_logsumexp(queries.flatten(0, 1), queue, temperature=temperature)
@@ -68,9 +69,10 @@ def lorac_loss(
 def norm_log_prior(
     norms: Tensor, config: LORACConfig, *, num_rows: int, temperature: float
 ) -> Tensor:
-    """Return log h of nuclear norms, in their shape, of matrices Q with num_rows rows, M_Q.
+    """Return log h of the nuclear norms of matrices Q with num_rows (M_Q) rows.
 
-    The Laplace prior is eq. 11; the Gaussian and the softmax with a constant margin are table V's.
+    The result has the shape of `norms`. The Laplace prior is eq. 11. The Gaussian, and the softmax
+    with a constant margin, are from table V.
     """
     match config.prior:
         case "laplace":
@@ -86,10 +88,10 @@ def norm_log_prior(
 def batch_log_prior(
     queries: Tensor, *, beta: float, temperature: float, scope: Literal["local", "global"]
 ) -> Tensor:
-    """Return log h (n,) of eq. 15, LORAC-bs, equal for all images, from queries (V, n, d).
+    """Return log h (n,) of eq. 15, LORAC-bs, equal for all images.
 
-    The rows of its matrix P are the queries less the mean query of their image, for the images of
-    this process ("local") or of all processes ("global").
+    The rows of its matrix P are the queries (V, n, d) minus the mean query of their image, for the
+    images of this process ("local") or of all processes ("global").
     """
     centered = (queries - queries.mean(dim=0)).flatten(0, 1)
     # the paper does not say whether N counts the images of one process or of all
@@ -110,7 +112,7 @@ class LORAC(Method):
         if num_large < 2 or not 1 <= config.num_keys <= num_large:
             raise ValueError(
                 f"num_large_views is {num_large} and num_keys {config.num_keys}: "
-                f"take at least 2 large views and 1 to num_large_views keys"
+                f"choose at least 2 large views and 1 to num_large_views keys"
             )
         self.config = config
         self.views = (View(),) * num_large + (View(small=True),) * num_small
@@ -122,17 +124,20 @@ class LORAC(Method):
         self.num_large_queries = len(self.query_views) - num_small
         self.set_encoder(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
-        # after the copy: only the query encoder's batch norm is synchronous
+        # after the copy: only the query encoder has synchronous batch norm
         synchronize_batch_norms(self.encoder)
         queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in self.key_views]
         self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""
+        """Return the loss of views (n, 3, H, W), small ones last.
+
+        progress is the fraction of the run.
+        """
         config = self.config
-        # beta falls at once from infinite, MoCo-M, to its value, and not by degrees
-        acts = config.prior != "none" and progress > config.prior_from
-        temperature = 1.0 if acts and config.legacy_untempered else config.temperature
+        # beta changes from infinite (MoCo-M) to its value in one step, not gradually
+        uses_prior = config.prior != "none" and progress > config.prior_from
+        temperature = 1.0 if uses_prior and config.legacy_untempered else config.temperature
         self.key_encoder.update(self.encoder)
         key_views = [views[v] for v in self.key_views]
         keys = self.key_encoder.positive_keys(key_views, config.bn_splits).transpose(0, 1)
@@ -140,12 +145,12 @@ class LORAC(Method):
         unit = normalize(features_by_size(self.encoder, query_views).float(), dim=1)
         queries = unit.unflatten(0, (len(query_views), -1))
         matrices = self._matrices(queries, keys)
-        # every norm waits for the device, so none is computed only to be logged and never read
-        if self.metrics_read or (acts and config.prior in {"laplace", "gaussian"}):
+        # nuclear norms wait for the device: do not compute them for metrics that nobody reads
+        if self.metrics_read or (uses_prior and config.prior in {"laplace", "gaussian"}):
             norms = nuclear_norm(matrices.flatten(0, 1)).view(matrices.shape[:2])
         else:
             norms = matrices.new_zeros(matrices.shape[:2])
-        if not acts:
+        if not uses_prior:
             log_priors = torch.zeros_like(norms)
         elif config.prior == "batch":
             large = queries[: self.num_large_queries]
@@ -156,19 +161,21 @@ class LORAC(Method):
             num_rows = matrices.shape[2]
             log_priors = norm_log_prior(norms, config, num_rows=num_rows, temperature=temperature)
         log_priors = log_priors.expand(len(keys), -1)
-        # the mean is over queries of other views than the key's, 7 of 8 by default. Eq. 12 calls
-        # this number M - 1, but the M of the prior is the number of rows of Q, 5 by default
+        # averaged over the queries of views other than the key's, by default 7 of 8. Eq. 12 calls
+        # this number M - 1, but the M of the prior is the number of rows of Q, by default 5
         losses, positives = [], []
         for index, (key, log_prior) in enumerate(zip(keys, log_priors, strict=True)):
-            others = torch.stack(self._queries_of_other_views(queries, self.key_views[index]))
-            # negatives from the other key view's queue; a single key view has only its own
+            other_queries = torch.stack(
+                self._queries_of_other_views(queries, self.key_views[index])
+            )
+            # negatives from the other key view's queue, if there are two
             queue = self.queues[(index + 1) % len(keys)].keys
             losses.append(
-                lorac_loss(others, key, queue, temperature=temperature, log_prior=log_prior)
+                lorac_loss(other_queries, key, queue, temperature=temperature, log_prior=log_prior)
             )
-            positives.append(similarities(others.detach(), key).mean())
-        for own_queue, key in zip(self.queues, keys, strict=True):
-            own_queue.push(key)  # after the losses: negatives are those of past steps
+            positives.append(similarities(other_queries.detach(), key).mean())
+        for key_queue, key in zip(self.queues, keys, strict=True):
+            key_queue.push(key)  # after the losses: negatives come from past steps
         return {
             "loss": torch.stack(losses).mean(),
             **({"nuclear_norm": norms.detach().mean()} if self.metrics_read else {}),
@@ -176,16 +183,16 @@ class LORAC(Method):
         }
 
     def _queries_of_other_views(self, queries: Tensor, key_view: int) -> list[Tensor]:
-        """Return the queries (n, d) of other views than the key's, out of all or the large ones."""
+        """Select queries (n, d) of views other than the key's."""
         return [q for q, v in zip(queries, self.query_views, strict=False) if v != key_view]
 
     def _matrices(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return Q of each image, (1, n, M_Q, d), or (A, n, M_Q, d) where each key has its own."""
+        """Return Q of each image: (1, n, M_Q, d), or (A, n, M_Q, d) per key."""
         large = queries[: self.num_large_queries]
         match self.config.q_rows:
             case "large_and_keys":
-                # small views may be outliers (sections 5 and 6.1). The view of a key is in as query
-                # and as key, which gives five rows: hence c_o = sqrt(5) in table V
+                # small views may be outliers (sections 5 and 6.1). A key's view counts twice, as
+                # query and as key, which makes five rows: hence c_o = sqrt(5) in table V
                 rows = torch.cat([large, keys])[None]
             case "all_views":
                 rows = torch.cat([queries, keys])[None]

@@ -27,13 +27,13 @@ class MoCo(Method):
         super().__init__()
         if config.key_only and config.symmetric:
             raise ValueError(
-                f"key_only {config.key_only} names augmentations that no query gets, but with "
-                "symmetric=True every view is a query once: choose one of the two"
+                f"key_only {config.key_only} excludes augmentations from queries, but with "
+                "symmetric=True every view is a query: choose one of the two"
             )
-        if both := set(config.shared) & set(config.key_only):
+        if conflicting := set(config.shared) & set(config.key_only):
             raise ValueError(
-                f"{sorted(both)} cannot be shared with the query and withheld from it: "
-                "name each augmentation in shared or in key_only"
+                f"{sorted(conflicting)} cannot be both shared with the query and withheld from it: "
+                "list each augmentation in shared or in key_only"
             )
         self.config = config
         self.views = (View(without=config.key_only), View(copies=config.shared))
@@ -45,7 +45,7 @@ class MoCo(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), query first; progress has no effect.
 
-        With a symmetric loss both keys of an image are queued, the second view's first.
+        With a symmetric loss, both keys of an image are queued, the second view's first.
         """
         self.key_encoder.update(self.encoder)
         first, second = views
@@ -54,14 +54,14 @@ class MoCo(Method):
         keys = [self.key_encoder.positive_keys([images], splits)[:, 0] for _, images in pairs]
         directions = [self._contrast(pair[0], key) for pair, key in zip(pairs, keys, strict=True)]
         for key in keys:
-            self.queue.push(key)  # after the losses: negatives are those of past steps
+            self.queue.push(key)  # after the losses: negatives come from past steps
         return {
             name: torch.stack([metrics[name] for metrics in directions]).mean()
             for name in directions[0]
         }
 
     def _contrast(self, images: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """Return the loss and the metrics of query images (n, 3, H, W) with keys (n, d)."""
+        """Return loss and metrics of query images (n, 3, H, W) with keys (n, d)."""
         config = self.config
         query = normalize(split_forward(self.encoder, images, config.bn_splits).float(), dim=1)
         metrics = instance_discrimination(

@@ -1,7 +1,7 @@
 """NNCLR: an image's nearest past neighbor is the positive of its other view.
 
-Dwibedi et al., ICCV 2021, arXiv:2104.14548. There is no authors' code; what is a reading of
-reimplementations stands in recipes/nnclr.py.
+Dwibedi et al., ICCV 2021, arXiv:2104.14548. The authors published no code; recipes/nnclr.py lists
+the numbers taken from reimplementations.
 """
 
 import torch
@@ -17,26 +17,26 @@ from pretrain.recipes.nnclr import NNCLRConfig
 
 @torch.no_grad()
 def nearest_keys(query: Tensor, queue: Tensor) -> Tensor:
-    """Return the row of the queue (K, d) with the largest cosine to each query: (n, d)."""
+    """Return each query's nearest row (n, d) of the queue (K, d), by cosine."""
     with torch.autocast(query.device.type, enabled=False):
         return queue[(query.float() @ queue.float().T).argmax(dim=1)]
 
 
 def neighbor_loss(neighbor: Tensor, prediction: Tensor, *, temperature: float) -> Tensor:
-    """Return the cross entropy of n images by their similarities, mean over rows and columns.
+    """Return the cross entropy of recognizing images by neighbor, over rows and columns.
 
-    neighbor (n, d), prediction (n, d), of unit length; float32, also under autocast. Row i asks for
-    image i among the predictions of the batch, column j for image j among its neighbors. A neighbor
-    is a constant: only the predictions get a gradient.
+    neighbor (n, d), prediction (n, d), of unit length; float32, also under autocast. Row i
+    classifies which prediction of the batch belongs to neighbor i, and column j which neighbor
+    belongs to prediction j. Neighbors are constants: only predictions get a gradient.
     """
     with torch.autocast(prediction.device.type, enabled=False):
         logits = neighbor.detach().float() @ prediction.float().T / temperature
-        own = torch.arange(len(logits), device=logits.device)
-        return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
+        labels = torch.arange(len(logits), device=logits.device)
+        return (cross_entropy(logits, labels) + cross_entropy(logits.T, labels)) / 2
 
 
 class NNCLR(Method):
-    """An encoder, a predictor, and a queue of past projections in which neighbors are found."""
+    """An encoder, a predictor, and a queue of past projections to search."""
 
     batch_settings = ("queue_size", "sync_bn")
 
@@ -52,9 +52,10 @@ class NNCLR(Method):
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of two views (n, 3, H, W), mean of both directions and all processes.
+        """Return the loss of two views (n, 3, H, W).
 
-        The first view's projections are queued. progress has no effect.
+        It is averaged over both directions and all processes. The first view's projections are
+        queued. progress has no effect.
         """
         projections = [self.encoder(images) for images in views]
         predictions = [
@@ -67,5 +68,5 @@ class NNCLR(Method):
             for neighbor, prediction in zip(neighbors, reversed(predictions), strict=True)
         )
         similarity = (gather(keys[0]) * neighbors[0]).sum(dim=1).mean()
-        self.queue.push(keys[0])  # after the loss: an image is not its own neighbor
+        self.queue.push(keys[0])  # after the loss, so that an image is not its own neighbor
         return {"loss": (first + second) / 2, "neighbor_cosine": similarity}

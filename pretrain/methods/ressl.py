@@ -1,6 +1,7 @@
-"""ReSSL: a strong view should relate to past images as a momentum encoder's weak view does.
+"""ReSSL: a strong view should relate to past images like a weak view.
 
-Zheng et al., NeurIPS 2021, arXiv:2107.09282, as in the authors' code.
+Zheng et al., NeurIPS 2021, arXiv:2107.09282, as in the authors' code. A momentum encoder embeds the
+weak view.
 """
 
 from torch import Tensor, nn
@@ -21,11 +22,11 @@ def relation_loss(
     temperature: float,
     target_temperature: float,
 ) -> Tensor:
-    """Return the cross entropy of two softmaxes over the queue, mean over the batch, in nats.
+    """Return the cross entropy of two softmaxes over the queue, in nats.
 
-    student (n, d), teacher (n, d), queue (K, d); rows of unit length; float32, also under autocast.
-    The target is the softmax of the teacher's similarities over target_temperature. There is no
-    positive pair, and only the student gets a gradient.
+    It is averaged over the batch. student (n, d), teacher (n, d), queue (K, d), rows of unit
+    length; float32, also under autocast. The target is the softmax of the teacher's similarities
+    over target_temperature. There is no positive pair, and only the student gets a gradient.
     """
     expected = expected_key(teacher, queue, temperature=target_temperature)
     similarity = (student.float() * expected).sum(dim=1) / temperature
@@ -33,7 +34,10 @@ def relation_loss(
 
 
 class ReSSL(Method):
-    """An encoder of the strong view, a momentum encoder of the weak one, a queue of its keys."""
+    """An encoder for strong views, a momentum encoder for weak views.
+
+    The queue contains the momentum encoder's keys.
+    """
 
     batch_settings = ("bn_splits", "queue_size")
 
@@ -58,5 +62,5 @@ class ReSSL(Method):
             temperature=config.temperature,
             target_temperature=config.target_temperature,
         )
-        self.queue.push(key)  # after the loss: an image is not related to itself
+        self.queue.push(key)  # after the loss, so that an image is not related to itself
         return {"loss": loss, "view_cosine": (query.detach() * key).sum(dim=1).mean()}

@@ -1,4 +1,4 @@
-"""SimSiam: predict the embedding of the other view, with no gradient through the target.
+"""SimSiam: predict the embedding of the other view, without gradient through the target.
 
 Chen & He, CVPR 2021, arXiv:2011.10566.
 """
@@ -12,16 +12,19 @@ from pretrain.recipes.simsiam import SimSiamConfig
 
 
 def simsiam_loss(p1: Tensor, p2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
-    """Return eq. 4, mean over the batch, from -1, the best, to 1; float32, also under autocast.
+    """Return eq. 4, averaged over the batch: -1 (best) to 1.
 
-    p1, p2 (n, d) are predictions and z1, z2 (n, d) embeddings of two views, of any length. A target
-    gets no gradient, which prevents the collapse to one point.
+    p1, p2 (n, d) are predictions and z1, z2 (n, d) embeddings of two views, of any length; float32,
+    also under autocast. Targets get no gradient, which prevents collapse.
     """
     return negative_cosine(p1, z2) / 2 + negative_cosine(p2, z1) / 2
 
 
 class SimSiam(Method):
-    """An encoder for both views and a predictor, whose rate is constant (section 4.2)."""
+    """An encoder for both views, and a predictor.
+
+    The predictor's learning rate is constant (section 4.2).
+    """
 
     batch_settings = ("sync_bn",)
 
@@ -39,7 +42,7 @@ class SimSiam(Method):
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W); progress has no effect."""
-        # two passes, so that each view has its own batch statistics
+        # two forward passes, so that each view has separate batch statistics
         z1, z2 = (self.encoder(images) for images in views)
         loss = simsiam_loss(self.predictor(z1), self.predictor(z2), z1, z2)
         return {"loss": loss, "embedding_spread": embedding_spread(z1)}

@@ -25,17 +25,17 @@ from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
 
 MIN_EPSILON = 0.025
-"""Epsilon below which exponentials of cosines from -1 to 1 leave the range of float32."""
+"""Smallest epsilon for which exponentials of cosines fit into float32."""
 
 
 @torch.no_grad()
 def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
     """Return the codes (..., n, K) of eq. 5 for cosines (..., n, K), without gradient.
 
-    Each iteration scales the prototypes to equal shares of the N images of all processes, then the
-    code of each image to a sum of 1. Many iterations converge to the codes of section 3.1, which
-    maximize the score plus epsilon times the entropy. A row of -inf takes no part. Float32, also
-    under autocast.
+    Each iteration scales the codes so that each prototype gets an equal fraction of the N images of
+    all processes, and then so that each image's code sums to 1. The iterations converge to the
+    codes of section 3.1, which maximize the score plus epsilon times the entropy. Rows of -inf are
+    ignored. Computed in float32, also under autocast.
     """
     if epsilon < MIN_EPSILON:
         return _log_sinkhorn(scores.float() / epsilon, num_iterations).exp_()
@@ -49,27 +49,27 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
 
 
 def _log_sinkhorn(logits: Tensor, num_iterations: int) -> Tensor:
-    """Return the logarithms of the codes (..., n, K) of `sinkhorn` for scores over epsilon."""
-    lowest = torch.finfo(torch.float32).min  # also where all scores are -inf: -inf stays, no NaN
+    """Return log codes (..., n, K) of `sinkhorn` for scores divided by epsilon."""
+    lowest = torch.finfo(torch.float32).min  # rows of -inf stay -inf instead of NaN
     for _ in range(num_iterations):
         largest = max_over_processes(logits.amax(dim=-2, keepdim=True)).clamp_min(lowest)
-        shares = sum_over_processes((logits - largest).exp().sum(dim=-2, keepdim=True))
-        logits = logits - (largest + shares.log()).clamp_min(lowest)
+        sums = sum_over_processes((logits - largest).exp().sum(dim=-2, keepdim=True))
+        logits = logits - (largest + sums.log()).clamp_min(lowest)
         logits = logits - logits.logsumexp(dim=-1, keepdim=True).clamp_min(lowest)
     return logits
 
 
 def swav_loss(scores: Tensor, codes: Tensor, *, temperature: float) -> Tensor:
-    """Return eq. 6 divided by its number of terms, in nats; float32, also under autocast.
+    """Return eq. 6 divided by its number of terms, in nats.
 
-    scores (V, n, K) are cosines of embeddings and prototypes, codes (A, n, K) those of the first A
-    views. With two views it is half of eq. 1.
+    scores (V, n, K) are cosines of embeddings and prototypes; codes (A, n, K) belong to the first A
+    views. float32, also under autocast. With two views, it is half of eq. 1.
     """
     return cross_view_entropy(scores.float() / temperature, codes)
 
 
 class SwAV(Method):
-    """An encoder, prototypes, and a queue of embeddings for each view with codes."""
+    """An encoder, prototypes, and a queue for each view with codes."""
 
     batch_settings = ("queue_size", "sync_bn")
 
@@ -86,7 +86,7 @@ class SwAV(Method):
             )
         if config.queue_size % num_processes():
             raise ValueError(
-                f"a queue of {config.queue_size} does not split over {num_processes()} processes: "
+                f"queue_size {config.queue_size} is not divisible by {num_processes()} processes: "
                 f"choose a multiple"
             )
         self.config = config
@@ -95,7 +95,7 @@ class SwAV(Method):
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
         directions = torch.randn(config.num_prototypes, config.embedding_dim)
         self.prototypes = nn.Parameter(normalize(directions, dim=1))
-        # the loop drops these gradients up to a share of the run
+        # the loop drops these gradients until this fraction of the run
         self.frozen_until = {"prototypes": config.prototypes_from}
         num_queues = config.num_assigned_views if config.queue_size else 0
         queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in range(num_queues)]
@@ -103,37 +103,40 @@ class SwAV(Method):
         self.register_buffer("num_queued", torch.zeros((), dtype=torch.int64))
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""
+        """Return the loss of views (n, 3, H, W), small ones last.
+
+        progress is the fraction of the run.
+        """
         config = self.config
         backbone, projector = self.encoder
-        with torch.no_grad():  # the last optimizer step has moved them off the sphere
+        with torch.no_grad():  # normalize again after the last optimizer step
             self.prototypes.copy_(normalize(self.prototypes, dim=1))
-        # the backbone passes each size by itself, the projector all together, as in released code
+        # the backbone gets each size separately, the projector all at once, as in the code
         projected = projector(features_by_size(backbone, views))
         with torch.autocast(projected.device.type, enabled=False):
             embeddings = normalize(projected.float(), dim=1).unflatten(0, (len(views), -1))
             codes = self._codes(embeddings[: config.num_assigned_views], progress)
             scores = embeddings @ self.prototypes.T
             loss = swav_loss(scores, codes, temperature=config.temperature)
-        share = codes.mean(dim=(0, 1))
+        usage = codes.mean(dim=(0, 1))
         return {
             "loss": loss,
             "code_entropy": -torch.special.xlogy(codes, codes).sum(dim=2).mean(),
-            # in nats: log K if all prototypes are used alike
-            "prototype_entropy": -torch.special.xlogy(share, share).sum(),
+            # in nats: log K if all prototypes are used equally
+            "prototype_entropy": -torch.special.xlogy(usage, usage).sum(),
         }
 
     @torch.no_grad()
     def _codes(self, embeddings: Tensor, progress: float) -> Tensor:
-        """Return codes (A, n, K) of embeddings (A, n, d), and queue these for the next steps."""
+        """Return codes (A, n, K) of embeddings (A, n, d), and queue the embeddings."""
         config = self.config
         scores = embeddings @ self.prototypes.T
         num_images = scores.shape[1]
         if self.queues and progress > config.queue_from:
-            # a scalar on the device, and -inf in place of a branch, so that no step waits for it
-            full = self.num_queued >= config.queue_size
+            # a scalar tensor, and -inf instead of a branch, so that no step waits for the device
+            is_full = self.num_queued >= config.queue_size
             past = torch.stack([own_share(queue.keys) for queue in self.queues])
-            past_scores = (past @ self.prototypes.T).where(full, -math.inf)
+            past_scores = (past @ self.prototypes.T).where(is_full, -math.inf)
             scores = torch.cat([scores, past_scores], dim=1)
             for queue, rows in zip(self.queues, embeddings, strict=True):
                 queue.push(rows)

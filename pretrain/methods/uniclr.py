@@ -1,7 +1,7 @@
-"""UniCLR: SimAffinity, SimWhitening and SimTrace, losses on the affinity matrix of two views.
+"""UniCLR: SimAffinity, SimWhitening and SimTrace, losses on the affinities of two views.
 
-Li et al., arXiv:2211.14516. Affinities are cosines in SimAffinity, cosines of whitened embeddings
-in SimWhitening, and whitened inner products, of which only the diagonal counts, in SimTrace.
+Li et al., arXiv:2211.14516. Affinities are cosines in SimAffinity and cosines of whitened
+embeddings in SimWhitening. SimTrace uses only the diagonal of whitened inner products.
 """
 
 import torch
@@ -21,29 +21,35 @@ ONE_PAIR: Pairs = ((0, 1),)
 
 
 def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
-    """Return cross-entropy plus symmetric loss (B,) of affinities (B, P, N, N), mean over pairs."""
+    """Return cross-entropy plus symmetric loss (B,) of affinities (B, P, N, N).
+
+    It is averaged over the P pairs.
+    """
     logits = affinity / config.tau
     partition = logits.logsumexp(dim=3)
     if config.ce_both_directions:
         partition = (partition + logits.logsumexp(dim=2)) / 2
     losses = (partition - logits.diagonal(dim1=2, dim2=3)).mean(dim=2)
     if config.gamma:
-        # the norm, not its square: equation 5. Algorithm 1 takes the logits, equation 6 affinities
+        # equation 5: the norm, not its square. Algorithm 1 uses logits, equation 6 affinities
         matrix = logits if config.sym_on == "logits" else affinity
         losses = losses + config.gamma * torch.linalg.matrix_norm(matrix - matrix.mT)
     return losses.mean(dim=1)
 
 
 def uniclr_loss(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
-    """Return the loss of embeddings (V, N, D), mean over pairs of views, and what is logged.
+    """Return loss and metrics of embeddings (V, N, D), averaged over pairs of views.
 
-    The embeddings are projector outputs of any scale; float32 also under autocast. SimAffinity:
-    equations 1 and 6, InfoNCE of a row against the other view and the symmetric loss, in nats.
-    SimWhitening: the same of whitened rows (equation 2), normalized as in section 3.2; in each
-    group of features `ridge` times the mean variance is added to the diagonal of the covariance of
-    all rows, and where that still has no Cholesky factor the loss is zero, with a gradient of zero.
-    SimTrace: equation 3 divided by N D, -1, the best, to 1; the paper's covariance is the sum of
-    outer products, so its loss is D / 2 times as large, the variant trace_unscaled.
+    The embeddings are projector outputs of any scale; float32 also under autocast.
+
+    SimAffinity: equations 1 and 6, InfoNCE of each row against the other view, plus the symmetric
+    loss, in nats. SimWhitening: the same for whitened rows (equation 2), normalized as in section
+    3.2. In each group of features, `ridge` times the mean variance is added to the diagonal of the
+    covariance of all rows. If this matrix has no Cholesky factor, the loss and its gradient are
+    zero.
+
+    SimTrace: equation 3 divided by N D, from -1 (best) to 1. The paper's covariance is a sum of
+    outer products, so its loss is D / 2 times as large: the variant trace_unscaled.
     """
     with torch.autocast(embeddings.device.type, enabled=False):
         return _loss_and_metrics(embeddings, pairs, config)
@@ -61,19 +67,22 @@ def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) ->
         views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
         pairs = ONE_PAIR
     whiten = whitened_trace if config.is_trace else whitened_cosines
-    found, factor = whiten(
+    result, factor = whiten(
         *(views, pairs), ridge=config.ridge, groups=config.groups, detach=config.detach_covariance
     )
     if config.is_trace:
         scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
-        loss = -scale * found.mean() / embeddings[0].numel()
+        loss = -scale * result.mean() / embeddings[0].numel()
         return {"loss": loss, **factor.metrics()}
-    losses = factor.mask_failures(affinity_losses(found, config))
-    return {"loss": losses.mean(), **similarity_metrics(found), **factor.metrics()}
+    losses = factor.mask_failures(affinity_losses(result, config))
+    return {"loss": losses.mean(), **similarity_metrics(result), **factor.metrics()}
 
 
 class UniCLR(Method):
-    """An encoder and, as options, a momentum encoder, a predictor and small views."""
+    """An encoder for all views.
+
+    Optional: a momentum encoder, a predictor, and small views.
+    """
 
     batch_settings = ("sync_bn", "local_prior")
 
@@ -94,14 +103,20 @@ class UniCLR(Method):
         )
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 2 + S views (n, 3, H, W), small ones last; progress has no effect."""
+        """Return the loss of 2 + S views (n, 3, H, W), small ones last.
+
+        progress has no effect.
+        """
         large, small = views[:2], views[2:]
-        # large views have batch statistics of their own, as in algorithm 1; small ones share theirs
+        # each large view has separate batch statistics, as in algorithm 1; small views share them
         batches = [*large, torch.cat(small)] if small else large
         projected = [self.encoder(images) for images in batches]
         online = [self.predictor(embeddings) for embeddings in projected]
-        sources = [*online[:2], *(part for rows in online[2:] for part in rows.chunk(len(small)))]
-        targets: list[Tensor] = []  # of the large views, without gradient; else sources serve
+        sources = [
+            *online[:2],
+            *(view_rows for rows in online[2:] for view_rows in rows.chunk(len(small))),
+        ]
+        targets: list[Tensor] = []  # of the large views, without gradient; empty: use the sources
         if self.target_encoder is not None:
             targets = [self.target_encoder(images) for images in large]
         elif self.config.predictor:
@@ -113,10 +128,10 @@ class UniCLR(Method):
         return uniclr_loss(embeddings.transpose(0, 1), pairs, self.config)
 
     def cautions(self, batch_size: int) -> list[str]:
-        """Return a caution where whitening leaves hardly any signal.
+        """Return a warning if whitening leaves hardly any signal.
 
-        2N centered rows whiten at most 2N - 1 features; with as many features all rows of every
-        batch become orthonormal, whatever the network does, unless a ridge holds them back.
+        2N centered rows can whiten at most 2N - 1 features. With as many features, all rows of
+        every batch become orthonormal, independent of the network, unless a ridge prevents it.
         """
         config = self.config
         num_features, num_rows = config.embedding_dim // config.groups, 2 * batch_size
@@ -129,16 +144,16 @@ class UniCLR(Method):
         ]
 
     def after_step(self, progress: float) -> None:
-        """Let the momentum encoder, if any, follow."""
+        """Update the momentum encoder, if there is one."""
         if self.target_encoder is not None:
             self.target_encoder.update(self.encoder, progress)
 
 
 def compared_pairs(num_sources: int, *, separate_targets: bool) -> Pairs:
-    """Return the pairs (source, target) that are compared, as places among all embeddings.
+    """Return pairs (source, target) to compare, as indices of all embeddings.
 
-    Each large view is the target of every other view. Without separate targets one pair of two
-    large views stands for both orders, as their affinities are each other's transpose.
+    Each large view is the target of every other view. Without separate targets, one pair of two
+    large views represents both orders, since their affinities are transposes of each other.
     """
     if num_sources == 2 and not separate_targets:
         return ONE_PAIR
@@ -152,7 +167,10 @@ def compared_pairs(num_sources: int, *, separate_targets: bool) -> Pairs:
 
 
 def similarity_metrics(affinity: Tensor) -> dict[str, Tensor]:
-    """Return the mean affinity (B, P, N, N) of views of one image, and of views of two images."""
+    """Return the mean affinity of positive and of negative pairs.
+
+    affinity (B, P, N, N): positives, views of one image, are on the diagonal.
+    """
     affinity = affinity.detach()
     num_images = affinity.shape[-1]
     positive = affinity.diagonal(dim1=-2, dim2=-1).mean()

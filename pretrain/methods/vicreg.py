@@ -25,20 +25,19 @@ def vicreg_loss(
     variance_weight: float,
     covariance_weight: float,
 ) -> dict[str, Tensor]:
-    """Return equation 6 for projector outputs z1, z2 (N, D) of a batch; float32 under autocast.
+    """Return equation 6 for projector outputs z1, z2 (N, D) of a batch.
 
-    With the loss come its three terms without their weights, s, v(Z) + v(Z') and c(Z) + c(Z'), to
-    be logged.
+    To be logged: its three unweighted terms, s, v(Z) + v(Z') and c(Z) + c(Z').
 
-    Constant outputs cost nearly twice the weight of the variance. The invariance is a mean over
-    features, as in algorithm 1 and the released code; equation 5 is a sum over them. Variances and
-    covariances are over N - 1.
+    float32 also under autocast. For constant outputs, the loss is nearly twice the variance weight.
+    The invariance is averaged over features, as in algorithm 1 and the released code; equation 5
+    sums over them. Variances and covariances are divided by N - 1.
     """
     with torch.autocast(z1.device.type, enabled=False):
         first, second = at_least_float32(z1), at_least_float32(z2)
         invariance = mse_loss(first, second)
-        variance = shortfall(first) + shortfall(second)
-        covariance = redundancy(first) + redundancy(second)
+        variance = variance_loss(first) + variance_loss(second)
+        covariance = covariance_loss(first) + covariance_loss(second)
         loss = (
             invariance_weight * invariance
             + variance_weight * variance
@@ -48,20 +47,20 @@ def vicreg_loss(
     return {"loss": loss, **{name: term.detach() for name, term in terms.items()}}
 
 
-def shortfall(rows: Tensor) -> Tensor:
-    """Return v (equations 1 and 2 with gamma 1) of rows (N, D): 0 to 1."""
-    deviation = (rows.var(dim=0) + SMALLEST_VARIANCE).sqrt()
+def variance_loss(embeddings: Tensor) -> Tensor:
+    """Return v (equations 1 and 2 with gamma 1) of embeddings (N, D): 0 to 1."""
+    deviation = (embeddings.var(dim=0) + SMALLEST_VARIANCE).sqrt()
     return (1 - deviation).relu().mean()
 
 
-def redundancy(rows: Tensor) -> Tensor:
-    """Return c (equations 3 and 4) of rows (N, D)."""
-    scaled = (rows - rows.mean(dim=0)) / (len(rows) - 1) ** 0.5
-    return off_diagonal_squares(scaled, scaled) / rows.shape[1]
+def covariance_loss(embeddings: Tensor) -> Tensor:
+    """Return c (equations 3 and 4) of embeddings (N, D)."""
+    scaled = (embeddings - embeddings.mean(dim=0)) / (len(embeddings) - 1) ** 0.5
+    return off_diagonal_squares(scaled, scaled) / embeddings.shape[1]
 
 
 class VICReg(Method):
-    """An encoder for both views; moments are over the images of all processes."""
+    """An encoder for both views; moments use the images of all processes."""
 
     batch_settings = ("sync_bn",)
 

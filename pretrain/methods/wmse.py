@@ -1,4 +1,4 @@
-"""W-MSE: views agree after sub-batches of them are whitened.
+"""W-MSE: views agree after whitening in sub-batches.
 
 Ermolov et al., ICML 2021, arXiv:2007.06346.
 """
@@ -20,20 +20,19 @@ from pretrain.recipes.wmse import WMSEConfig
 def wmse_loss(
     embeddings: Tensor, orders: Tensor, *, whitening_size: int, ridge: float = 0.0
 ) -> dict[str, Tensor]:
-    """Return equation 6 with the normalized distance of equation 5: 0, the best, to 4.
+    """Return equation 6 with the normalized distance of equation 5: 0 (best) to 4.
 
-    embeddings (V, N, D), projector outputs of any scale. Each row of orders (I, N) is a permutation
-    that cuts the images into sub-batches of `whitening_size`; the loss is the mean over all of
-    them. float32 also under autocast. A sub-batch whose covariance has no Cholesky factor counts as
-    zero, with a gradient of zero. With the loss come the metrics of the factors of all sub-batches
-    and views.
+    embeddings (V, N, D), projector outputs of any scale; float32 also under autocast. Each row of
+    orders (I, N) is a permutation that divides the images into sub-batches of `whitening_size`; the
+    loss is averaged over all sub-batches. If a sub-batch's covariance has no Cholesky factor, its
+    loss and gradient are zero. The metrics describe the factors of all sub-batches and views.
     """
     num_views = len(embeddings)
     with torch.autocast(embeddings.device.type, enabled=False):
-        places = orders.reshape(-1, whitening_size)
-        rows = at_least_float32(embeddings)[:, places].transpose(0, 1)  # (B, V, m, D)
-        # each view of a sub-batch has its own mean and covariance, as in section 3.1; this is over
-        # m where the paper has m - 1: lengths are normalized afterwards
+        indices = orders.reshape(-1, whitening_size)
+        rows = at_least_float32(embeddings)[:, indices].transpose(0, 1)  # (B, V, m, D)
+        # each view of a sub-batch has its own mean and covariance, as in section 3.1. Dividing by m
+        # instead of m - 1 makes no difference: rows are normalized afterwards
         centered = rows - rows.mean(dim=2, keepdim=True)
         factor = factorize_moment(second_moment(centered, dual=False), rows.shape[3], ridge)
         white = torch.linalg.solve_triangular(factor.lower, centered.mT, upper=False).mT
@@ -45,7 +44,7 @@ def wmse_loss(
 
 
 class WMSE(Method):
-    """An encoder for all views; sub-batches are drawn from the images of all processes."""
+    """An encoder for all views; sub-batches mix the images of all processes."""
 
     batch_settings = ("whitening_size", "sync_bn")
 
@@ -60,11 +59,11 @@ class WMSE(Method):
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of V views (n, 3, H, W); progress has no effect."""
-        own = torch.stack([self.encoder(view) for view in views], dim=1)
-        embeddings = gather_with_gradient(at_least_float32(own)).transpose(0, 1)
-        # the same in every process, since the loop seeds all alike
-        drawn = [torch.randperm(embeddings.shape[1]) for _ in range(self.config.num_orders)]
-        orders = upload(torch.stack(drawn), own.device)
+        local = torch.stack([self.encoder(view) for view in views], dim=1)
+        embeddings = gather_with_gradient(at_least_float32(local)).transpose(0, 1)
+        # equal on all processes, since the loop sets equal seeds
+        permutations = [torch.randperm(embeddings.shape[1]) for _ in range(self.config.num_orders)]
+        orders = upload(torch.stack(permutations), local.device)
         return wmse_loss(
             embeddings,
             orders,

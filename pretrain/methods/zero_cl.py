@@ -1,4 +1,4 @@
-"""Zero-CL: views agree by feature and by image after features and images are decorrelated.
+"""Zero-CL: views agree by feature and by image, after decorrelating both.
 
 Zhang et al., ICLR 2022, openreview.net/forum?id=RAW9tCdVxLj.
 """
@@ -17,13 +17,14 @@ from pretrain.recipes.zero_cl import ZeroCLConfig
 
 
 def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> dict[str, Tensor]:
-    """Return Zero-FCL plus Zero-ICL of projector outputs z1, z2 (N, D) of any scale.
+    """Return Zero-FCL plus Zero-ICL of projector outputs z1, z2 (N, D).
 
-    With the loss come both, sums over features and over images, to be logged.
+    To be logged: both terms, sums over features and over images.
 
-    The loss is N + D where views have nothing in common and least where they agree. The larger of D
-    and N cannot be whitened completely, so its term stays above zero. Features are standardized
-    over images for one term, images over features for the other. float32 also under autocast.
+    The outputs may have any scale; float32 also under autocast. The loss is N + D if views are
+    independent, and smallest if they agree. The larger of D and N cannot be whitened completely, so
+    its term stays above zero. Features are standardized over images for one term, images over
+    features for the other.
     """
     # biased variances plus 1e-5; the released code adds 1e-4 to unbiased standard deviations
     with torch.autocast(z1.device.type, enabled=False):
@@ -40,25 +41,31 @@ def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> dict[str, Tensor]:
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
-    """Return the sum of (1 - c)^2, c the correlation of each of k ZCA-whitened columns (m, k)."""
-    # whitening has decorrelated the columns of a view: pairs of different columns need no term
+    """Return the sum over columns of (1 - c)^2, with c the columns' correlation.
+
+    first, second (m, k): ZCA-whitened columns.
+    """
+    # whitening already decorrelates different columns, so they need no term
     correlation = (first * second).mean(dim=0)
     return (1 - correlation).square().sum()
 
 
 def zca_whiten(matrices: Sequence[Tensor], ridge: float) -> list[Tensor]:
-    """Return X W for each X (m, k) with W = (X'X/m + r I)^-1/2, without gradient through W.
+    """Return X W for each X (m, k), with W = (X'X/m + r I)^-1/2.
 
-    The smaller of m and k is the same for all X. The released code detaches W as well.
+    No gradient flows through W, as in the released code. The smaller of m and k must be equal for
+    all X.
     """
     moments = torch.stack([smaller_moment(columns.detach()) for columns in matrices])
-    # eigh raises on what is not finite; the training loop reports it from the loss instead
-    broken = ~moments.sum(dim=(1, 2)).isfinite()
-    # one call for all, since each waits for the device to see whether it has failed
-    values, vectors = torch.linalg.eigh(moments.masked_fill(broken[:, None, None], 0))
-    values = values.clamp_min(0).masked_fill(broken[:, None], torch.nan)
+    # eigh raises on NaN and infinity; instead, the training loop reports a bad loss
+    is_bad = ~moments.sum(dim=(1, 2)).isfinite()
+    # one call for all matrices, since each call waits for the device to check for errors
+    values, vectors = torch.linalg.eigh(moments.masked_fill(is_bad[:, None, None], 0))
+    values = values.clamp_min(0).masked_fill(is_bad[:, None], torch.nan)
     spectra = zip(values, vectors, strict=True)
-    return [_whiten(x, *own, ridge=ridge) for x, own in zip(matrices, spectra, strict=True)]
+    return [
+        _whiten(x, *spectrum, ridge=ridge) for x, spectrum in zip(matrices, spectra, strict=True)
+    ]
 
 
 def smaller_moment(columns: Tensor) -> Tensor:
@@ -69,24 +76,28 @@ def smaller_moment(columns: Tensor) -> Tensor:
 
 
 def _whiten(columns: Tensor, values: Tensor, vectors: Tensor, *, ridge: float) -> Tensor:
-    """Return X W for X (m, k), with values (s,) and vectors (s, s) of its smaller moment."""
+    """Return X W for X (m, k), given eigenvalues (s,) and eigenvectors (s, s).
+
+    They are those of the smaller moment.
+    """
     num_rows, num_columns = columns.shape
     if num_columns <= num_rows:
         return columns @ ((vectors * (values + ridge).rsqrt()) @ vectors.T)
-    # more columns than rows: W is r^-1/2 I - X'AX/m for an m x m matrix A, and is never formed. Its
-    # values are (f(0) - f(v)) / v for f(v) = (v + r)^-1/2, written without a difference
+    # more columns than rows: W is r^-1/2 I - X'AX/m for an m x m matrix A; W is never formed. The
+    # eigenvalues of A are (f(0) - f(v)) / v with f(v) = (v + r)^-1/2, rewritten to avoid
+    # cancellation
     root = (values + ridge).sqrt()
     slope = (ridge**0.5 * root * (root + ridge**0.5)).reciprocal()
-    inner, fixed = (vectors * slope) @ vectors.T, columns.detach()
-    white: Tensor = columns / ridge**0.5 - (columns @ fixed.T) @ (inner @ fixed) / num_rows
+    inner, constant = (vectors * slope) @ vectors.T, columns.detach()
+    white: Tensor = columns / ridge**0.5 - (columns @ constant.T) @ (inner @ constant) / num_rows
     return white
 
 
 class ZeroCL(Method):
-    """An encoder for both views; whitening is over the images of all processes.
+    """An encoder for both views; whitening uses the images of all processes.
 
-    In the released code each process whitens its own part of the batch and correlations are
-    averaged over processes, although the images at one place are different ones.
+    In the released code, each process whitens its part of the batch, and correlations are averaged
+    over processes, although equal indices mean different images.
     """
 
     batch_settings = ("sync_bn",)

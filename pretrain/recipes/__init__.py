@@ -1,14 +1,13 @@
-"""The published runs and a few small ones, and before them the settings of each method.
+"""The published runs, a few small ones, and the settings of each method.
 
-A run is method, data, views, schedule and batch. The settings stand here, not beside the method,
-so that recipes are listed and their options are shown without torch.
+A recipe is a method with data, views, schedule and batch size. The settings are here and not with
+the methods, so that --list and --help do not import torch.
 
-Each paper has a file with the name of its method in pretrain/methods. The others are:
+Each method's file has the same name as in pretrain/methods. The other files are:
 
-recipe.py  the recipe of a run, and what papers share: views; temperature, queue and momentum of
-           methods with keys
+recipe.py  the recipe of a run; views, and settings of methods with keys, that papers share
 looc.py    LooC, its baselines, and supervised training
-small.py   every method on CIFAR-10, and for tests; the random network; the list of all files
+small.py   every method on CIFAR-10 and for tests; the random network; the list of all files
 """
 
 from collections.abc import Mapping
@@ -20,8 +19,8 @@ from pretrain.running.plugins import with_plugins
 
 __all__ = ["RECIPES", "Config", "Recipe"]
 
-OWN: Mapping[str, Recipe[Any]] = {
+BUILT_IN: Mapping[str, Recipe[Any]] = {
     name: recipe for family in (*small.FAMILIES, small) for name, recipe in family.RECIPES.items()
 }
-RECIPES = with_plugins(OWN, "recipes")
+RECIPES = with_plugins(BUILT_IN, "recipes")
 """Name -> recipe of a run."""

@@ -1,8 +1,9 @@
 """The run of Barlow Twins: Zbontar et al., ICML 2021, arXiv:2103.03230.
 
-Departures: crops are bilinear, and residual branches start as in torchvision, not at zero. The
-method's `loss_scale` sets the rate of biases and batch norm, and the paper's decay is multiplied by
-it too. The code's first release scaled its loss but not its decay.
+Deviations: crops are bilinear, and residual branches are initialized as in torchvision, not to
+zero. The method's `loss_scale` sets the learning rate of biases and batch norm, so the paper's
+weight decay is multiplied by it, too. The first release of the code scaled the loss, but not the
+decay.
 """
 
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ class BarlowTwinsConfig:
     off_diagonal_weight: NotNegative = 5e-3
     """Lambda; the released code has 0.0051."""
     loss_scale: Positive = 0.024
-    """Factor of the loss. The step of LARS does not depend on it where the weight decay is scaled
-    by it too, as in the recipe; so it only sets the rate of biases and batch norm: the paper's
-    0.0048, where weights have 0.2."""
+    """Factor of the loss.
+    It only sets the learning rate of biases and batch norm: the paper's 0.0048, where weights have
+    0.2. The other steps of LARS do not depend on it if the weight decay is scaled, too, as in the
+    recipe."""
     hidden_dim: Dimension = 8192
     """Width of the projector's two hidden layers."""
     embedding_dim: Dimension = 8192

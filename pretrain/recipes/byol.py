@@ -1,6 +1,7 @@
 """Runs of BYOL: Grill et al., NeurIPS 2020, arXiv:2006.07733.
 
-Departure: the target network starts as a copy of the online one; the code draws its own weights.
+Deviation: the target network starts as a copy of the online network; in the released code it has
+its own random weights.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ class BYOLConfig:
     """Settings of BYOL; the defaults are the paper's for 1000 epochs of ImageNet-1k."""
 
     momentum: Fraction = 0.996
-    """Tau_base, the momentum encoder's rate at the start, per step; rises to 1 by half a cosine."""
+    """Tau_base, initial momentum of the target encoder, per step.
+    It rises to 1 by half a cosine."""
     hidden_dim: Dimension = 4096
     """Width of the hidden layer of projector and predictor."""
     embedding_dim: Dimension = 256
@@ -48,8 +50,11 @@ EPOCHS300 = replace(
 
 
 def with_epochs(epochs: int, table_row: str) -> Recipe[Any]:
-    """Return a run of a length that other papers print, from SimSiam's reproduction of BYOL."""
-    # SimSiam does not state its rates, and BYOL's code has presets for 40, 100, 300, 1000 epochs
+    """Return a run of another length, as in SimSiam's reproduction of BYOL.
+
+    Other papers print these results.
+    """
+    # SimSiam states no learning rates; BYOL's code has presets for 40, 100, 300 and 1000 epochs
     return replace(
         EPOCHS300,
         epochs=epochs,

@@ -20,25 +20,28 @@ class DINOConfig:
     first_target_temperature: Positive = 0.04
     """Tau_t at the start of the run."""
     temperature_warmup: Fraction = 50 / 800
-    """Share of the run in which the target temperature grows linearly."""
+    """Fraction of the run in which the target temperature grows linearly."""
     center_momentum: Momentum = 0.9
-    """Rate m of eq. 4, per step."""
+    """m of eq. 4, momentum of the center, per step."""
     momentum: Fraction = 0.996
-    """Lambda, rate of the target encoder at the start, per step; rises to 1 by half a cosine."""
+    """Lambda, initial momentum of the target encoder, per step.
+    It rises to 1 by half a cosine."""
     last_layer_from: Fraction = 1 / 800
-    """Share of the run before which the last layer stays as it is: one epoch."""
+    """Fraction of the run until which the last layer is frozen.
+    The default is one epoch."""
     output_dim: Dimension = 60_000
     """K, outputs of the last layer."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 6
-    """Small views besides the two large ones."""
+    """Small views, in addition to the two large ones."""
     hidden_dim: Dimension = 2048
     """Width of the head's hidden layers."""
     embedding_dim: Dimension = 256
     """d, inputs of the last layer."""
     head_norm: bool = True
-    """Batch norm in the head, as for the authors' ResNets; their transformers have none."""
+    """Batch norm in the head, as for the authors' ResNets.
+    Their transformers have none."""
     sync_bn: ClassVar[bool] = True
-    """Batch norm is over the images of all processes."""
+    """Batch norm over the images of all processes."""
 
 
 VIEWS = replace(
@@ -51,7 +54,7 @@ VIEWS = replace(
     second_solarize_probability=0.2,
     small_blur_probability=0.5,
 )
-"""Views of the released code, but with bilinear crops, not bicubic ones."""
+"""Views of the released code, but with bilinear instead of bicubic crops."""
 UNCLEAR = (
     "DINO in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: optimizer, batch "
     "and views, both alike and not DINO's, are those of UniCLR's own rows, the momentum is what "
@@ -61,7 +64,10 @@ DOUBTFUL = "; the value also stands in solo-learn's table, for a ResNet-18"
 
 
 def uniclr_row(recipe: Recipe[Any], epochs: int, dataset: str) -> Recipe[Any]:
-    """Return a row of UniCLR's Table 3: two large views, and fewer outputs for fewer images."""
+    """Return a row of UniCLR's Table 3.
+
+    It has two large views, and fewer outputs for fewer images.
+    """
     config = DINOConfig(
         output_dim=4096,
         num_small_views=0,

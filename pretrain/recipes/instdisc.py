@@ -11,16 +11,18 @@ class InstDiscConfig:
     """Settings of instance discrimination; the defaults are the paper's for ImageNet-1k."""
 
     num_images: PositiveCount = 1_281_167
-    """Rows of the bank: as many as --data holds images."""
+    """Rows of the bank: the number of images in --data."""
     num_negatives: Count = 4096
-    """m, rows of the bank that are drawn for each image. 0: no draw; the loss is the softmax over
-    all rows, as in the released code."""
+    """m, rows of the bank drawn as negatives for each image.
+    0: no sampling; the loss is the softmax over all rows, as in the released code."""
     temperature: Positive = 0.07
     """Tau, divides cosine similarities."""
     bank_momentum: Momentum = 0.5
-    """Share of its past that a row of the bank keeps; the released code's, the paper has 0."""
+    """Fraction of the old row that an update of the bank keeps.
+    The default is the released code's; the paper has 0."""
     proximal_weight: NotNegative = 0.0
-    """Lambda of eq. 10, which pulls an embedding to its own row; the released code has 0."""
+    """Lambda of eq. 10, which pulls an embedding to its row in the bank.
+    The released code has 0."""
     embedding_dim: Dimension = 128
     """d."""
 
@@ -29,7 +31,7 @@ RECIPES: Recipes = {
     "instdisc/in1k-r50": Recipe(
         method="instdisc",
         config=InstDiscConfig(),
-        views=MOCO_V1_VIEWS,  # MoCo v1 took them over from the code of this paper
+        views=MOCO_V1_VIEWS,  # MoCo v1 took them from the code of this paper
         epochs=200,
         batch_size=256,
         learning_rate=0.03,

@@ -1,7 +1,8 @@
 """Runs of JCL: Cai et al., NeurIPS 2020, arXiv:2009.14776.
 
-By the paper the oldest 256 keys leave the queue at each step, while its batches of 512 images add
-512; the queue would not keep its length. Here as many leave as enter, as in the released code.
+According to the paper, each step removes the oldest 256 keys from the queue, although its batches
+of 512 images add 512. Then the queue would not keep its length. Here as many keys are removed as
+added, as in the released code.
 """
 
 from dataclasses import dataclass, replace
@@ -14,19 +15,20 @@ from pretrain.recipes.recipe import KeySettings, Recipe, Recipes, sweep, with_co
 
 @dataclass(frozen=True, kw_only=True)
 class JCLConfig(KeySettings):
-    """Settings of JCL and, in KeySettings, temperature, queue and momentum; as on ImageNet-1k."""
+    """Settings of JCL; the defaults are the paper's for ImageNet-1k."""
 
     covariance_weight: NotNegative = 4.0
     """Lambda of eq. 8."""
     covariance_ramp: Literal["constant", "linear"] = "constant"
-    """Course of lambda over the run: constant in the paper, a linear ramp in the released code."""
+    """Schedule of lambda: constant (paper), or a linear ramp (released code)."""
     num_keys: NumViews = 5
     """M', positive keys per image; the query is not counted."""
     unit_mean: bool = False
-    """Normalize mean keys before they are queued; the paper is silent, its code does not."""
+    """Normalize mean keys before they enter the queue.
+    The paper does not say; its code does not."""
     key_forward: KeyForward = "concatenated"
-    """Images that batch norm of the keys sees: all M' views of a batch together (appendix C), or
-    one view at a time."""
+    """Images in one batch-norm batch of the keys.
+    Either all M' views of a batch together (appendix C), or one view at a time."""
 
 
 IN1K = Recipe(

@@ -1,9 +1,9 @@
-"""Runs of LooC and of its baselines: Xiao et al., ICLR 2021, arXiv:2008.05659.
+"""Runs of LooC and its baselines: Xiao et al., ICLR 2021, arXiv:2008.05659.
 
-Appendix F.1 says that features of LooC++ have 2048 dimensions times the number of augmentations.
-That leaves out the head that is invariant to all of them, although the text concatenates all
-spaces, and the 2 bits of entropy in figure 4 need four heads. Here it counts: three augmentations
-have four heads and 8192 dimensions, and MoCo++ has as many.
+Appendix F.1 says that LooC++ features have 2048 dimensions times the number of augmentations. This
+omits the head that is invariant to all of them. But the text concatenates all spaces, and the 2
+bits of entropy in figure 4 need four heads. So that head is included here: three augmentations have
+four heads and 8192 dimensions, and MoCo++ has as many.
 """
 
 from dataclasses import dataclass, replace
@@ -27,23 +27,24 @@ from pretrain.running.command_line import Range
 
 @dataclass(frozen=True, kw_only=True)
 class LooCConfig(KeySettings):
-    """Settings of LooC and LooC++; where the paper is silent, MoCo v2's."""
+    """Settings of LooC and LooC++; MoCo v2's if the paper names none."""
 
     designated: tuple[Augmentation, ...] = ("color", "rotation")
-    """Augmentations with a head of their own, which must not be invariant to them, in the order of
-    heads 1 to n; none is MoCo."""
+    """Augmentations that have a head which is not invariant to them.
+    In the order of heads 1 to n; empty: MoCo."""
     conv5_heads: bool = False
-    """LooC++: a layer4 in each head; the features of all heads are exported side by side."""
+    """LooC++: each head has its own layer4.
+    The features of all heads are exported, concatenated."""
     queue_size: QueueSize = 16_384
     """K, keys of each head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MoCoPPConfig(KeySettings):
-    """Settings of MoCo++; where the paper is silent, MoCo v2's."""
+    """Settings of MoCo++; MoCo v2's if the paper names none."""
 
     num_heads: NumViews = 4
-    """h, as many as LooC++ with three designated augmentations has."""
+    """h, the number of heads of LooC++ with three designated augmentations."""
     queue_size: QueueSize = 16_384
     """K, keys of each head."""
 
@@ -55,11 +56,11 @@ class SupervisedConfig:
     num_classes: Annotated[int, Range(1, 2**24)] = 1000
     """L, classes."""
     label_smoothing: Momentum = 0.0
-    """Share of the target that is spread evenly over all classes, the true one included."""
+    """Probability mass that is spread evenly over all classes, the true one included."""
 
 
 HALF = 0.5
-"""Probability of a rotation and of another texture (appendix A)."""
+"""Probability of rotating an image and of replacing its texture (appendix A)."""
 ALL: tuple[Augmentation, ...] = ("color", "rotation", "texture")
 
 MOCO: Recipe[Any] = Recipe(
@@ -89,7 +90,7 @@ SUPERVISED: Recipe[Any] = Recipe(
 
 
 def moco(table_row: str, *added: Augmentation, **settings: Any) -> Recipe[Any]:
-    """Return MoCo with rotation and texture where these are added to MoCo v2's views."""
+    """Return MoCo with MoCo v2's views, plus rotation and texture if requested."""
     views = replace(
         MOCO_V2_VIEWS,
         rotation_probability=HALF * ("rotation" in added),
@@ -99,7 +100,7 @@ def moco(table_row: str, *added: Augmentation, **settings: Any) -> Recipe[Any]:
 
 
 def looc(table_row: str, *designated: Augmentation, conv5_heads: bool = False) -> Recipe[Any]:
-    """Return LooC with a head for each designated augmentation, or LooC++ with heads at Conv5."""
+    """Return LooC with a head per designated augmentation, or LooC++."""
     config = LooCConfig(designated=designated, conv5_heads=conv5_heads)
     method = "loocpp" if conv5_heads else "looc"
     return replace(moco(table_row, *designated), method=method, config=config)
@@ -109,7 +110,10 @@ loocpp = partial(looc, conv5_heads=True)
 
 
 def imagenet_row(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
-    """Return the same on ImageNet-1k with MoCo v2's length and schedule; the paper states none."""
+    """Return the same run on ImageNet-1k with MoCo v2's length and schedule.
+
+    The paper does not state them.
+    """
     return replace(
         recipe,
         images="ImageNet-1k train",

@@ -1,16 +1,16 @@
-"""Runs of LORAC and of MoCo-M, its control without a prior: Wang et al., arXiv:2108.02696.
+"""Runs of LORAC and of MoCo-M, its control without prior: Wang et al., arXiv:2108.02696.
 
-The paper contradicts itself on the optimizer. Its main text trains LORAC and MoCo-M by LARS, at a
-rate of 1.8 with weight decay 1e-6; its appendix A.2 names SGD with weight decay 1e-4, in the words
-of JCL's appendix. These runs follow the main text, as the released code does, also for the views,
-which appendix A.2 calls those of MoCo v2 for all experiments.
+The paper contradicts itself about the optimizer. According to its main text, LORAC and MoCo-M are
+trained with LARS, learning rate 1.8 and weight decay 1e-6. Appendix A.2 says SGD with weight decay
+1e-4, with the same sentences as JCL's appendix. These runs follow the main text, like the released
+code. The same holds for the views: appendix A.2 says those of MoCo v2 for all experiments.
 
-The paper names the projector's hidden width for a ResNet-50 alone, 2048; that of a ResNet-18, 512,
-and LARS for all parameters are the released code's.
+The paper gives the projector's hidden width only for a ResNet-50, 2048. The width of 512 for a
+ResNet-18, and LARS for all parameters, are taken from the released code.
 
-In Table V the paper does not say beta of LORAC, LORAC-bs and L-sftmx-c: it is 2, the best of figure
-3(a). Nor does it say which views enter P of LORAC-bs (equation 15): they are the large queries of
-an image, as in Q, centered for each image.
+For Table V the paper does not state beta of LORAC, LORAC-bs and L-sftmx-c: it is 2 here, the best
+value of figure 3(a). It does not say either which views enter P of LORAC-bs (equation 15): here
+they are the large queries of an image, as in Q, centered for each image.
 """
 
 from dataclasses import dataclass, replace
@@ -35,36 +35,42 @@ class LORACConfig(KeySettings):
     """Settings of LORAC; the defaults are the paper's for ImageNet-1k."""
 
     prior: Literal["laplace", "gaussian", "margin", "batch", "none"] = "laplace"
-    """h, a function of the nuclear norm of each image's Q (eq. 11, table V), of the batch's P
-    (eq. 15), or constant; "none" is MoCo-M."""
+    """Prior h, or "none" for MoCo-M.
+    A function of the nuclear norm of each image's Q (eq. 11, table V), of the batch's P (eq. 15),
+    or a constant."""
     prior_from: Fraction = 0.5
-    """Share of the run after which the prior acts; until then beta is infinite."""
+    """Fraction of the run after which the prior is used; before, beta is infinite."""
     beta: NotNegative = 4.0
     """Beta, width of the Laplace, margin and batch-wise priors."""
     gaussian_center: Real = 5**0.5
-    """c_o, a nuclear norm; the paper's is the square root of the number of rows of Q."""
+    """c_o, a nuclear norm.
+    The paper's is the square root of the number of rows of Q."""
     gaussian_variance: Positive = 2.0
     """Sigma^2 of the Gaussian prior."""
     margin: Real = 3.0
     """c of the margin, a nuclear norm."""
     batch_scope: Literal["local", "global"] = "local"
-    """Images of the batch-wise prior: those of a process or of all."""
+    """Images of the batch-wise prior: of one process, or of all."""
     temperature: Positive = 0.2
     """Tau, divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
-    """Temperature 1 as soon as the prior acts, a slip of the released code; the paper keeps tau."""
+    """Use temperature 1 while the prior is used, an error of the released code.
+    The paper keeps tau."""
     num_large_views: NumViews = 3
     """Views of the recipe's large size."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 5
     """Views of the small size, all of them queries."""
     num_keys: NumViews = 2
-    """Number of key views. Several: the first large views are both keys and queries. One: the last
-    large view is the key and no query (figure 4(b), M = num_large_views)."""
+    """Number of key views.
+    If several, the first large views are both keys and queries. If one, the last large view is the
+    key and not a query (figure 4(b), M = num_large_views)."""
     q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
-    """Rows of Q: large queries and all keys (released code); a key and the large queries of other
-    views than the key's (eq. 12); or all queries and all keys."""
+    """Rows of Q.
+    Large queries and all keys (released code); one key and the large queries of the other views
+    (eq. 12); or all queries and all keys."""
     queue_size: QueueSize = 65_536
-    """K, keys of each of num_keys queues; the paper names one queue, its code has two."""
+    """K, keys in each of the num_keys queues.
+    The paper names one queue; its code has two."""
 
     @property
     def local_prior(self) -> bool:
@@ -105,7 +111,7 @@ IN100 = replace(
 
 
 def without_prior(recipe: Recipe[Any], table_row: str = "") -> Recipe[Any]:
-    """Return the same run as MoCo-M, that is without the prior."""
+    """Return the same run without prior: MoCo-M."""
     row = table_row or recipe.table_row
     return replace(with_config(recipe, row, prior="none"), method="moco_m")
 

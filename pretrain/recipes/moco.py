@@ -1,4 +1,7 @@
-"""Runs of MoCo: He et al., arXiv:1911.05722; Chen et al., arXiv:2003.04297; and their variants."""
+"""Runs of MoCo and its variants.
+
+v1: He et al., arXiv:1911.05722; v2: Chen et al., arXiv:2003.04297.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,25 +26,28 @@ class MoCoConfig(KeySettings):
     projector: Projector = "mlp"
     """Kind of the projector; v1 has "linear"."""
     symmetric: bool = False
-    """Each view is a query once and a key once, as in v2+; the loss is the mean of both."""
+    """Each view is a query and a key, as in v2+.
+    The loss is the mean of both directions."""
     label_smoothing: Momentum = 0.0
-    """Share of the target spread over the negatives; a baseline of CO2, arXiv:2010.02217."""
+    """Probability mass spread over the negatives.
+    A baseline of CO2, arXiv:2010.02217."""
     consistency_temperature: Positive = 0.05
-    """Tau_con of CO2's consistency loss, which is logged and not minimized; 0: not logged."""
+    """Tau_con of CO2's consistency loss, which is only logged; 0: not logged."""
     shared: tuple[Augmentation, ...] = ()
-    """Augmentations drawn once for both views: LooC's baseline "same for q and k"."""
+    """Augmentations equal in both views: LooC's baseline "same for q and k"."""
     key_only: tuple[Augmentation, ...] = ()
-    """Augmentations that the query never gets: LooC's baseline "add-one"."""
+    """Augmentations that only keys get: LooC's baseline "add-one"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiKeyConfig(KeySettings):
-    """Settings of the vanilla average; the defaults are those of JCL for ImageNet-1k."""
+    """Settings of the vanilla average; the defaults are JCL's for ImageNet-1k."""
 
     num_keys: NumViews = 5
     """M, positive keys per image; the query is not counted."""
     key_forward: KeyForward = "concatenated"
-    """Images that batch norm of the keys sees: all M views of a batch, or one view at a time."""
+    """Images in one batch-norm batch of the keys.
+    Either all M views of a batch together, or one view at a time."""
 
 
 IN1K_V2: Recipe[Any] = Recipe(

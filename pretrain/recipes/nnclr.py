@@ -1,9 +1,10 @@
 """Runs of NNCLR: Dwibedi et al., ICCV 2021, arXiv:2104.14548.
 
-The authors published no code. Readings, by reimplementations that say what they take from the
-paper: temperature 0.1; a queue of 98,304 projections of the first view; four terms, over both views
-and over rows and columns; BYOL's views; LARS with 0.3 per 256 images, weight decay 1e-6, 1000
-epochs of 4096 images. Projector and predictor are as the paper describes them.
+The authors published no code. The following is taken from reimplementations that cite the paper:
+temperature 0.1; a queue of 98,304 projections of the first view; four loss terms, over both views
+and over rows and columns; BYOL's views; LARS with learning rate 0.3 per 256 images, weight decay
+1e-6, and 1000 epochs with batches of 4096 images. Projector and predictor are as described in the
+paper.
 """
 
 from dataclasses import dataclass, replace
@@ -15,12 +16,12 @@ from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_ra
 
 @dataclass(frozen=True, kw_only=True)
 class NNCLRConfig:
-    """Settings of NNCLR; the defaults are readings of the paper for ImageNet-1k."""
+    """Settings of NNCLR; the defaults are our interpretation for ImageNet-1k."""
 
     temperature: Positive = 0.1
-    """Tau, divides cosine similarities; a reading."""
+    """Tau, divides cosine similarities; from reimplementations."""
     queue_size: QueueSize = 98_304
-    """Past projections in which neighbors are found; a reading."""
+    """Number of past projections to search for neighbors; from reimplementations."""
     hidden_dim: Dimension = 2048
     """Width of the projector's two hidden layers."""
     predictor_dim: Dimension = 4096
@@ -28,7 +29,7 @@ class NNCLRConfig:
     embedding_dim: Dimension = 256
     """d."""
     sync_bn: bool = True
-    """Batch norm over the images of all processes; a reading."""
+    """Batch norm over the images of all processes; from reimplementations."""
 
 
 IN1K = Recipe(

@@ -1,6 +1,7 @@
-"""The recipe of a run, and views and rates that several papers share.
+"""The recipe of a run, and views and learning rates that several papers share.
 
-`learning_rate` is what the optimizer gets; where it follows from the batch, a function is called.
+`learning_rate` is the value that the optimizer gets; functions compute it from the batch size if
+needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,13 +27,14 @@ from pretrain.running.command_line import Range
 Config = TypeVar("Config")
 Schedule = Literal["cosine", "step"]
 Description = Annotated[str, tyro.conf.Suppress]
-"""A text about a recipe that is no option of the command line."""
+"""A text about a recipe; not a command-line option."""
 Fact = Annotated[int, tyro.conf.Suppress]
-"""A number of the paper that is not an option of the command line."""
+"""A number from the paper; not a command-line option."""
 
 MOCO_V2_VIEWS = ViewRecipe()
 MOCO_V1_VIEWS = ViewRecipe(jitter_probability=1.0, hue=0.4, gray_first=True, blur_probability=0.0)
-"""Grayscale first and jitter always: the code of He et al., arXiv:1911.05722."""
+"""Grayscale before jitter, and jitter always.
+From the code of He et al., arXiv:1911.05722."""
 SWAV_VIEWS = ViewRecipe(
     crop_area=(0.14, 1.0),
     small_size_px=96,
@@ -43,7 +45,7 @@ SWAV_VIEWS = ViewRecipe(
     hue=0.2,
     std=(0.228, 0.224, 0.225),
 )
-"""Multi-crop as in the code of Caron et al., arXiv:2006.09882, its std included."""
+"""Multi-crop as in the code of Caron et al., arXiv:2006.09882, including its std."""
 SIMCLR_VIEWS = ViewRecipe(
     crop_area=(0.08, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2
 )
@@ -55,7 +57,8 @@ BYOL_VIEWS = ViewRecipe(
     second_blur_probability=0.1,
     second_solarize_probability=0.2,
 )
-"""Two different views: Grill et al., arXiv:2006.07733, appendix B, who resize bicubically."""
+"""Two different views: Grill et al., arXiv:2006.07733, appendix B.
+There, crops are resized bicubically."""
 SUPERVISED_VIEWS = ViewRecipe(
     crop_area=(0.08, 1.0), jitter_probability=0.0, gray_probability=0.0, blur_probability=0.0
 )
@@ -64,18 +67,18 @@ SUPERVISED_VIEWS = ViewRecipe(
 
 @dataclass(frozen=True, kw_only=True)
 class KeySettings:
-    """Settings of the methods with a momentum encoder and a queue of its keys."""
+    """Settings of methods with a momentum encoder and a queue of its keys."""
 
     temperature: Positive = 0.2
     """Tau, divides cosine similarities."""
     queue_size: QueueSize = 65_536
     """K, keys."""
     momentum: Fraction = 0.999
-    """Rate of the momentum encoder, per step."""
+    """Momentum of the momentum encoder, per step."""
     embedding_dim: Dimension = 128
     """d."""
     bn_splits: PositiveCount = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
+    """Groups of images in one process, each with separate batch-norm statistics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +123,8 @@ class Recipe(Generic[Config]):
     table_row: Description = ""
     """Published results that this run reproduces."""
     norm_groups: Fact = 0
-    """Groups of shuffled batch norm with which the paper trained, one per GPU; 0: not stated."""
+    """Number of groups of shuffled batch norm in the paper, one per GPU.
+    0: not stated."""
 
 
 Recipes = Mapping[str, Recipe[Any]]
@@ -135,14 +139,17 @@ LONGER_EPOCHS = (200, 400, 600, 800, 1000, 1200)
 
 
 def with_config(recipe: Recipe[Any], table_row: str, **settings: Any) -> Recipe[Any]:
-    """Return the same run with other settings of its method, for another published row."""
+    """Return the run of another table row, with other settings of its method."""
     return replace(recipe, config=replace(recipe.config, **settings), table_row=table_row)
 
 
 def sweep(
     recipe: Recipe[Any], name: str, table_row: str, **values: Sequence[float]
 ) -> dict[str, Recipe[Any]]:
-    """Return the same run at each value of one setting, which ends its name and its row."""
+    """Return the same run for each value of one setting.
+
+    The value is appended to the name and to the table row.
+    """
     ((setting, points),) = values.items()
     return {
         f"{name}{point:g}": with_config(recipe, f"{table_row} {point:g}", **{setting: point})
@@ -151,5 +158,5 @@ def sweep(
 
 
 def linear_rate(batch_size: int, *, per_256: float) -> float:
-    """Return a learning rate in proportion to the batch: Goyal et al., arXiv:1706.02677."""
+    """Return a learning rate proportional to the batch size: Goyal et al., arXiv:1706.02677."""
     return per_256 * batch_size / 256

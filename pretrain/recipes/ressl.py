@@ -1,7 +1,8 @@
 """Runs of ReSSL: Zheng et al., NeurIPS 2021, arXiv:2107.09282, and the authors' code.
 
-The code excludes biases and norms from weight decay by name, except the norms of shortcuts; here
-all have it. The length on CIFAR is that of code derived from the authors': they state none.
+The code excludes biases and norm layers from weight decay by name, except the norm layers of
+shortcuts; here all are decayed. The authors do not state the number of epochs on CIFAR; it is taken
+from code derived from theirs.
 """
 
 from dataclasses import dataclass, replace
@@ -13,22 +14,22 @@ from pretrain.recipes.recipe import Recipe, Recipes
 
 @dataclass(frozen=True, kw_only=True)
 class ReSSLConfig:
-    """Settings of ReSSL; the defaults are those of the authors' code for ImageNet-1k."""
+    """Settings of ReSSL; the defaults are the authors' code's for ImageNet-1k."""
 
     temperature: Positive = 0.1
     """Tau_s, divides the student's cosine similarities."""
     target_temperature: Positive = 0.04
-    """Tau_t, divides the teacher's."""
+    """Tau_t, divides the teacher's cosine similarities."""
     queue_size: QueueSize = 131_072
     """K, keys."""
     momentum: Fraction = 0.999
-    """m, rate of the momentum encoder, per step."""
+    """m, momentum of the momentum encoder, per step."""
     hidden_dim: Dimension = 4096
     """Width of the projector's hidden layer."""
     embedding_dim: Dimension = 512
     """d."""
     bn_splits: PositiveCount = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
+    """Groups of images in one process, each with separate batch-norm statistics."""
 
 
 IN1K = Recipe(

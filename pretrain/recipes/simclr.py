@@ -1,8 +1,9 @@
 """Runs of SimCLR: Chen et al., ICML 2020, arXiv:2002.05709.
 
-Departures from its code: the rate of LARS multiplies its momentum and not what enters it, which
-differs while the rate changes; crops are bilinear, not bicubic; residual branches start as in
-torchvision, not at zero; and images are normalized, which the code does not show.
+Deviations from its code: LARS multiplies the momentum buffer by the learning rate, instead of the
+gradient that enters it, which matters while the learning rate changes. Crops are bilinear, not
+bicubic. Residual branches are initialized as in torchvision, not to zero. Images are normalized,
+which the code does not show.
 """
 
 import math
@@ -25,7 +26,7 @@ class SimCLRConfig:
     embedding_dim: Dimension = 128
     """d."""
     sync_bn: bool = True
-    """Batch norm over the images of all processes: the paper's global batch norm, section 2.2."""
+    """Batch norm over the images of all processes (global batch norm, section 2.2)."""
 
 
 IN1K: Recipe[Any] = Recipe(
@@ -48,7 +49,7 @@ UNCLEAR = (
 
 
 def root_rate(batch_size: int) -> float:
-    """Return a learning rate in proportion to the square root of the batch: appendix B.1."""
+    """Return a learning rate proportional to the batch size's square root: appendix B.1."""
     return 0.075 * math.sqrt(batch_size)
 
 

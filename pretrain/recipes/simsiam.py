@@ -1,7 +1,7 @@
 """Runs of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
 
-Departure: the last norm of each residual branch starts at one, as in torchvision; the released code
-starts it at zero.
+Deviation: the last norm layer of each residual branch is initialized to one, as in torchvision; the
+released code initializes it to zero.
 """
 
 from dataclasses import dataclass, replace
@@ -48,7 +48,10 @@ UNCLEAR = "SimSiam in UniCLR (arXiv:2211.14516), Table 3, which does not say who
 
 
 def cifar_row(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
-    """Return a row of UniCLR's Table 3; UniCLR's own runs have SimSiam's optimizer."""
+    """Return a row of UniCLR's Table 3.
+
+    UniCLR's own runs have SimSiam's optimizer.
+    """
     return replace(
         recipe,
         method="simsiam",

@@ -1,7 +1,7 @@
-"""Small runs of every method: CIFAR-10 on a GPU or on a few CPU cores, a demo, and a smoke test.
+"""Small runs of every method: CIFAR-10 on a GPU or CPU, a demo, and a smoke test.
 
-They are ours and not the papers', with one schedule for all, so that methods can be compared. Only
-the cifar10 recipes of UniCLR's three methods, ReSSL and NNCLR stand in files of their own.
+They are ours, not the papers', and share one schedule, so that methods can be compared. Only the
+cifar10 recipes of UniCLR's three methods, ReSSL and NNCLR are in their methods' files.
 """
 
 from collections.abc import Mapping
@@ -40,19 +40,20 @@ FAMILIES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RandomConfig:
-    """No settings of a random network: the seed of a run decides everything."""
+    """No settings: a random network depends only on the seed."""
 
 
 TEMPERATURE = 0.1
-"""Temperature of all methods with a queue; small images and short runs need less than 0.2."""
+"""Temperature of all methods with a queue.
+Small images and short runs need less than 0.2."""
 
 EQUAL_VIEWS: Mapping[str, Any] = {"num_large_views": 3, "num_small_views": 0, "num_keys": 1}
-"""Views of LORAC as in figure 4(b): small crops of 16 px are too coarse to recognize."""
+"""Views of LORAC as in figure 4(b), since crops of 16 px are too small."""
 
 CONFIGS: Mapping[str, Any] = {
     "moco": moco.MoCoConfig(temperature=TEMPERATURE),
     "multi_key": moco.MultiKeyConfig(temperature=TEMPERATURE, num_keys=2),
-    # with lower temperatures, weights of variance and norm that act as the papers' do at theirs
+    # weights of variance and norm are scaled with the lower temperature
     "jcl": jcl.JCLConfig(temperature=TEMPERATURE, num_keys=2, covariance_weight=1.0),
     "co2": co2.CO2Config(temperature=TEMPERATURE),
     "moco_m": lorac.LORACConfig(temperature=TEMPERATURE, prior="none", **EQUAL_VIEWS),
@@ -65,16 +66,16 @@ CONFIGS: Mapping[str, Any] = {
     "looc": looc.LooCConfig(temperature=TEMPERATURE, designated=("color",)),
     "loocpp": looc.LooCConfig(temperature=TEMPERATURE, designated=("color",), conv5_heads=True),
     "mocopp": looc.MoCoPPConfig(temperature=TEMPERATURE, num_heads=2),
-    # the softmax over all rows: with drawn rows and a constant Z, few steps only move all
-    # embeddings together. A bank needs many passes, so a short run needs few images
+    # the softmax over all rows: with sampled rows and a constant Z, a few steps only move all
+    # embeddings together. A bank needs many epochs, so a short run needs few images
     "instdisc": instdisc.InstDiscConfig(
         temperature=TEMPERATURE, num_images=50_000, num_negatives=0
     ),
     "simclr": simclr.SimCLRConfig(temperature=0.5, hidden_dim=512),
     "byol": byol.BYOLConfig(hidden_dim=512, embedding_dim=128),
     "simsiam": simsiam.SimSiamConfig(hidden_dim=512, predictor_dim=64, embedding_dim=256),
-    # these losses are sums over features and images: scaled to the size of the others for plain
-    # SGD. Fewer features than in the papers have fewer pairs, so correlations weigh more
+    # these losses are sums over features and images: for plain SGD they are scaled to the size of
+    # the others. With fewer features there are fewer pairs, so correlations get more weight
     "barlow_twins": barlow_twins.BarlowTwinsConfig(
         off_diagonal_weight=0.05, loss_scale=0.02, hidden_dim=512, embedding_dim=128
     ),
@@ -112,7 +113,7 @@ CONFIGS: Mapping[str, Any] = {
     "supervised": looc.SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }
-"""Method -> settings at every small scale; at_scale adds those of the queue."""
+"""Method -> settings at every small scale; `at_scale` adds those of the queue."""
 
 MULTI_CROP: Mapping[str, Any] = {"num_large_views": 2, "num_small_views": 2, "num_keys": 2}
 SMOKE_CONFIGS = {
@@ -142,7 +143,7 @@ CIFAR10: Recipe[Any] = Recipe(
 CIFAR10_CPU = replace(
     CIFAR10,
     views=replace(CIFAR_VIEWS, size_px=16, small_size_px=12),
-    # a random crop is three quarters of the side on average: objects keep their size
+    # the side of a random crop is 3/4 of the image's on average: objects keep their size
     test_px=20,
     epochs=1,
     batch_size=64,
@@ -163,16 +164,19 @@ SMOKE: Recipe[Any] = Recipe(
 
 
 def at_scale(recipe: Recipe[Any], method: str, config: Any, **queue: Any) -> Recipe[Any]:
-    """Return a method's run; its config gets those of the queue's settings that it knows."""
-    known = {field.name for field in fields(config)}
-    chosen = {name: value for name, value in queue.items() if name in known}
-    recipe = replace(recipe, method=method, config=replace(config, **chosen))
+    """Return a method's run.
+
+    Its config also gets those settings of the queue that it has.
+    """
+    names = {field.name for field in fields(config)}
+    settings = {name: value for name, value in queue.items() if name in names}
+    recipe = replace(recipe, method=method, config=replace(config, **settings))
     return replace(recipe, epochs=0) if method == "random" else recipe
 
 
 # Keys must be replaced in far fewer steps than 1 / (1 - momentum): otherwise queries recognize the
-# positive by its age, and all outputs drift together. While a queue holds its initial noise all
-# outputs are attracted to one point, so a short run needs a short queue
+# positive by its age, and all outputs drift together. While a queue holds its initial noise, all
+# outputs are pulled to one point, so a short run needs a short queue
 RECIPES: Recipes = {
     **{
         f"{method}/cifar10": at_scale(

@@ -1,8 +1,8 @@
 """Runs of SwAV: Caron et al., NeurIPS 2020, arXiv:2006.09882.
 
-Numbers that the paper leaves out are those of the released script. Departures from it: the rate
-warms up from 0 and not from 0.3, and batch norm is synchronized over all processes, not over groups
-of eight.
+Numbers missing in the paper are taken from the released script. Deviations from it: the learning
+rate warms up from 0, not from 0.3, and batch norm is synchronized over all processes, not over
+groups of eight.
 """
 
 from dataclasses import dataclass, replace
@@ -26,24 +26,26 @@ class SwAVConfig:
     num_prototypes: Dimension = 3000
     """K, prototypes."""
     prototypes_from: Fraction = 1 / 800
-    """Share of the run before which the prototypes stay as they are: one epoch."""
+    """Fraction of the run until which the prototypes are frozen.
+    The default is one epoch."""
     queue_size: QueueSize = 0
-    """Embeddings of past steps, for each assigned view and over all processes, that get codes as
-    well; 0: none. Small batches need them, so that embeddings outnumber prototypes."""
+    """Embeddings of past steps that get codes, too; 0: none.
+    For each assigned view, over all processes. Small batches need them, so that there are more
+    embeddings than prototypes."""
     queue_from: Fraction = 0.0
-    """Share of the run after which the queue starts to fill; it takes part when it is full."""
+    """Fraction of the run after which the queue is filled; used once it is full."""
     num_assigned_views: NumViews = 2
-    """A, number of large views, the first ones, that get codes."""
+    """A, the first A large views get codes."""
     num_large_views: NumViews = 2
     """Views of the recipe's large size."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 6
-    """Views of the small size, which get no codes."""
+    """Views of the small size; they get no codes."""
     hidden_dim: Dimension = 2048
     """Width of the projector's hidden layer."""
     embedding_dim: Dimension = 128
     """d."""
     sync_bn: ClassVar[bool] = True
-    """Batch norm is over the images of all processes."""
+    """Batch norm over the images of all processes."""
 
 
 LARGE_BATCH = Recipe(

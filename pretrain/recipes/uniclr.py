@@ -1,28 +1,31 @@
 """Runs of SimAffinity, SimWhitening and SimTrace: Li et al., arXiv:2211.14516.
 
-The paper leaves out, and these runs take from the work that it cites:
-- multi-crop (named in section 4.2.2, without numbers): 2 views of 224 px from 14 to 100 % of the
-  image and 6 of 96 px from 5 to 14 %, as in SwAV; every view is compared with both large ones.
-- the momentum encoder (section 3.1, without a rate): 0.99, which rises to 1 by half a cosine, as in
-  MoCo v3.
-- the predictor (section 4.2.2, without a shape): one hidden layer of a quarter of the embedding's
-  width, 512 on ImageNet and 64 on CIFAR, as in SimSiam. With a predictor or a momentum encoder the
+The paper does not state the following, so it is taken from papers that it cites:
+- multi-crop (named in section 4.2.2, without numbers): two 224 px views of 14 to 100 % of the image
+  and six 96 px views of 5 to 14 %, as in SwAV; every view is compared with both large ones.
+- the momentum encoder (section 3.1, without a number): momentum 0.99, rising to 1 by half a cosine,
+  as in MoCo v3.
+- the predictor (section 4.2.2, without a shape): one hidden layer with a quarter of the embedding's
+  width, 512 on ImageNet and 64 on CIFAR, as in SimSiam. With a predictor or a momentum encoder, the
   loss is the mean over both orders of the views, as in BYOL and SimSiam; the paper's equations have
   one order.
-- the ridge of the covariance, which has no inverse on ImageNet as printed: 2048 features of 1024
-  rows (section 4.1).
-- the optimizer, batch and schedule on ImageNet-100 and CIFAR, for which the paper has rates only.
-- the affine parameters of the projector's last norm: none, as in SimSiam.
-- the parameters that LARS scales and decays: all but biases and norms, as in BYOL.
+- the ridge of the covariance: as printed, the covariance is singular on ImageNet, with 2048
+  features of 1024 rows (section 4.1).
+- the optimizer, batch size and schedule on ImageNet-100 and CIFAR, for which the paper states only
+  learning rates.
+- the affine parameters of the projector's last norm layer: none, as in SimSiam.
+- the parameters that LARS scales and decays: all but biases and norm layers, as in BYOL.
 - the stem of the ResNet-18 on CIFAR: a 3 x 3 convolution of stride 1 and no pooling, as in SimCLR.
 - batch norm over the images of all processes.
 
-Two of the paper's statements have several readings. The symmetric loss is on the affinities in
-equation 6 and on the affinities divided by the temperature in algorithm 1; the runs follow the
-algorithm, and --sym-on affinity the equation. The covariance of equation 3 is a sum over rows, so
-that the loss of SimTrace as printed is D / 2 times the one of these runs, which lies between -1 and
-1. LARS is indifferent to the scale but for biases and batch norm; with SGD and weight decay, as on
-CIFAR (128 times at D = 256), it is not: --variant trace_unscaled is the printed one.
+Two statements of the paper are ambiguous. First, the symmetric loss uses the affinities in equation
+6, but the affinities divided by the temperature in algorithm 1. The runs follow the algorithm;
+--sym-on affinity follows the equation.
+
+Second, the covariance of equation 3 is a sum over rows, so the printed loss of SimTrace is D / 2
+times the loss of these runs, which is between -1 and 1. With LARS, the scale only matters for
+biases and batch norm. With SGD and weight decay, as on CIFAR (128 times at D = 256), it matters:
+--variant trace_unscaled is the printed loss.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,45 +43,49 @@ Variant = Literal["affinity", "whitening", "trace", "trace_unscaled"]
 class UniCLRConfig:
     """Settings of UniCLR for ImageNet-1k, without training tricks.
 
-    The defaults are the paper's where it has any; the rates, widths and the ridge that it leaves
-    out stand at the top of this file.
+    The defaults are the paper's, if stated. The top of this file lists numbers taken from
+    elsewhere.
     """
 
     variant: Variant = "affinity"
-    """Loss: SimAffinity, SimWhitening or SimTrace, which is divided by N D, or for trace_unscaled
-    as in equation 3."""
+    """Loss: SimAffinity, SimWhitening or SimTrace.
+    SimTrace is divided by N D; trace_unscaled is equation 3 as printed."""
     temperature: Positive | None = None
-    """Tau, divides affinities; None: the paper's, 0.5 for affinity and 1 otherwise."""
+    """Tau, divides affinities.
+    None: the paper's, 0.5 for affinity and 1 otherwise."""
     symmetry_weight: NotNegative | None = None
-    """Gamma, weight of the symmetric loss; None: the paper's, 0 for trace and 0.01 otherwise."""
+    """Gamma, weight of the symmetric loss.
+    None: the paper's, 0 for trace and 0.01 otherwise."""
     sym_on: Literal["logits", "affinity"] = "logits"
-    """Matrix of the symmetric loss: affinities divided by the temperature (algorithm 1), or as they
-    are (equation 6)."""
+    """Input of the symmetric loss.
+    Affinities divided by the temperature (algorithm 1), or affinities (equation 6)."""
     ce_both_directions: bool = False
     """Cross-entropy over columns as well as rows; the paper has rows only."""
     ridge: NotNegative = 1.0
-    """Share of the mean variance that is added to the covariance's diagonal; 1e-3 suffices where
-    images outnumber features."""
+    """Fraction of the mean variance that is added to the covariance's diagonal.
+    1e-3 is enough if there are more images than features."""
     groups: Dimension = 1
-    """Groups of features, each whitened by itself."""
+    """Number of feature groups, each whitened separately."""
     detach_covariance: bool = False
     """No gradient through the covariance."""
     prenorm: bool = False
-    """Rows of unit length before whitening, as in code released later."""
+    """Normalize rows before whitening, as in code released later."""
     pooled_stats: bool = False
-    """One mean and covariance from all embeddings of a step, not one for each pair of views."""
+    """Compute one mean and covariance from all embeddings of a step.
+    Otherwise, one for each pair of views."""
     affinity_scope: Literal["global", "local"] = "global"
-    """Images that affinities and statistics are over: those of all processes, or of each."""
+    """Images in affinities and statistics: of all processes, or of each process."""
     momentum_encoder: bool = False
     """Targets from a momentum encoder, without gradient."""
     momentum: Fraction = 0.99
-    """Rate of the momentum encoder at the start, per step; rises to 1 by half a cosine."""
+    """Initial momentum of the momentum encoder, per step.
+    It rises to 1 by half a cosine."""
     predictor: bool = False
-    """A predictor on the branch with the gradient; the other branch gets none."""
+    """Add a predictor to the branch with the gradient; the other branch gets none."""
     predictor_dim: Dimension = 512
     """Width of the predictor's hidden layer."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 0
-    """Small views besides the two large ones; 6 with multi-crop."""
+    """Small views, in addition to the two large ones; 6 with multi-crop."""
     hidden_dim: Dimension = 2048
     """Width of the projector's hidden layers."""
     embedding_dim: Dimension = 2048
@@ -90,8 +97,8 @@ class UniCLRConfig:
         if self.is_trace and (self.tau != 1 or self.gamma != 0):
             raise ValueError(
                 f"variant {self.variant} has temperature {self.tau:g} and symmetry_weight "
-                f"{self.gamma:g}, but it uses no affinities off the diagonal: leave both out, or "
-                f"give temperature 1 and symmetry_weight 0"
+                f"{self.gamma:g}, but it uses no off-diagonal affinities: omit both, or set "
+                f"temperature 1 and symmetry_weight 0"
             )
         if self.groups < 1 or self.embedding_dim % self.groups:
             raise ValueError(
@@ -101,7 +108,7 @@ class UniCLRConfig:
 
     @property
     def local_prior(self) -> bool:
-        """Return whether affinities and statistics are over the images of one process."""
+        """Return whether affinities and statistics use one process's images only."""
         return self.affinity_scope == "local"
 
     @property
@@ -111,14 +118,14 @@ class UniCLRConfig:
 
     @property
     def tau(self) -> float:
-        """Temperature, the paper's if none is given."""
+        """Temperature; the paper's by default."""
         if self.temperature is not None:
             return self.temperature
         return 0.5 if self.variant == "affinity" else 1.0
 
     @property
     def gamma(self) -> float:
-        """Weight of the symmetric loss, the paper's if none is given."""
+        """Weight of the symmetric loss; the paper's by default."""
         if self.symmetry_weight is not None:
             return self.symmetry_weight
         return 0.0 if self.is_trace else 0.01
@@ -127,7 +134,7 @@ class UniCLRConfig:
 PAPER = "UniCLR (arXiv:2211.14516)"
 LAST_NORM = "the projector's last norm without affine parameters"
 LARS_SCOPE = "LARS without biases and norms"
-"""Readings of the runs, for their descriptions."""
+"""Interpretations of the paper, for the descriptions of runs."""
 METHOD_NAMES: Mapping[Variant, str] = {
     "affinity": "simaffinity",
     "whitening": "simwhitening",
@@ -138,7 +145,7 @@ MULTICROP_VIEWS = replace(
 )
 TRICKS: Mapping[str, Any] = {"momentum_encoder": True, "num_small_views": 6, "predictor": True}
 
-# 2048 features of at most 1024 rows: the covariance has no inverse without a large ridge
+# 2048 features of at most 1024 rows: the covariance is singular without a large ridge
 IN1K: Recipe[Any] = Recipe(
     method="simaffinity",
     config=UniCLRConfig(ridge=1.0),
@@ -156,7 +163,7 @@ IN100 = replace(
     paper=f"{PAPER}; optimizer and schedule as for ImageNet-1k, {LAST_NORM} and {LARS_SCOPE}; "
     "the paper tells none",
 )
-# the paper does not say how images are normalized: by the data set's mean and deviation
+# the paper does not say how images are normalized: by the dataset's mean and deviation
 CIFAR10: Recipe[Any] = Recipe(
     method="simaffinity",
     config=UniCLRConfig(ridge=1e-3, embedding_dim=256, predictor_dim=64),
@@ -185,7 +192,7 @@ CIFAR: Mapping[str, Recipe[Any]] = {"CIFAR-10": CIFAR10, "CIFAR-100": CIFAR100}
 def with_loss(
     recipe: Recipe[Any], variant: Variant, table_row: str, **settings: Any
 ) -> Recipe[Any]:
-    """Return a loss with other settings of the method."""
+    """Return a run of another loss, with other settings of the method."""
     config = replace(recipe.config, variant=variant, **settings)
     method = METHOD_NAMES[variant]
     views = MULTICROP_VIEWS if config.num_small_views else recipe.views
@@ -212,16 +219,21 @@ TABLE1_ROWS: Mapping[Variant, Sequence[str]] = {
         "temperature symmetric momentum multicrop predictor",
     ),
 }
-"""Loss -> check marks of its rows in order; the last row of each loss is also in Table 2."""
+"""Loss -> check marks of its table rows, in order.
+The last row of each loss is also in Table 2."""
 
 
 def table1_rows() -> Iterator[tuple[str, Recipe[Any]]]:
-    """Yield recipe names, which tell the check marks, and recipes of the rows of Table 1."""
+    """Yield names and recipes of the rows of Table 1.
+
+    The names contain the check marks.
+    """
     marked = [(variant, marks) for variant, rows in TABLE1_ROWS.items() for marks in rows]
     for row, (variant, marks) in enumerate(marked, start=1):
         components = marks.split()
-        tricks = ["tricks"] * ("predictor" in components)
-        name = "-".join([*tricks, *components]) or "plain"
+        name, table_row = "-".join(components) or "plain", f"uniclr/table1: row {row}"
+        if "predictor" in components:  # the last row of each loss
+            name, table_row = f"tricks-{name}", f"{table_row}; uniclr/table2"
         settings: dict[str, Any] = {
             "temperature": 0.5 if "temperature" in components else 1.0,
             "symmetry_weight": 0.01 if "symmetric" in components else 0.0,
@@ -229,10 +241,9 @@ def table1_rows() -> Iterator[tuple[str, Recipe[Any]]]:
             "num_small_views": 6 * ("multicrop" in components),
             "predictor": "predictor" in components,
         }
-        told = f"uniclr/table1: row {row}{'; uniclr/table2' * len(tricks)}"
         yield (
             f"{METHOD_NAMES[variant]}/in1k-r50-{name}",
-            with_loss(IN1K, variant, told, **settings),
+            with_loss(IN1K, variant, table_row, **settings),
         )
 
 

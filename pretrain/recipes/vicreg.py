@@ -1,6 +1,7 @@
 """Runs of VICReg: Bardes et al., ICLR 2022, arXiv:2105.04906.
 
-Departures: crops are bilinear, and residual branches start as in torchvision, not at zero.
+Deviations: crops are bilinear, and residual branches are initialized as in torchvision, not to
+zero.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +17,8 @@ class VICRegConfig:
     invariance_weight: NotNegative = 25.0
     """Lambda, weight of the invariance."""
     variance_weight: NotNegative = 25.0
-    """Mu, weight of the sum over both views; the released code takes their mean, as if 12.5."""
+    """Mu, weight of the variance term, summed over both views.
+    The released code takes the mean, which equals 12.5 here."""
     covariance_weight: NotNegative = 1.0
     """Nu, weight of the covariance."""
     hidden_dim: Dimension = 8192

@@ -1,11 +1,13 @@
 """The ImageNet run of W-MSE 4: Ermolov et al., ICML 2021, arXiv:2007.06346.
 
-The paper uses code and settings of Chen et al., 2020b, taken here to be SimCLRv2, arXiv:2006.10029:
-a projector of three layers, LARS, rate, decay, warm-up and views. The authors released a loss for
-that code, but no script of the run. Departures from SimCLRv2: the projector does not end in a norm,
-which whitening would cancel, and LARS, crops, pixels and residual branches are as in simclr.py.
-Departure from the released loss, which cuts the batch in the order of its rows: each step draws an
-order, as in the authors' code for smaller images. That code uses Adam, which is not here.
+The paper uses code and settings of Chen et al., 2020b, which we take to be SimCLRv2,
+arXiv:2006.10029: a projector of three layers, LARS, learning rate, weight decay, warm-up and views.
+The authors released a loss for that code, but no script of the run.
+
+Deviations from SimCLRv2: the projector has no final norm layer, which whitening would cancel. LARS,
+crops, normalization and residual branches are as in simclr.py. Deviation from the released loss,
+which does not shuffle the batch: each step draws a random order, as in the authors' code for
+smaller images. Their code trains with Adam, which we do not provide.
 """
 
 from dataclasses import dataclass
@@ -18,20 +20,25 @@ from pretrain.running.command_line import Range
 
 @dataclass(frozen=True, kw_only=True)
 class WMSEConfig:
-    """Settings of W-MSE; the defaults are the released code's for two views of ImageNet-100."""
+    """Settings of W-MSE.
+
+    The defaults are the released code's for two views of ImageNet-100.
+    """
 
     num_views: Annotated[int, Range(2, MAX_VIEWS)] = 2
-    """V, views of an image, the paper's d; 2 in W-MSE 2, 4 in W-MSE 4."""
+    """V, views of an image (the paper's d): W-MSE 2 or W-MSE 4."""
     whitening_size: PositiveCount = 256
-    """Images in a sub-batch; the paper takes twice as many as there are features."""
+    """Images in a sub-batch; twice the number of features in the paper."""
     num_orders: NumViews = 1
-    """I, number of random cuts of a batch into sub-batches."""
+    """I, number of random divisions of a batch into sub-batches."""
     ridge: NotNegative = 0.0
-    """Share of the mean variance that is added to a covariance's diagonal; the paper has none."""
+    """Fraction of the mean variance added to a covariance's diagonal.
+    The paper has none."""
     hidden_dim: Dimension = 1024
     """Width of the projector's hidden layers."""
     num_hidden: Annotated[int, Range(1, 100)] = 1
-    """Hidden layers: 1 in the released code, 2 in SimCLRv2's, which the paper used on ImageNet."""
+    """Number of hidden layers: 1 in the released code.
+    SimCLRv2, which the paper used on ImageNet, has 2."""
     embedding_dim: Dimension = 128
     """D."""
     sync_bn: bool = True
@@ -41,7 +48,7 @@ class WMSEConfig:
         if self.ridge == 0 and self.whitening_size <= self.embedding_dim:
             raise ValueError(
                 f"sub-batches of {self.whitening_size} rows cannot whiten {self.embedding_dim} "
-                f"features: choose --whitening-size at least twice --embedding-dim, or a --ridge"
+                f"features: choose --whitening-size of at least twice --embedding-dim, or a --ridge"
             )
 
 

@@ -1,10 +1,14 @@
 """Runs of Zero-CL: Zhang et al., ICLR 2022.
 
-Rates, decay, warm-up, LARS, views and, on CIFAR, widths are those of the released scripts for
-ImageNet-100 and CIFAR; epochs and, on ImageNet-1k, the batch are UniCLR's. The scripts train on one
-of the two losses at a time. Ours are the sum at equal weights, the width of 2048 on ImageNet, where
-the scripts have 8192, and the batch on CIFAR. Crops are bilinear, and residual branches start as in
-torchvision, not at zero. Decays are the scripts' times the method's `loss_scale`.
+Learning rates, weight decay, warm-up, LARS, views and, on CIFAR, widths are taken from the released
+scripts for ImageNet-100 and CIFAR. The numbers of epochs and, on ImageNet-1k, the batch size are
+UniCLR's. The following are our choices:
+- the sum of both losses with equal weights; the scripts train with one loss at a time
+- the width of 2048 on ImageNet; the scripts have 8192
+- the batch size on CIFAR
+- bilinear crops, and residual branches initialized as in torchvision, not to zero
+
+Weight decays are those of the scripts times the method's `loss_scale`.
 """
 
 from dataclasses import dataclass, replace
@@ -17,14 +21,19 @@ from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroCLConfig:
-    """Settings of Zero-CL; the defaults are the released code's for ImageNet except the widths."""
+    """Settings of Zero-CL.
+
+    The defaults are the released code's for ImageNet, except the widths.
+    """
 
     ridge: NotNegative = 0.01
-    """Addition to the variance, which is 1 on average, of every direction before whitening."""
+    """Number added to the variance of every direction before whitening.
+    The variance is 1 on average."""
     loss_scale: Positive = 0.016
-    """Factor of the loss. The step of LARS does not depend on it where the weight decay is scaled
-    by it too, as in the recipes; so it only sets the rate of biases and batch norm: 0.0048, where
-    weights have 0.3."""
+    """Factor of the loss.
+    It only sets the learning rate of biases and batch norm: 0.0048, where weights have 0.3. The
+    other steps of LARS do not depend on it if the weight decay is scaled, too, as in the
+    recipes."""
     hidden_dim: Dimension = 2048
     """Width of the projector's two hidden layers; the released code's is 8192."""
     embedding_dim: Dimension = 2048
@@ -35,8 +44,8 @@ class ZeroCLConfig:
     def __post_init__(self) -> None:
         if self.ridge <= 0:
             raise ValueError(
-                f"ridge {self.ridge:g}: features and images cannot both be whitened without one, "
-                f"since one of them outnumbers the other; choose one above 0"
+                f"ridge {self.ridge:g}: without a ridge, features and images cannot both be "
+                f"whitened, since one covariance is singular. Choose a ridge above 0"
             )
 
 
@@ -64,7 +73,7 @@ AT_256 = replace(
 
 
 def cifar_row(uniclr: Recipe[Any], dataset: str) -> Recipe[Any]:
-    """Return a row of UniCLR's Table 3 on small images, normalized as in UniCLR's own rows."""
+    """Return a row of UniCLR's Table 3, with images normalized as in UniCLR's runs."""
     views = replace(
         BYOL_VIEWS,
         size_px=32,

@@ -63,5 +63,5 @@ def test_embeddings_that_are_not_finite_make_a_loss_that_is_not() -> None:
 
 
 def test_whitening_without_a_ridge_is_refused() -> None:
-    with pytest.raises(ValueError, match="choose one above 0"):
+    with pytest.raises(ValueError, match="Choose a ridge above 0"):
         ZeroCLConfig(ridge=0)
