@@ -24,7 +24,7 @@ from benchmarks.gpu.timing import (
     write_photographs,
 )
 from pretrain.command import parse
-from pretrain.data.feed import pin
+from pretrain.data.feed import pin_memory
 from pretrain.data.listing import find_images
 from pretrain.job import Job, prepare, usual_workers
 from pretrain.loop import Training, training_step, wrap_network
@@ -105,7 +105,7 @@ def _steps_of_batch(
         started_s = process_time()
         prepared = job.feed.make(0)
         per_core = batch_size / (process_time() - started_s)
-    prepared = pin(prepared) if on_gpu else prepared
+    prepared = pin_memory(prepared) if on_gpu else prepared
     warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
     plain_s = plain_step_seconds(job, warm_up=warm_up, calls=calls)
     training = Training(job)

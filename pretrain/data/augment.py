@@ -1,7 +1,7 @@
 """Augmentation of one view at a time on one core, in eight bits as in PIL.
 
-A view is (S, S, 3), uint8, and every operation rounds as PIL's does; the tests bound the difference
-from PIL. The device that trains only normalizes.
+A view is (S, S, 3), uint8, and every operation rounds like PIL's; the tests bound the difference
+from PIL. The training device only normalizes.
 """
 
 import math
@@ -15,10 +15,10 @@ from pretrain.data.views import LUMA, Colors, Floats, ViewRecipe, texture_kernel
 from pretrain.pixels.decoding import Pixels as Image
 
 ROUND_DOWN = -0.499
-"""Offset before OpenCV rounds to the nearest level, since PIL's blends drop the fraction; not -0.5,
-so that whole numbers stay the same."""
+"""Offset before OpenCV rounds to the nearest level.
+PIL's blends truncate instead. Not -0.5, so that integers do not change."""
 SOLARIZED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
-"""Table level -> level (256,); levels from a half up are inverted."""
+"""Table (256,) from level to level: levels of 128 and above are inverted."""
 
 QUARTER_TURNS = {
     1: cv2.ROTATE_90_COUNTERCLOCKWISE,
@@ -29,9 +29,9 @@ QUARTER_TURNS = {
 
 
 def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
-    """Return an image (S, S, 3) after one row of the colors; the input stays as it is.
+    """Return an image (S, S, 3) with one row of the colors applied.
 
-    These are all augmentations between crop and normalization.
+    These are all augmentations between crop and normalization. The input is not modified.
     """
     if colors.texture[row, 0] > 0:
         image = filter_luma(image, colors.texture[row])
@@ -56,7 +56,7 @@ def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
 
 def normalize(images: Tensor, recipe: ViewRecipe) -> Tensor:
     """Normalize levels (n, 3, S, S), float32, by the recipe's mean and std, in place."""
-    # numbers and not a tensor, whose upload would wait for the device
+    # numbers, since uploading a tensor would wait for the device
     for plane, mean, std in zip(images.unbind(dim=1), recipe.mean, recipe.std, strict=True):
         plane.sub_(255 * mean).div_(255 * std)
     return images
@@ -68,7 +68,7 @@ def brightness(image: Image, factor: float) -> Image:
 
 
 def contrast(image: Image, factor: float) -> Image:
-    """Blend an image (S, S, 3) with its mean gray level, a whole number."""
+    """Blend an image (S, S, 3) with its mean gray level, rounded to an integer."""
     level = math.floor(np.dot(LUMA, cv2.mean(image)[:3]) + 0.5)
     return _blend(image, factor * np.eye(3), (1 - factor) * level)
 
@@ -79,21 +79,24 @@ def saturation(image: Image, factor: float) -> Image:
 
 
 def _blend(image: Image, weights: Floats, level: float = 0.0) -> Image:
-    """Return weights (3, 3) times the channels of (S, S, 3), plus a level, clipped to 0..255."""
+    """Return weights (3, 3) times channels plus a level, clipped to 0..255."""
     offset = np.full((3, 1), level + ROUND_DOWN)
     return cv2.transform(image, np.hstack([weights, offset]))
 
 
 def hue(image: Image, shift: float) -> Image:
-    """Turn the hue of (S, S, 3) by a shift in turns; value and saturation stay."""
-    turned = cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL)
-    # torchvision drops the fraction and shifts by 255 steps a turn
-    turned[..., 0] += np.uint8(int(shift * 255) % 256)
-    return cv2.cvtColor(turned, cv2.COLOR_HSV2RGB_FULL)
+    """Rotate the hue of (S, S, 3) by a shift in turns.
+
+    Value and saturation do not change.
+    """
+    hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL)
+    # torchvision truncates, and shifts by 255 steps per turn
+    hsv[..., 0] += np.uint8(int(shift * 255) % 256)
+    return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB_FULL)
 
 
 JITTER: tuple[Callable[[Image, float], Image], ...] = (brightness, contrast, saturation, hue)
-"""Operations by their numbers in Colors.jitter_order."""
+"""Operations by their indices in Colors.jitter_order."""
 
 
 def to_gray(image: Image) -> Image:
@@ -102,22 +105,23 @@ def to_gray(image: Image) -> Image:
 
 
 def blur(image: Image, sigma_px: float) -> Image:
-    """Blur (S, S, 3) as PIL's GaussianBlur does, with replicated border pixels."""
-    taps = box_taps(sigma_px).astype(np.float32)  # doubles take four times as long
+    """Blur (S, S, 3) like PIL's GaussianBlur, with replicated border pixels."""
+    taps = box_taps(sigma_px).astype(np.float32)  # float64 takes four times as long
     return cv2.sepFilter2D(image, -1, taps, taps, borderType=cv2.BORDER_REPLICATE)
 
 
 def box_taps(sigma_px: float) -> Floats:
-    """Return taps (k,), k odd, of sum 1: three box filters whose variances sum to sigma^2.
+    """Return the taps (k,), k odd, of three box filters with total variance sigma^2.
 
-    As in PIL, the boxes have a fractional first and last tap: Gwosdek et al., SSVM 2011.
+    The taps sum to 1. As in PIL, the boxes have a fractional first and last tap: Gwosdek et al.,
+    SSVM 2011.
     """
     variance = sigma_px**2 / 3
-    # a box of k equal taps has the variance (k^2 - 1) / 12; the outer taps add what is missing
-    reach = math.floor((math.sqrt(12 * variance + 1) - 1) / 2)
-    whole = 2 * reach + 1
-    outside = (reach + 1) ** 2
-    edge = whole * (3 * variance - reach * (reach + 1)) / (6 * (outside - variance))
+    # k equal taps have the variance (k^2 - 1) / 12; the outer taps add the difference
+    radius = math.floor((math.sqrt(12 * variance + 1) - 1) / 2)
+    whole = 2 * radius + 1
+    outside = (radius + 1) ** 2
+    edge = whole * (3 * variance - radius * (radius + 1)) / (6 * (outside - variance))
     box = np.ones(whole + 2)
     box[0] = box[-1] = edge
     box /= box.sum()
@@ -125,16 +129,16 @@ def box_taps(sigma_px: float) -> Floats:
 
 
 def filter_luma(image: Image, texture: Floats) -> Image:
-    """Blend the luma of (S, S, 3) with a random filter of itself; texture (3,).
+    """Blend the luma of (S, S, 3) with a randomly filtered version; texture (3,).
 
     It replaces style transfer by random convolutions (Xu et al., ICLR 2021, arXiv:2007.13003) that
-    keep colors and the luma's mean and standard deviation.
+    preserve colors and the luma's mean and standard deviation.
     """
     (kernel,) = texture_kernels(texture[None])
-    luma = _luma(image.astype(np.float32))  # the filter would amplify rounding to whole levels
+    luma = _luma(image.astype(np.float32))  # float: the filter would amplify rounding errors
     filtered = cv2.filter2D(luma, -1, kernel, borderType=cv2.BORDER_REFLECT_101)
-    spread = luma.std() / max(float(filtered.std()), 1e-6 * 255)
-    matched = (filtered - filtered.mean()) * spread + luma.mean()
+    scale = luma.std() / max(float(filtered.std()), 1e-6 * 255)
+    matched = (filtered - filtered.mean()) * scale + luma.mean()
     change = texture[2] * (matched - luma)
     return cv2.add(image, cv2.merge([change] * 3), dtype=cv2.CV_8U)
 

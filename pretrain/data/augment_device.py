@@ -1,6 +1,6 @@
-"""Augmentation of the views of a batch on the device that trains, in floating point.
+"""Augmentation of a batch of views on the training device, in floating point.
 
-The operations are those of augment.py without its rounding: `--colors-in device` spares the cores
+The operations are those of augment.py without rounding. `--colors-in device` relieves the CPU cores
 that load the images. Each image of a batch has its own random numbers.
 """
 
@@ -16,22 +16,22 @@ from pretrain.data.views import LUMA, TEXTURE_KERNELS_PX, Colors, ViewRecipe, te
 
 LARGEST_KERNEL_PX = max(TEXTURE_KERNELS_PX)
 SIGMA, STRENGTH, KERNEL = 4, 5, 6
-"""Columns of an image's numbers: first the strengths of the jitter, and from 6 on the kernel."""
+"""Columns of an image's numbers: jitter strengths first, the kernel from column 6."""
 
 
 def color_numbers(colors: Colors, recipe: ViewRecipe) -> list[Tensor]:
-    """Return what `color` needs of the colors of n views: numbers (n, w), rows and counts.
+    """Return numbers (n, w), rows and counts that `color` needs for n views.
 
-    Rows are those of the images that each operation changes, one operation after the other, and
-    counts are how many it changes. A device that found the rows itself would wait.
+    Rows are the indices of the images that each operation changes, concatenated over operations;
+    counts are their numbers per operation. Computing the rows on the device would make it wait.
     """
     gray = [colors.gray]
     masks = [
         colors.texture[:, 0] > 0,
         *gray * recipe.gray_first,
         *(
-            colors.jitter_order[:, place] == n
-            for place in range(len(JITTER))
+            colors.jitter_order[:, position] == n
+            for position in range(len(JITTER))
             for n in range(len(JITTER))
         ),
         *gray * (not recipe.gray_first),
@@ -43,29 +43,29 @@ def color_numbers(colors: Colors, recipe: ViewRecipe) -> list[Tensor]:
     numbers = [colors.jitter, colors.blur_sigma_px[:, None], colors.texture[:, 2:]]
     if recipe.texture_probability > 0:
         numbers.append(texture_kernels(colors.texture).reshape(len(colors.gray), -1))
-    chosen = np.stack(masks)
+    masks_of_operations = np.stack(masks)
     return [
         torch.from_numpy(np.concatenate(numbers, axis=1).astype(np.float32)),
-        torch.from_numpy(chosen.nonzero()[1]),
-        torch.from_numpy(chosen.sum(axis=1)),
+        torch.from_numpy(masks_of_operations.nonzero()[1]),
+        torch.from_numpy(masks_of_operations.sum(axis=1)),
     ]
 
 
 def color(
     images: Tensor, numbers: Tensor, rows: Tensor, counts: list[int], recipe: ViewRecipe
 ) -> Tensor:
-    """Return levels (n, 3, S, S) of 0 to 255 after all between crop and normalization, float32.
+    """Apply all augmentations between crop and normalization to levels (n, 3, S, S).
 
-    numbers, rows and counts are those of `color_numbers`, the first two on the device of the
-    images. torch.compile takes this function.
+    Levels are float32 from 0 to 255. numbers, rows and counts come from `color_numbers`; the first
+    two are on the device of the images. torch.compile supports this function.
     """
 
-    def texture(images: Tensor, own: Tensor) -> Tensor:
-        kernels = own[:, KERNEL:].unflatten(1, (LARGEST_KERNEL_PX, -1))
-        return filter_luma(images, kernels, own[:, STRENGTH])
+    def texture(images: Tensor, values: Tensor) -> Tensor:
+        kernels = values[:, KERNEL:].unflatten(1, (LARGEST_KERNEL_PX, -1))
+        return filter_luma(images, kernels, values[:, STRENGTH])
 
     def jitter(number: int) -> Operation:
-        return lambda images, own: JITTER[number](images, own[:, number, None, None, None])
+        return lambda images, values: JITTER[number](images, values[:, number, None, None, None])
 
     def turn(turns: int) -> Operation:
         return lambda images, _: torch.rot90(images, turns, (2, 3))
@@ -76,7 +76,7 @@ def color(
         *gray * recipe.gray_first,
         *[jitter(number) for number in range(len(JITTER))] * len(JITTER),
         *gray * (not recipe.gray_first),
-        lambda images, own: blur(images, own[:, SIGMA], recipe.blur_sigma_px[1]),
+        lambda images, values: blur(images, values[:, SIGMA], recipe.blur_sigma_px[1]),
         lambda images, _: solarize(images),
         lambda images, _: images.flip(3),
         *[turn(turns) for turns in (1, 2, 3)],
@@ -89,23 +89,23 @@ def color(
 
 
 Operation = Callable[[Tensor, Tensor], Tensor]
-"""Change of chosen images (k, 3, S, S) in 0..1 by their numbers (k, w)."""
+"""Change of selected images (k, 3, S, S) in 0..1, given their numbers (k, w)."""
 
 
 def filter_luma(images: Tensor, kernels: Tensor, strength: Tensor) -> Tensor:
-    """Blend the luma of (n, 3, H, W) with a random filter of itself.
+    """Blend the luma of (n, 3, H, W) with a randomly filtered version.
 
     kernels (n, 7, 7), strength (n,).
     """
     luma = _luma(images)
-    reach = kernels.shape[-1] // 2
-    padded = pad(luma.transpose(0, 1), (reach,) * 4, mode="reflect")
+    radius = kernels.shape[-1] // 2
+    padded = pad(luma.transpose(0, 1), (radius,) * 4, mode="reflect")
     filtered = conv2d(padded, kernels[:, None], groups=len(kernels)).transpose(0, 1)
     axes = (1, 2, 3)
-    spread = luma.std(axes, keepdim=True) / filtered.std(axes, keepdim=True).clamp(min=1e-6)
-    matched = (filtered - filtered.mean(axes, keepdim=True)) * spread
+    scale = luma.std(axes, keepdim=True) / filtered.std(axes, keepdim=True).clamp(min=1e-6)
+    matched = (filtered - filtered.mean(axes, keepdim=True)) * scale
     change = matched + luma.mean(axes, keepdim=True) - luma
-    # in YCbCr a change of Y alone moves red, green and blue by the same amount
+    # in YCbCr, a change of Y alone changes red, green and blue by the same amount
     return (images + strength[:, None, None, None] * change).clamp_(0, 1)
 
 
@@ -126,22 +126,25 @@ def saturation(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def hue(images: Tensor, shift: Tensor) -> Tensor:
-    """Turn the hue of (n, 3, H, W) by shift (n, 1, 1, 1) in turns; value and saturation stay."""
-    largest, where = images.max(dim=1, keepdim=True)
-    span = largest - images.amin(dim=1, keepdim=True)
+    """Rotate the hue of (n, 3, H, W) by shift (n, 1, 1, 1), in turns.
+
+    Value and saturation do not change.
+    """
+    largest, channel = images.max(dim=1, keepdim=True)
+    range_ = largest - images.amin(dim=1, keepdim=True)
     red, green, blue = images.split(1, dim=1)
     offset = torch.where(
-        where == 0, green - blue, torch.where(where == 1, blue - red, red - green)
-    ) / span.clamp(min=1e-8)
-    sixth = offset + 2 * where + 6 * shift
-    # in the hexagon model a channel is value - span * ramp of its distance on the circle
-    channels = torch.arange(5.0, 0.0, -2.0, device=images.device)[:, None, None]
-    distance = (channels + sixth) % 6
-    return largest - span * torch.minimum(distance, 4 - distance).clamp_(0, 1)
+        channel == 0, green - blue, torch.where(channel == 1, blue - red, red - green)
+    ) / range_.clamp(min=1e-8)
+    sixth = offset + 2 * channel + 6 * shift
+    # in the hexagon model, a channel is value - range * ramp of its distance on the circle
+    offsets = torch.arange(5.0, 0.0, -2.0, device=images.device)[:, None, None]
+    distance = (offsets + sixth) % 6
+    return largest - range_ * torch.minimum(distance, 4 - distance).clamp_(0, 1)
 
 
 JITTER: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightness, contrast, saturation, hue)
-"""Operations by their numbers in Colors.jitter_order."""
+"""Operations by their indices in Colors.jitter_order."""
 
 
 def to_gray(images: Tensor) -> Tensor:
@@ -150,24 +153,24 @@ def to_gray(images: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma_px: Tensor, largest_sigma_px: float) -> Tensor:
-    """Blur (n, 3, H, W) by Gaussians of sigma (n,), with replicated border pixels."""
+    """Blur (n, 3, H, W) by Gaussians with sigma (n,), with replicated border pixels."""
     rows = _blur_matrix(sigma_px, images.shape[2], largest_sigma_px)
     columns = _blur_matrix(sigma_px, images.shape[3], largest_sigma_px)
     return rows[:, None] @ images @ columns[:, None].mT
 
 
 def solarize(images: Tensor) -> Tensor:
-    """Invert the levels of (n, 3, H, W) in 0..1 that are 0.5 or more."""
+    """Invert levels of 0.5 and above of (n, 3, H, W) in 0..1."""
     return torch.where(images >= 0.5, 1 - images, images)
 
 
 def _blur_matrix(sigma_px: Tensor, size: int, largest_sigma_px: float) -> Tensor:
-    reach = math.ceil(3 * largest_sigma_px)
-    offsets = torch.arange(-reach, reach + 1, device=sigma_px.device)
+    radius = math.ceil(3 * largest_sigma_px)
+    offsets = torch.arange(-radius, radius + 1, device=sigma_px.device)
     taps = torch.exp(-0.5 * (offsets / sigma_px[:, None]) ** 2)
     taps = taps / taps.sum(dim=1, keepdim=True)
-    places = torch.arange(size, device=sigma_px.device)
-    sources = (places[:, None] + offsets).clamp(0, size - 1)
+    indices = torch.arange(size, device=sigma_px.device)
+    sources = (indices[:, None] + offsets).clamp(0, size - 1)
     matrix = taps.new_zeros(len(taps), size, size)
     shape = (len(taps), size, len(offsets))
     return matrix.scatter_add_(2, sources.expand(shape), taps[:, None].expand(shape))
@@ -175,6 +178,6 @@ def _blur_matrix(sigma_px: Tensor, size: int, largest_sigma_px: float) -> Tensor
 
 def _luma(images: Tensor) -> Tensor:
     red, green, blue = images.split(1, dim=1)
-    # numbers and not a tensor, whose upload would wait for the device
+    # numbers, since uploading a tensor would wait for the device
     luma: Tensor = LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
     return luma

@@ -1,9 +1,9 @@
-"""Images that do not decode during training: counted, recorded, and replaced by other images.
+"""Images that do not decode during training: counted, recorded, and replaced.
 
-A listing reads headers only, so a truncated file is found when a step needs its pixels. With
-`--tolerated-images`, another image takes its place. The substitute depends on the seed and the bad
-image alone, so an interrupted run and a resumed one train on the same images. The set of images,
-its order and its fingerprint do not change.
+Listing a folder reads only image headers, so a truncated file is found when a step needs its
+pixels. With `--tolerated-images`, another image replaces it. The substitute depends only on the
+seed and the bad image, so an interrupted and a resumed run train on the same images. The list of
+images, its order and its fingerprint do not change.
 """
 
 import json
@@ -19,21 +19,21 @@ from pretrain.pixels.decoding import open_error
 from pretrain.running.atomic_files import explain_write_errors
 
 FILE_NAME = "bad_images.jsonl"
-"""File in the folder of a run: a line for each bad image, with its name and the reason."""
+"""File in the run's folder: name and reason of each bad image, one per line."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BadImages:
-    """The bad images of a run, which all of its processes and their workers share in a file."""
+    """The bad images of a run, shared by its processes and workers in a file."""
 
     images: TrainingImages
     path: Path
     seed: int
     tolerated: int
     reasons: dict[int, str] = field(default_factory=dict)
-    """Index of each bad image that this process knows, and the reason."""
+    """Index -> reason of each bad image that this process knows."""
     repaired: set[int] = field(default_factory=set)
-    """Indices of images that an earlier start recorded and that decode now."""
+    """Indices of images that were recorded before a restart but decode now."""
 
     def add(self, index: int, error: DecodeError) -> None:
         """Record a bad image for all processes of the run."""
@@ -45,15 +45,15 @@ class BadImages:
                 file.write(f"{line}\n")
 
     def check(self) -> None:
-        """Raise a DecodeError that names all bad images if there are more than tolerated."""
+        """Raise DecodeError with all bad images if there are more than tolerated."""
         self.reasons.update(self._recorded())
         if len(self.reasons) + len(self.images.unreadable) > self.tolerated:
             raise DecodeError(self._refusal())
 
     def check_recorded(self) -> None:
-        """Read again what was bad before; raise a DataError if too many images still are.
+        """Read recorded bad images again; raise DataError if too many are still bad.
 
-        Images that were repaired are no longer bad.
+        Repaired images are no longer bad.
         """
         for index in self._recorded():
             try:
@@ -65,7 +65,7 @@ class BadImages:
             raise DataError(self._refusal())
 
     def substitute(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the indices (n,) with each bad image replaced by one that is not known as bad."""
+        """Return the indices (n,) with bad images replaced by images not known as bad."""
         if not self.reasons:
             return indices
         return np.array([self._substitute(index) for index in indices.tolist()], dtype=np.int64)
@@ -82,11 +82,11 @@ class BadImages:
         return index
 
     def names(self) -> list[str]:
-        """Return the names of the images that any process of the run has found to be bad."""
+        """Return the names of bad images found by any process of the run."""
         return [self.images.name(index) for index in sorted(self.reasons | self._recorded())]
 
     def _recorded(self) -> dict[int, str]:
-        """Return what all processes have recorded, for images that are still in the set."""
+        """Return reasons recorded by all processes, for images that are still listed."""
         if not self.path.exists():
             return {}
         reasons: dict[str, str] = {}
@@ -103,14 +103,14 @@ class BadImages:
 
     def _refusal(self) -> str:
         bad = [self.reasons[index] for index in sorted(self.reasons)]
-        unopened = (self.images.folder / name for name in self.images.unreadable)
-        bad += [f"{path} does not open ({open_error(str(path))})" for path in unopened]
+        unreadable = (self.images.folder / name for name in self.images.unreadable)
+        bad += [f"{path} does not open ({open_error(str(path))})" for path in unreadable]
         total = len(self.images) + len(self.images.unreadable)
-        shown = "\n  ".join(bad[:10])
+        lines = "\n  ".join(bad[:10])
         more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
         return (
             f"{self.images.folder}: {len(bad)} of {total} images are bad, and "
-            f"{self.tolerated} tolerated:\n  {shown}{more}\n"
-            f"Run the same command with --tolerated-images {len(bad)} to train on another image "
-            "in place of each, or repair the files. If files are deleted, the run cannot resume"
+            f"{self.tolerated} tolerated:\n  {lines}{more}\n"
+            f"Run the same command with --tolerated-images {len(bad)} to replace each by another "
+            "image, or repair the files. Do not delete them: the run could not resume"
         )

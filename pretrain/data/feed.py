@@ -1,7 +1,7 @@
 """Batches of views for each step.
 
-Workers make whole views in eight bits, and the device that trains normalizes them. Each image is
-decoded once for all its views; images that fit into memory are decoded once for the whole run.
+Workers create complete views in eight bits, and the training device normalizes them. Each image is
+decoded once for all its views; if all images fit into memory, once for the whole run.
 """
 
 from collections.abc import Generator
@@ -35,7 +35,7 @@ from pretrain.running.loader import load_batches
 
 
 class Batch(NamedTuple):
-    """All that a method's `forward` gets of a step besides the share of the run."""
+    """Inputs of a method's `forward` at one step, except the fraction of the run."""
 
     views: list[Tensor]
     """V of (n, 3, S, S), normalized, channels last."""
@@ -43,20 +43,20 @@ class Batch(NamedTuple):
     """Labels (n,), then indices of the images (n,), if the method uses them."""
 
 
-class Parts(NamedTuple):
-    """A batch as a worker makes it, before it is on the device."""
+class HostBatch(NamedTuple):
+    """A batch as a worker creates it, in host memory."""
 
     views: list[Tensor]
     """V of (n, S, S, 3), uint8."""
     extras: list[Tensor]
     colors: list[list[Tensor]]
-    """What `augment_device.color_numbers` returns for each view; empty if the worker has colored
-    the views."""
+    """For each view, the tensors from `augment_device.color_numbers`.
+    Empty if the worker has applied the colors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """Source of batches: the images, their order, and the views of each."""
+    """Source of batches: images, their order, and their views."""
 
     images: TrainingImages
     plan: BatchPlan
@@ -70,7 +70,7 @@ class Feed:
     styles: tuple[Path, ...] = ()
     """Folders with a styled copy of every image."""
     colors_on_device: bool = False
-    """Coloring of the views by the device, in floating point."""
+    """Apply the colors on the device, in floating point."""
     bad_images: BadImages | None = None
     """Images that do not decode, to be replaced; None: the first one ends the run."""
 
@@ -82,9 +82,9 @@ class Feed:
 
     @cached_property
     def decoded(self) -> list[Pixels]:
-        """All images if they fit into memory, with no pixels for those that do not decode.
+        """All images if they fit into memory; images that do not decode are empty.
 
-        A DecodeError names all that do not if there are more than tolerated.
+        Raises DecodeError with all bad images if there are more than tolerated.
         """
         decoded: list[Pixels] = []
         for index in range(len(self.images) if self.in_memory else 0):
@@ -102,19 +102,22 @@ class Feed:
 
     @cached_property
     def recipes(self) -> list[ViewRecipe]:
-        """The recipe of each view: the first one, the other large ones, then the small ones."""
+        """The recipe of each view: first view, other large views, small views."""
         first, second = self.recipe, self.recipe.second_view_recipe()
         small = self.recipe.small_view_recipe()
         return [
-            small if view.small else second if place else first
-            for place, view in enumerate(self.views)
+            small if view.small else second if index else first
+            for index, view in enumerate(self.views)
         ]
 
     def batches(self, first_step: int, num_steps: int) -> Generator[Batch, None, None]:
-        """Yield the batches of steps `first_step` to `num_steps` - 1; close it to end workers."""
+        """Yield the batches of steps `first_step` to `num_steps` - 1.
+
+        Closing the generator ends the workers.
+        """
         on_gpu = self.device.type == "cuda"
-        # decoded before the workers start, so that they share the pixels. A CPU trains on all cores
-        # and needs no workers for images in memory
+        # decode before the workers start, so that they share the pixels. Training on a CPU uses all
+        # cores, and needs no workers for images in memory
         num_workers = 0 if self.decoded and not on_gpu else self.workers
         if not num_workers:
             cv2.setNumThreads(0)  # as in workers
@@ -122,30 +125,30 @@ class Feed:
             self.make,
             range(first_step, num_steps),
             num_workers=num_workers,
-            pin=pin if on_gpu else None,
+            pin=pin_memory if on_gpu else None,
         )
         with closing(loaded):
-            for parts in loaded:
-                yield self.finish(parts)
+            for host_batch in loaded:
+                yield self.finish(host_batch)
 
-    def finish(self, parts: Parts) -> Batch:
-        """Return a batch on the device that trains, with normalized views."""
+    def finish(self, host_batch: HostBatch) -> Batch:
+        """Return the batch on the training device, with normalized views."""
         views = []
-        for place, stack in enumerate(parts.views):
-            recipe = self.recipes[place]
+        for index, stack in enumerate(host_batch.views):
+            recipe = self.recipes[index]
             images = self._upload(stack).permute(0, 3, 1, 2).float()
-            if parts.colors:
-                numbers, rows, counts = parts.colors[place]
-                own = self._upload(numbers), self._upload(rows)
-                images = augment_device.color(images, *own, counts.tolist(), recipe)
+            if host_batch.colors:
+                numbers, rows, counts = host_batch.colors[index]
+                on_device = self._upload(numbers), self._upload(rows)
+                images = augment_device.color(images, *on_device, counts.tolist(), recipe)
             views.append(augment.normalize(images, recipe))
-        return Batch(views, [self._upload(extra) for extra in parts.extras])
+        return Batch(views, [self._upload(extra) for extra in host_batch.extras])
 
     def _upload(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, non_blocking=True)
 
     def batch_numbers(self, step: int) -> Floats:
-        """Return the numbers (V, n, NUM_UNIFORMS) of this process's images at a step."""
+        """Return the random numbers (V, n, NUM_UNIFORMS) of this process's images."""
         epoch, indices = self.plan.batch(step)
         numbers = [
             draw_view_numbers(self.plan.seed, epoch, index, self.views)
@@ -153,11 +156,12 @@ class Feed:
         ]
         return np.stack(numbers, axis=1)
 
-    def make(self, step: int) -> Parts:
+    def make(self, step: int) -> HostBatch:
         """Return the batch of a step; its views are (n, S, S, 3), uint8."""
         _, indices = self.plan.batch(step)
         if self.bad_images is not None:
-            indices = self.bad_images.substitute(indices)  # with the numbers of the bad image
+            # the random numbers stay those of the bad image
+            indices = self.bad_images.substitute(indices)
         heights, widths = self.images.heights[indices], self.images.widths[indices]
         views = []
         for recipe, numbers in zip(self.recipes, self.batch_numbers(step), strict=True):
@@ -167,14 +171,14 @@ class Feed:
             )
             styles = np.full(len(indices), -1)
             if self.styles:
-                colors.texture[:, 0] = 0  # a styled copy replaces it
+                colors.texture[:, 0] = 0  # a styled copy replaces the random filter
                 styles = draw_style(recipe, numbers, len(self.styles))
             stack = np.empty((len(indices), recipe.size_px, recipe.size_px, 3), dtype=np.uint8)
             views.append((recipe, boxes, colors, styles, stack))
-        for place, index in enumerate(indices.tolist()):
+        for position, index in enumerate(indices.tolist()):
             copies: dict[int, Pixels] = {}
             for recipe, boxes, colors, styles, stack in views:
-                style, box = int(styles[place]), boxes[place]
+                style, box = int(styles[position]), boxes[position]
                 if style not in copies:
                     try:
                         copies[style] = self._read(index, style)
@@ -184,21 +188,24 @@ class Feed:
                         self.bad_images.add(index, error)
                         self.bad_images.check()
                         return self.make(step)  # with a substitute
-                pixels, size = copies[style], (heights[place], widths[place])
+                pixels, size = copies[style], (heights[position], widths[position])
                 if pixels.shape[:2] != size:  # a styled copy may have another size
                     scale = np.array(pixels.shape[:2] * 2) / (size * 2)
                     box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
                 view = crop(pixels, box.tolist(), recipe.size_px)
                 if not self.colors_on_device:
-                    view = augment.color(view, colors, place, recipe)
-                stack[place] = view
+                    view = augment.color(view, colors, position, recipe)
+                stack[position] = view
         extras = [self.images.labels[indices]] if self.uses_labels else []
         extras += [indices] if self.uses_indices else []
         numbers = []
         if self.colors_on_device:
-            numbers = [augment_device.color_numbers(own, recipe) for recipe, _, own, *_ in views]
+            numbers = [
+                augment_device.color_numbers(colors_of_view, recipe)
+                for recipe, _, colors_of_view, *_ in views
+            ]
         stacks = [torch.from_numpy(stack) for *_, stack in views]
-        return Parts(stacks, [torch.from_numpy(extra) for extra in extras], numbers)
+        return HostBatch(stacks, [torch.from_numpy(extra) for extra in extras], numbers)
 
     def _read(self, index: int, style: int) -> Pixels:
         """Return the pixels (H, W, 3) of an image, or of its copy in a style."""
@@ -207,8 +214,10 @@ class Feed:
         return self.decoded[index] if self.decoded else self.images.read(index).numpy()
 
 
-def pin(parts: Parts) -> Parts:
-    """Return a batch in pinned memory, from which a GPU copies while it works."""
-    views, extras = ([part.pin_memory() for part in group] for group in parts[:2])
-    colors = [[*(part.pin_memory() for part in own[:2]), own[2]] for own in parts.colors]
-    return Parts(views, extras, colors)
+def pin_memory(batch: HostBatch) -> HostBatch:
+    """Copy a batch to pinned memory, so that GPU copies are asynchronous."""
+    views, extras = ([tensor.pin_memory() for tensor in tensors] for tensors in batch[:2])
+    colors = [
+        [numbers.pin_memory(), rows.pin_memory(), counts] for numbers, rows, counts in batch.colors
+    ]
+    return HostBatch(views, extras, colors)

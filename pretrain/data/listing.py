@@ -1,7 +1,6 @@
 """Lists the images of a folder before a run. Links to folders are followed.
 
-A file whose content is replaced by an image of another size under its old name is noticed when it
-is read.
+If a file is later replaced by an image of another size, this is noticed when it is read.
 """
 
 import os
@@ -30,87 +29,89 @@ ARCHIVE_SUFFIXES = (
     *(".tar", ".zip", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"),
     *(".parquet", ".tfrecord", ".lmdb", ".h5", ".hdf5", ".npz", ".mdb"),
 )
-"""Suffixes of files that may hold many images."""
+"""Suffixes of files that may contain many images."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Contents of a folder, by the paths below it that lead there."""
+    """Contents of a folder, as relative paths."""
 
     files: list[str] = field(default_factory=list)
-    """Files with any suffix, without hidden ones."""
+    """Files with any suffix, except hidden ones."""
     unreadable: list[str] = field(default_factory=list)
-    """Links that lead nowhere, and folders that may not be listed."""
+    """Broken links, and folders without permission to list them."""
     repeated: list[str] = field(default_factory=list)
-    """Links to folders, and folders behind links, that were walked under another name."""
+    """Links to folders, and linked folders, that are listed under another name."""
     hidden: Counter[str] = field(default_factory=Counter)
-    """Number of the hidden folders and images by name; "._*" stands for macOS's resource forks."""
+    """Number of hidden folders and images by name.
+    "._*" counts macOS's resource forks."""
 
 
 def walk(folder: Path) -> Tree:
-    """List a folder, following links; each real folder is walked once.
+    """List a folder, following links; each real folder is listed once.
 
-    Hidden files and folders, and those of systems, are counted but not listed.
+    Hidden files and folders, and those of operating systems, are only counted.
 
-    A folder is listed by its own path rather than by a link to it. Among links the shorter path
-    wins, then the first by name.
+    A folder is listed under its own path, not under a link to it. Among several links, the shortest
+    path is used, then the first by name.
     """
     tree, walked = Tree(), set[tuple[int, int]]()
-    found_links = [""]
+    pending_links = [""]
 
-    def add(below: str) -> None:
+    def add(relative: str) -> None:
         try:
-            place = (folder / below).stat()
-            if (place.st_dev, place.st_ino) in walked:
-                tree.repeated.append(below)
+            status = (folder / relative).stat()
+            if (status.st_dev, status.st_ino) in walked:
+                tree.repeated.append(relative)
                 return
-            walked.add((place.st_dev, place.st_ino))
-            with os.scandir(folder / below) as scanned:
+            walked.add((status.st_dev, status.st_ino))
+            with os.scandir(folder / relative) as scanned:
                 entries = list(scanned)
         except PermissionError:
-            tree.unreadable.append(below or ".")
+            tree.unreadable.append(relative or ".")
             return
         for entry in entries:
             if is_hidden(entry.name):
                 if has_image_suffix(entry.name) or os.path.isdir(entry.path):  # noqa: PTH112
                     tree.hidden["._*" if entry.name.startswith("._") else entry.name] += 1
                 continue
-            path = f"{below}/{entry.name}" if below else entry.name
-            # no target, a circle, or a folder that may be listed but not entered
+            path = f"{relative}/{entry.name}" if relative else entry.name
+            # a broken or circular link, or no permission to enter its folder
             if entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110
                 tree.unreadable.append(path)
             elif not entry.is_dir():
                 tree.files.append(path)
             elif entry.is_symlink():
-                found_links.append(path)
+                pending_links.append(path)
             else:
                 add(path)
 
-    while found_links:
-        links = sorted(found_links, key=lambda path: (path.count("/"), path.split("/")))
-        found_links.clear()
+    while pending_links:
+        links = sorted(pending_links, key=lambda path: (path.count("/"), path.split("/")))
+        pending_links.clear()
         for link in links:
             add(link)
     return tree
 
 
 def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
-    """Return all images below a folder, sorted by name; those that do not open are left out.
+    """Return all images in a folder, sorted by name, except unreadable ones.
 
-    A link that leads nowhere is an unreadable image, since it may stand for a whole class, and so
-    is a folder that may not be listed. Raises a DataError if it is no folder, holds no image or
-    several splits of a set, or if more images are unreadable than tolerated; it names them.
+    A broken link counts as an unreadable image, since it may represent a whole class; so does a
+    folder that cannot be listed. Raises DataError if it is not a folder, if it contains no images
+    or several splits of a dataset, or if more images are unreadable than tolerated; the message
+    names them.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder} is no folder; --data wants a folder of images")
+        raise DataError(f"--data {folder}: not a folder. Pass the folder with the training images")
     tree = walk(folder)
     candidates = [path for path in tree.files if has_image_suffix(path)] + tree.unreadable
-    remarks = files_left_out(tree)
+    remarks = skipped_files(tree)
     if not candidates:
-        kinds, more = ", ".join(IMAGE_SUFFIXES), "".join(f"; {line}" for line in remarks)
-        raise DataError(f"{folder} holds no image ({kinds}) at any depth{more}")
+        suffixes, notes = ", ".join(IMAGE_SUFFIXES), "".join(f"; {line}" for line in remarks)
+        raise DataError(f"{folder} and its subfolders contain no images ({suffixes}){notes}")
     require_one_split(folder, candidates)
-    # folder by folder, as paths are sorted: no name has a byte below the one between folders
+    # sort by folder, like Path: no name contains a byte that is smaller than the separator
     candidates.sort(key=lambda path: path.replace("/", "\0"))
     sizes = image_sizes([f"{folder}/{path}" for path in candidates])
     readable: NDArray[np.bool_] = sizes[:, 0] > 0
@@ -119,10 +120,10 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     unreadable = tuple(compress(candidates, ~readable))
     if len(unreadable) > tolerated:
         reasons = [f"{path}: {open_error(f'{folder}/{path}')}" for path in unreadable[:MAX_NAMES]]
-        more = ", ..." if len(unreadable) > MAX_NAMES else ""
+        ellipsis = ", ..." if len(unreadable) > MAX_NAMES else ""
         raise DataError(
             f"{folder}: {len(unreadable)} of {len(candidates)} images are unreadable "
-            f"({', '.join(reasons)}{more}), {tolerated} tolerated; "
+            f"({', '.join(reasons)}{ellipsis}), {tolerated} tolerated: "
             f"replace them or pass --tolerated-images {len(unreadable)}"
         )
     return TrainingImages(
@@ -136,22 +137,26 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     )
 
 
-def files_left_out(tree: Tree) -> tuple[str, ...]:
-    """Return a line for each reason why files are not among the images, with their number."""
-    others = [path for path in tree.files if not has_image_suffix(path)]
-    archives = sorted(path for path in others if path.lower().endswith(ARCHIVE_SUFFIXES))
-    rest = [path for path in others if not path.lower().endswith(ARCHIVE_SUFFIXES)]
+def skipped_files(tree: Tree) -> tuple[str, ...]:
+    """Return a line per reason why files are skipped, with their number."""
+    other_files = [path for path in tree.files if not has_image_suffix(path)]
+    archives = sorted(path for path in other_files if path.lower().endswith(ARCHIVE_SUFFIXES))
+    unknown_files = [path for path in other_files if not path.lower().endswith(ARCHIVE_SUFFIXES)]
     hidden = with_counts(tree.hidden)
     lines = (
-        (len(rest), "files are left out for their suffix", count_suffixes(rest)),
-        (len(archives), "archives are not read, only unpacked images are", _first(archives)),
-        (tree.hidden.total(), "hidden or system files and folders are left out", hidden),
+        (
+            len(unknown_files),
+            "files are skipped because of their suffix",
+            count_suffixes(unknown_files),
+        ),
+        (len(archives), "archives are skipped (unpack them)", _first(archives)),
+        (tree.hidden.total(), "hidden or system files and folders are skipped", hidden),
     )
-    return tuple(f"{number} {what}: {names}" for number, what, names in lines if number)
+    return tuple(f"{count} {text}: {names}" for count, text, names in lines if count)
 
 
 def require_one_split(folder: Path, paths: Iterable[str]) -> None:
-    """Raise a DataError if one folder holds images of several splits, such as train/ and val/.
+    """Raise DataError if a folder contains several splits, such as train/ and val/.
 
     A single name, such as the class "train" of CIFAR-100, is not a split.
     """
@@ -166,7 +171,7 @@ def require_one_split(folder: Path, paths: Iterable[str]) -> None:
             names = ", ".join(map(str, paths_of_splits.values()))
             choice = paths_of_splits.get("train") or paths_of_splits["val"]
             raise DataError(
-                f"{folder} holds several splits of a set ({names}); pass one of them: "
+                f"{folder} contains several splits of a dataset ({names}). Pass one of them: "
                 f"--data {folder / choice}. To train on several, link them under other names into "
                 "one folder"
             )
@@ -177,23 +182,25 @@ def _first(names: Sequence[str]) -> str:
 
 
 def find_styles(folder: Path, images: TrainingImages) -> tuple[Path, ...]:
-    """Return the folders of a bank of styles, sorted by name, each a copy of every image.
+    """Return the folders of a style bank, sorted by name.
 
-    Raises a DataError if a copy is missing.
+    Each contains a copy of every image. Raises DataError if a copy is missing.
     """
     styles = tuple(sorted(style for style in folder.glob("*/") if not is_hidden(style.name)))
     if not styles:
-        raise DataError(f"{folder} holds no folder; --style-bank expects a folder for each style")
+        raise DataError(
+            f"--style-bank {folder}: no folders. It must contain a folder for each style"
+        )
     missing: list[Path] = []
     for style in styles:
-        # on a network disk one walk through the folder is faster than a look-up for each file
+        # on a network disk, listing the folder is faster than checking each file
         present = set(walk(style).files)
         paths = map(images.name, range(len(images)))
         missing += [style / path for path in paths if path not in present]
     if missing:
         raise DataError(
             f"{folder}: {len(missing)} of {len(styles) * len(images)} styled copies are missing, "
-            f"first {missing[0].relative_to(folder)}; each style must hold every image under its "
-            f"name in {images.folder}"
+            f"first {missing[0].relative_to(folder)}. Each style must contain every image under "
+            f"its name in {images.folder}"
         )
     return styles

@@ -1,8 +1,8 @@
-"""Random views of an image: their recipe, their random numbers, and the crops and colors of these.
+"""Random views of an image: recipe, random numbers, crops and colors.
 
-The numbers are functions of the run's seed, the epoch and the image, so that neither workers nor an
-interruption change a run. augment.py and augment_device.py apply the colors. The crops of probes on
-frozen networks have their own numbers: transfer/frozen/crops.py.
+The random numbers are functions of the run's seed, the epoch and the image, so they depend neither
+on the workers nor on interruptions. augment.py and augment_device.py apply the colors. The crops
+for probes on frozen networks have separate numbers: transfer/frozen/crops.py.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ TEXTURE_STRENGTH = (0.3, 1.0)
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue: ITU-R 601, as in PIL's mode "L"."""
 
-PLACES: dict[Augmentation, slice] = {
+COLUMNS: dict[Augmentation, slice] = {
     "crop": slice(0, NUM_BOX_UNIFORMS),
     "color": slice(22, 32),
     "blur": slice(32, 34),
@@ -32,8 +32,9 @@ PLACES: dict[Augmentation, slice] = {
     "texture": slice(37, 42),
     "solarize": slice(42, 43),
 }
-"""Places of an augmentation's numbers among those of a view. The first decides whether it happens:
-below its probability. So do the first of color for the jitter and the last for grayscale."""
+"""Columns of each augmentation among a view's random numbers.
+The augmentation is applied if its first number is below its probability. For color, the first
+number decides about jitter and the last one about grayscale."""
 NUM_UNIFORMS = 43
 
 Floats = NDArray[np.float64]
@@ -42,7 +43,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class ViewRecipe:
-    """Probabilities and strengths of the augmentations, in the order in which they are applied.
+    """Probabilities and strengths of augmentations, in order of application.
 
     The defaults are MoCo v2's: Chen et al., arXiv:2003.04297; JCL names the same steps.
     """
@@ -90,7 +91,7 @@ class ViewRecipe:
     std: tuple[Positive, Positive, Positive] = (0.229, 0.224, 0.225)
 
     def second_view_recipe(self) -> "ViewRecipe":
-        """Return the recipe of all large views but the first."""
+        """Return the recipe of large views except the first."""
         blur, solarize = self.second_blur_probability, self.second_solarize_probability
         return replace(
             self,
@@ -112,82 +113,84 @@ class ViewRecipe:
 
 @dataclass(frozen=True)
 class Colors:
-    """Changes of the pixels of n views after the crop."""
+    """Color changes of n views, applied after the crop."""
 
     jitter_order: Integers
-    """(n, 4): at each place 0 brightness, 1 contrast, 2 saturation, 3 hue; -1 without jitter."""
+    """(n, 4): order of 0 brightness, 1 contrast, 2 saturation, 3 hue; -1: no jitter."""
     jitter: Floats
     """(n, 4): factors of brightness, contrast, saturation, and the hue shift in turns."""
     gray: NDArray[np.bool_]
     """(n,)."""
     blur_sigma_px: Floats
-    """(n,): 0 without blur."""
+    """(n,); 0: no blur."""
     solarize: NDArray[np.bool_]
     """(n,)."""
     flip: NDArray[np.bool_]
-    """(n,): left and right exchanged."""
+    """(n,); exchanges left and right."""
     quarter_turns: Integers
-    """(n,): 0 to 3, counterclockwise."""
+    """(n,); 0 to 3, counterclockwise."""
     texture: Floats
-    """(n, 3): kernel side in px or 0 for none, seed in [0, 1), strength."""
+    """(n, 3): kernel size in px (0: none), seed in [0, 1), strength."""
 
 
 def draw_view_numbers(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
-    """Draw the numbers (V, NUM_UNIFORMS) in [0, 1] of the views of one image in one epoch.
+    """Draw random numbers (V, NUM_UNIFORMS) in [0, 1] for one image's views in one epoch.
 
-    A view has the first view's numbers for the augmentations that it copies, and coins of 1, above
-    every probability, for those that it goes without.
+    If a view copies an augmentation, it gets the first view's numbers for it. If it goes without
+    one, the deciding number is 1, above every probability.
     """
-    # epoch and image are the high words of a counter: streams of two images never meet
+    # epoch and image are the high words of the counter: streams of images never overlap
     bits = np.random.Philox(key=seed, counter=[0, 0, epoch, index])
     generator = np.random.Generator(bits)
-    first = generator.random((len(views), PLACES["solarize"].start))
-    # drawn last, so that the other numbers are the same with and without it
+    first = generator.random((len(views), COLUMNS["solarize"].start))
+    # drawn last, so that the other numbers do not depend on it
     numbers = np.concatenate([first, generator.random((len(views), 1))], axis=1)
     for row, view in zip(numbers, views, strict=True):
         for augmentation in view.copies:
-            row[PLACES[augmentation]] = numbers[0, PLACES[augmentation]]
+            row[COLUMNS[augmentation]] = numbers[0, COLUMNS[augmentation]]
         for augmentation in view.without:
-            row[PLACES[augmentation].start] = 1.0
+            row[COLUMNS[augmentation].start] = 1.0
             if augmentation == "color":
-                row[PLACES["color"].stop - 1] = 1.0
+                row[COLUMNS["color"].stop - 1] = 1.0
     return numbers
 
 
 def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Integers) -> Integers:
-    """Return crops (n, 4), top, left, height, width in px, of images with height and width (n,).
+    """Return crops (n, 4) of images with height and width (n,).
 
-    numbers (n, NUM_UNIFORMS).
+    A crop is top, left, height, width in px. numbers (n, NUM_UNIFORMS).
     """
-    crop = numbers[:, PLACES["crop"]]
+    crop = numbers[:, COLUMNS["crop"]]
     return boxes_of(crop, height, width, recipe.crop_area, recipe.crop_aspect)
 
 
 def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
     """Return the colors of n views from their numbers (n, NUM_UNIFORMS)."""
     color, blur, solarize, flip, rotation, texture = (
-        numbers[:, PLACES[name]]
+        numbers[:, COLUMNS[name]]
         for name in ("color", "blur", "solarize", "flip", "rotation", "texture")
     )
-    jittered = color[:, :1] < recipe.jitter_probability
+    is_jittered = color[:, :1] < recipe.jitter_probability
     order = color[:, 1:5].argsort(axis=1)
     strength = np.array([recipe.brightness, recipe.contrast, recipe.saturation, recipe.hue])
     jitter = (2 * color[:, 5:9] - 1) * strength + np.array([1.0, 1.0, 1.0, 0.0])
-    blurred = blur[:, 0] < recipe.blur_probability
-    turned = rotation[:, 0] < recipe.rotation_probability
-    textured = texture[:, 0] < recipe.texture_probability
-    side = np.array(TEXTURE_KERNELS_PX)[(texture[:, 1] * len(TEXTURE_KERNELS_PX)).astype(np.int64)]
+    is_blurred = blur[:, 0] < recipe.blur_probability
+    is_rotated = rotation[:, 0] < recipe.rotation_probability
+    has_texture = texture[:, 0] < recipe.texture_probability
+    kernel_px = np.array(TEXTURE_KERNELS_PX)[
+        (texture[:, 1] * len(TEXTURE_KERNELS_PX)).astype(np.int64)
+    ]
     return Colors(
-        jitter_order=np.where(jittered, order, -1),
+        jitter_order=np.where(is_jittered, order, -1),
         jitter=jitter,
         gray=color[:, 9] < recipe.gray_probability,
-        blur_sigma_px=np.where(blurred, between(blur[:, 1], recipe.blur_sigma_px), 0.0),
+        blur_sigma_px=np.where(is_blurred, between(blur[:, 1], recipe.blur_sigma_px), 0.0),
         solarize=solarize[:, 0] < recipe.solarize_probability,
         flip=flip[:, 0] < recipe.flip_probability,
-        quarter_turns=np.where(turned, 1 + np.floor(3 * rotation[:, 1]).astype(np.int64), 0),
+        quarter_turns=np.where(is_rotated, 1 + np.floor(3 * rotation[:, 1]).astype(np.int64), 0),
         texture=np.stack(
             [
-                np.where(textured, side, 0),
+                np.where(has_texture, kernel_px, 0),
                 texture[:, 2],
                 between(texture[:, 3], TEXTURE_STRENGTH),
             ],
@@ -197,21 +200,24 @@ def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
 
 
 def draw_style(recipe: ViewRecipe, numbers: Floats, num_styles: int) -> Integers:
-    """Return the style (n,) of n views in a style bank, -1 for the photograph itself.
+    """Return each view's style (n,) in a style bank; -1: the original image.
 
     numbers (n, NUM_UNIFORMS).
     """
-    texture = numbers[:, PLACES["texture"]]
-    chosen = np.floor(texture[:, 4] * num_styles).astype(np.int64)
-    return np.where(texture[:, 0] < recipe.texture_probability, chosen, -1)
+    texture = numbers[:, COLUMNS["texture"]]
+    style = np.floor(texture[:, 4] * num_styles).astype(np.int64)
+    return np.where(texture[:, 0] < recipe.texture_probability, style, -1)
 
 
 def texture_kernels(texture: Floats) -> Floats:
-    """Return random kernels (n, 7, 7) of texture (n, 3): N(0, 1 / k^2) within side k, else zero."""
+    """Return random kernels (n, 7, 7) of texture (n, 3).
+
+    Entries within kernel size k are N(0, 1 / k^2), others are zero.
+    """
     largest_px = max(TEXTURE_KERNELS_PX)
     kernels = np.zeros((len(texture), largest_px, largest_px))
-    for kernel, (side, seed, _) in zip(kernels, texture, strict=True):
-        size = int(side)
+    for kernel, (kernel_px, seed, _) in zip(kernels, texture, strict=True):
+        size = int(kernel_px)
         generator = np.random.default_rng(int(seed * 2**52))
         margin = (largest_px - size) // 2
         weights = generator.standard_normal((size, size)) / size

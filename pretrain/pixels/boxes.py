@@ -1,6 +1,7 @@
-"""Boxes of random resized crops: Szegedy et al., CVPR 2015, as torchvision draws them.
+"""Boxes of random resized crops: Szegedy et al., CVPR 2015, as in torchvision.
 
-Ten tries of an area and an aspect ratio, then the largest central box of an allowed aspect.
+Ten attempts of an area and an aspect ratio, then the largest central box with an allowed aspect
+ratio.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 CROP_TRIES = 10
 NUM_UNIFORMS = 2 * CROP_TRIES + 2
-"""Numbers that decide one box: area and aspect of each try, then its place."""
+"""Numbers per box: area and aspect of each attempt, then the position."""
 ASPECT = (3 / 4, 4 / 3)
-"""Range of width over height, whose logarithm is uniform."""
+"""Range of width over height, sampled with uniform logarithm."""
 AREA = (0.08, 1.0)
-"""Range of the share of the image's area, as in torchvision."""
+"""Range of the crop's fraction of the image area, as in torchvision."""
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -42,47 +43,47 @@ def boxes_of(
     area: tuple[float, float],
     aspect: tuple[float, float],
 ) -> Integers:
-    """Return boxes (n, 4), top, left, height, width in px, of images with height and width (n,).
+    """Return boxes (n, 4) of images with height and width (n,).
 
-    numbers (n, NUM_UNIFORMS) in [0, 1].
+    A box is top, left, height, width in px. numbers (n, NUM_UNIFORMS) in [0, 1].
     """
     height, width = height[:, None], width[:, None]
-    tries = numbers[:, : 2 * CROP_TRIES].reshape(len(numbers), CROP_TRIES, 2)
-    areas = between(tries[..., 0], area) * height * width
+    attempts = numbers[:, : 2 * CROP_TRIES].reshape(len(numbers), CROP_TRIES, 2)
+    areas = between(attempts[..., 0], area) * height * width
     low, high = aspect
-    aspects = np.exp(between(tries[..., 1], (np.log(low), np.log(high))))
+    aspects = np.exp(between(attempts[..., 1], (np.log(low), np.log(high))))
     widths = np.round(np.sqrt(areas * aspects)).astype(np.int64)
     heights = np.round(np.sqrt(areas / aspects)).astype(np.int64)
     fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
-    first = fits.argmax(axis=1)[:, None]  # 0 where no try fits; any_fits tells
+    first = fits.argmax(axis=1)[:, None]  # 0 if no attempt fits: see any_fits
     any_fits = fits.any(axis=1, keepdims=True)
-    # clipping a whole image to the allowed aspect gives the central crop
-    whole_width = np.minimum(width, np.round(height * high).astype(np.int64))
-    whole_height = np.minimum(height, np.round(width / low).astype(np.int64))
-    crop_width = np.where(any_fits, np.take_along_axis(widths, first, 1), whole_width)
-    crop_height = np.where(any_fits, np.take_along_axis(heights, first, 1), whole_height)
-    places = numbers[:, 2 * CROP_TRIES :]
-    top = np.floor(places[:, :1] * (height - crop_height + 1)).astype(np.int64)
-    left = np.floor(places[:, 1:] * (width - crop_width + 1)).astype(np.int64)
+    # clipping the image to the allowed aspect gives the central crop
+    central_width = np.minimum(width, np.round(height * high).astype(np.int64))
+    central_height = np.minimum(height, np.round(width / low).astype(np.int64))
+    crop_width = np.where(any_fits, np.take_along_axis(widths, first, 1), central_width)
+    crop_height = np.where(any_fits, np.take_along_axis(heights, first, 1), central_height)
+    positions = numbers[:, 2 * CROP_TRIES :]
+    top = np.floor(positions[:, :1] * (height - crop_height + 1)).astype(np.int64)
+    left = np.floor(positions[:, 1:] * (width - crop_width + 1)).astype(np.int64)
     top = np.where(any_fits, top, (height - crop_height) // 2)
     left = np.where(any_fits, left, (width - crop_width) // 2)
     return np.concatenate([top, left, crop_height, crop_width], axis=1)
 
 
 def between(numbers: Floats, interval: tuple[float, float]) -> Floats:
-    """Return numbers of [0, 1], of any shape, moved to an interval."""
+    """Scale numbers in [0, 1], of any shape, to an interval."""
     low, high = interval
     return low + (high - low) * numbers
 
 
 def draw_box(generator: Generator, height: int, width: int) -> Box:
-    """Draw the box that torchvision's RandomResizedCrop draws from the same state.
+    """Draw the same box as torchvision's RandomResizedCrop from the same state.
 
-    It has torchvision's ranges AREA and ASPECT.
+    With torchvision's ranges AREA and ASPECT.
     """
     import torch
 
-    # torchvision's own calls in its order, so that the numbers agree to the last bit
+    # the calls of torchvision in its order, so that the numbers are identical
     low, high = torch.log(torch.tensor(ASPECT, dtype=torch.float32)).tolist()
     number = torch.empty(1, dtype=torch.float32)
     for _ in range(CROP_TRIES):

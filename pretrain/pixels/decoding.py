@@ -1,7 +1,7 @@
-"""The content of an image file as RGB pixels, and the sizes of many of them.
+"""The content of an image file as RGB pixels, and the sizes of many files.
 
-Pillow decides what is readable; simplejpeg gives the same pixels of a JPEG in half the time.
-Pillow clips gray values of more than 8 bits to white; here they are scaled.
+Pillow decides which files are readable; simplejpeg returns the same pixels of a JPEG in half the
+time. Pillow clips gray values of more than 8 bits to white; here they are scaled.
 """
 
 import io
@@ -19,49 +19,56 @@ from pretrain.running.reading import retry_reads
 
 JPEG_START = b"\xff\xd8\xff"
 SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
-"""JPEG color spaces of which simplejpeg decodes the same pixels as Pillow, unlike CMYK."""
+"""JPEG color spaces that simplejpeg decodes like Pillow (not CMYK)."""
 DECODE_ERRORS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""Errors of Pillow for content that is no readable image, of which some come at its header."""
+"""Pillow's errors for unreadable images; some are raised when reading the header."""
 RANGED_FORMATS = ("PPM", "PNG")
-"""Formats that Pillow, or an older version of it, opens in mode I with values from 0 to 65535."""
+"""Formats that Pillow, or an older version, opens in mode I with 16-bit values."""
 BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 262, 0
-"""Tags of TIFF, and a value of the second."""
+"""Tags of TIFF, and a value of the second one."""
 
 if _limit := os.environ.get("SSL_BENCHMARK_MAX_MEGAPIXELS"):
     Image.MAX_IMAGE_PIXELS = int(float(_limit) * 1e6 / 2)  # Pillow refuses twice this number
 
 Pixels = NDArray[Any]
-"""(H, W, 3), uint8; OpenCV's stubs know no number types."""
+"""(H, W, 3), uint8; OpenCV's type stubs do not specify dtypes."""
 
 
 def decode(content: bytes) -> Pixels:
-    """Return the RGB pixels (H, W, 3), uint8, of an image file; DECODE_ERRORS if that fails."""
+    """Decode an image file to RGB pixels (H, W, 3), uint8.
+
+    Raises one of DECODE_ERRORS if that fails.
+    """
     if content.startswith(JPEG_START):
         try:
             if simplejpeg.decode_jpeg_header(content)[2] in SAME_AS_PILLOW:
                 pixels: Pixels = simplejpeg.decode_jpeg(content, "RGB")
                 return pixels
         except ValueError:
-            pass  # simplejpeg also refuses small flaws that Pillow accepts
+            pass  # simplejpeg also rejects small flaws that Pillow accepts
     try:
         with Image.open(io.BytesIO(content)) as image:
             return rgb_pixels(image)
     except UnidentifiedImageError as error:
-        page = content.lstrip().startswith(b"<")
-        kind = "a page in HTML or XML" if page else f"no image, it begins with {content[:8]!r}"
-        raise UnidentifiedImageError(kind if content else "an empty file") from error
+        if not content:
+            reason = "an empty file"
+        elif content.lstrip().startswith(b"<"):
+            reason = "a page in HTML or XML"
+        else:
+            reason = f"not an image: the file starts with {content[:8]!r}"
+        raise UnidentifiedImageError(reason) from error
 
 
 def rgb_pixels(image: Image.Image) -> Pixels:
     """Return the RGB pixels (H, W, 3), uint8, of an opened image.
 
-    Gray values of 16 bits keep their highest 8, as Pillow keeps those of 16-bit colors; so do the
-    12 bits of a TIFF. ValueError for a mode whose values have no defined range.
+    16-bit gray values keep their highest 8 bits, as Pillow does for 16-bit colors; so do the 12
+    bits of a TIFF. Raises ValueError for a mode whose values have no defined range.
     """
     require_range(image)
     if image.mode != "I" and not image.mode.startswith("I;16"):
         image.load()
-        # it changes no color of RGB, but Pillow warns of each palette with transparency
+        # it does not affect RGB, but Pillow warns about palettes with transparency
         image.info.pop("transparency", None)
         return np.array(image.convert("RGB"))
     tags = getattr(image, "tag_v2", {})  # of TIFF
@@ -73,31 +80,31 @@ def rgb_pixels(image: Image.Image) -> Pixels:
 
 
 def require_range(image: Image.Image) -> None:
-    """Raise ValueError if nothing says which value of an image is white.
+    """Raise ValueError if an image does not define which value is white.
 
-    The formats of RANGED_FORMATS have 16 bits in Pillow's mode of 32.
+    Formats in RANGED_FORMATS have 16 bits in Pillow's 32-bit mode.
     """
     if image.mode == "F" or (image.mode == "I" and image.format not in RANGED_FORMATS):
         kind = "floating-point" if image.mode == "F" else "32-bit or signed"
         raise ValueError(
-            f"Pillow's mode {image.mode}: {kind} values have no defined white; "
+            f"Pillow's mode {image.mode}: {kind} values have no defined white: "
             "save the image with 8 or 16 bits per channel"
         )
 
 
-FILES_PER_PART = 4096
-"""Files that a process measures at a time; fewer files are measured in this process."""
+FILES_PER_CHUNK = 4096
+"""Files that a process measures at a time.
+Fewer files are measured in this process."""
 UNREADABLE = (0, 0)
 
 
 def image_sizes(files: list[str]) -> NDArray[np.int64]:
-    """Return heights and widths (N, 2) in px of image files; (0, 0) for those that do not open.
+    """Return heights and widths (N, 2) in px of image files; (0, 0) if unreadable.
 
-    A header that says so is enough: the pixels are not decoded. Orientation marks of cameras are
-    not applied, as in Pillow.
+    Only headers are read; pixels are not decoded. EXIF orientation is not applied, as in Pillow.
     """
-    parts = [files[i : i + FILES_PER_PART] for i in range(0, len(files), FILES_PER_PART)]
-    num_processes = min(len(os.sched_getaffinity(0)), len(parts))
+    chunks = [files[i : i + FILES_PER_CHUNK] for i in range(0, len(files), FILES_PER_CHUNK)]
+    num_processes = min(len(os.sched_getaffinity(0)), len(chunks))
     if num_processes < 2:
         return _sizes(files)
     try:
@@ -105,7 +112,7 @@ def image_sizes(files: list[str]) -> NDArray[np.int64]:
     except OSError:  # a machine without /dev/shm has no locks for processes
         pool = ThreadPoolExecutor(num_processes)
     with pool:
-        return np.concatenate(list(pool.map(_sizes, parts)))
+        return np.concatenate(list(pool.map(_sizes, chunks)))
 
 
 def _sizes(files: list[str]) -> NDArray[np.int64]:
@@ -113,9 +120,9 @@ def _sizes(files: list[str]) -> NDArray[np.int64]:
 
 
 def image_size(file: str) -> tuple[int, int]:
-    """Return height and width in px, (0, 0) if the file does not open as a usable image.
+    """Return height and width in px; (0, 0) if the file is not a usable image.
 
-    Raises a ReadError for a disk that cannot be read.
+    Raises ReadError if the disk cannot be read.
     """
 
     def measure() -> tuple[int, int]:
@@ -130,15 +137,15 @@ def image_size(file: str) -> tuple[int, int]:
 
 
 def open_error(file: str) -> str:
-    """Return why a file does not open as a usable image; "" if it does."""
+    """Return why a file is not a usable image; "" if it is."""
     try:
         with Image.open(file) as image:
             require_range(image)
     except Image.DecompressionBombError:
         limit = 2 * (Image.MAX_IMAGE_PIXELS or 0) / 1e6
         return (
-            f"more than {limit:.0f} megapixels; the environment variable "
-            "SSL_BENCHMARK_MAX_MEGAPIXELS raises this limit"
+            f"more than {limit:.0f} megapixels; to raise this limit, set the environment variable "
+            "SSL_BENCHMARK_MAX_MEGAPIXELS"
         )
     except UnidentifiedImageError:
         return "not an image"

@@ -1,4 +1,4 @@
-"""Which names in a folder are images, and which belong to a system or tool."""
+"""Which file names are images, and which belong to a system or tool."""
 
 import re
 from collections import Counter
@@ -9,9 +9,9 @@ IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif"),
     *(".ppm", ".pgm", ".tif", ".tiff"),
 )
-"""Suffixes of images, in any case."""
+"""Suffixes of images, in lower or upper case."""
 MAX_NAMES = 10
-"""Names that a line quotes."""
+"""Maximum number of names in a message."""
 SPLIT_NAME = re.compile(
     r"(?:(?P<train>train|training|trainval)|(?P<val>val|valid|validation|dev|eval)"
     r"|(?P<test>test|testing))(?:[ _-]?(?:\d+|set|images?|data|large|small|standard))*"
@@ -24,14 +24,15 @@ SYSTEM_NAMES = frozenset(
         *("__macosx", "network trash folder", "temporary items", "lost+found", "__pycache__"),
     ]
 )
-"""Names, in lower case, of thumbnails, trash, snapshots and notes of network storage, of Windows,
-macOS, Linux and Python. Plain "trash" is missing: it is a class of some sets."""
+"""Names, in lower case, of files and folders of systems and tools.
+Thumbnails, trash, snapshots and metadata of network storage, Windows, macOS, Linux and Python.
+Plain "trash" is not included: it is a class of some datasets."""
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a file or folder is hidden, or is one that a system or tool makes.
+    """Return whether a file or folder is hidden or created by a system or tool.
 
-    Hidden names begin with a dot: .ipynb_checkpoints, .Trash-1000, ._photo.jpg of macOS.
+    Hidden names start with a dot: .ipynb_checkpoints, .Trash-1000, ._photo.jpg of macOS.
     """
     return name.startswith(".") or name.lower() in SYSTEM_NAMES
 
@@ -42,26 +43,26 @@ def is_image(name: str) -> bool:
 
 
 def has_image_suffix(name: str) -> bool:
-    """Return whether a name or path ends like an image."""
+    """Return whether a name or path has an image suffix."""
     return name.lower().endswith(IMAGE_SUFFIXES)
 
 
 def count_suffixes(names: Iterable[str]) -> str:
-    """Return the suffixes of names or paths with their numbers: ".gif (24), no suffix (3)"."""
+    """Return the suffixes of paths with counts: ".gif (24), no suffix (3)"."""
     return with_counts(Counter(PurePosixPath(n).suffix.lower() or "no suffix" for n in names))
 
 
 def with_counts(counts: Mapping[str, int]) -> str:
-    """Return the most frequent names with their numbers."""
+    """Return the most frequent names with their counts."""
     rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     more = ", ..." if len(rows) > MAX_NAMES else ""
     return ", ".join(f"{name} ({count})" for name, count in rows[:MAX_NAMES]) + more
 
 
 def split_of_folder(name: str) -> str:
-    """Return the split that a folder's name says: train, val, test, or empty.
+    """Return the split that a folder's name indicates: train, val, test, or "".
 
-    Such as training, val_256, test2017 or valid-images.
+    Examples of such names: training, val_256, test2017, valid-images.
     """
-    found = SPLIT_NAME.fullmatch(name.lower())
-    return (found.lastgroup or "") if found else ""
+    match = SPLIT_NAME.fullmatch(name.lower())
+    return (match.lastgroup or "") if match else ""

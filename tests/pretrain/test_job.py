@@ -50,7 +50,7 @@ def test_labels_and_indices_come_where_a_method_uses_them(image_folder: Path) ->
     flat = image_folder / "warm"
     plain = job("moco", flat).feed
     assert (plain.uses_labels, plain.uses_indices) == (False, False)
-    with pytest.raises(DataError, match="they have no label"):
+    with pytest.raises(DataError, match="have no label"):
         job("supervised", flat, "--num-classes", "1")
 
 

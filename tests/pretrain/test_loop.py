@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.checkpoint import CheckpointError
-from pretrain.data.feed import Feed, Parts
+from pretrain.data.feed import Feed, HostBatch
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.job import Job
@@ -111,7 +111,7 @@ def test_waits_for_batches_are_those_of_their_own_window(
     clock_s = 0.0
     make = Feed.make
 
-    def slow_make(feed: Feed, step: int) -> Parts:
+    def slow_make(feed: Feed, step: int) -> HostBatch:
         nonlocal clock_s
         clock_s += 3.0 if step < 4 else 0.0
         return make(feed, step)

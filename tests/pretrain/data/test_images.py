@@ -69,9 +69,9 @@ def test_what_is_no_image_is_named_and_refused_unless_tolerated(
 
 
 def test_a_missing_or_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="not a folder"):
         find_images(tmp_path / "absent")
-    with pytest.raises(DataError, match="holds no image"):
+    with pytest.raises(DataError, match="contain no images"):
         find_images(tmp_path)
 
 

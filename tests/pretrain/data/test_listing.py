@@ -67,7 +67,7 @@ def test_files_of_other_suffixes_are_counted_by_suffix(image_folder: Path) -> No
         (image_folder / f"warm/image{i}").touch()
     (image_folder / "labels.csv").touch()
     (line,) = find_images(image_folder).remarks
-    assert line.startswith("7 files are left out")
+    assert line.startswith("7 files are skipped")
     assert line.endswith(": .heic (3), no suffix (3), .csv (1)")
 
 
@@ -81,7 +81,7 @@ def test_archives_are_named(image_folder: Path) -> None:
 
 def test_only_archives_are_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "n01440764.tar").touch()
-    with pytest.raises(DataError, match=r"no image .*1 archives .*n01440764\.tar"):
+    with pytest.raises(DataError, match=r"no images .*1 archives .*n01440764\.tar"):
         find_images(tmp_path)
 
 

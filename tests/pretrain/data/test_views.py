@@ -7,8 +7,8 @@ from scipy.stats import ks_2samp
 from torchvision.transforms import RandomResizedCrop
 
 from pretrain.data.views import (
+    COLUMNS,
     NUM_UNIFORMS,
-    PLACES,
     TEXTURE_STRENGTH,
     Floats,
     ViewRecipe,
@@ -78,11 +78,11 @@ def test_numbers_depend_on_seed_epoch_and_image_and_on_nothing_else() -> None:
 def test_a_view_equals_the_query_in_what_it_copies_and_nowhere_else(
     subtests: pytest.Subtests,
 ) -> None:
-    for augmentation in list(PLACES):
+    for augmentation in list(COLUMNS):
         with subtests.test(augmentation=augmentation):
             query, key = draw_view_numbers(0, 0, 5, (View(), View(copies=(augmentation,))))
             copied = np.zeros(NUM_UNIFORMS, dtype=bool)
-            copied[PLACES[augmentation]] = True
+            copied[COLUMNS[augmentation]] = True
             assert np.array_equal(query == key, copied)
 
 
@@ -95,7 +95,7 @@ def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> Non
         rotation_probability=1.0,
         texture_probability=1.0,
     )
-    bare = View(without=tuple(name for name in PLACES if name != "crop"))
+    bare = View(without=tuple(name for name in COLUMNS if name != "crop"))
     numbers = np.concatenate([draw_view_numbers(0, 0, index, (bare,)) for index in (1, 2)])
     colors = draw_colors(recipe, numbers)
     happens = (colors.gray, colors.flip, colors.blur_sigma_px, colors.quarter_turns)
@@ -112,6 +112,6 @@ def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() 
 
 def test_strength_of_a_texture_has_its_own_number() -> None:
     numbers = np.zeros((1, NUM_UNIFORMS))
-    numbers[0, PLACES["texture"].start + 3] = 1.0
+    numbers[0, COLUMNS["texture"].start + 3] = 1.0
     texture = draw_colors(ViewRecipe(texture_probability=1.0), numbers).texture
     assert texture.tolist() == [[3.0, 0.0, TEXTURE_STRENGTH[1]]]

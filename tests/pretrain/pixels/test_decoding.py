@@ -142,7 +142,7 @@ def test_several_processes_give_the_sizes_in_the_order_of_the_files(
         Image.new("L", (number + 1, 7)).save(file)
     files.append(str(tmp_path / "absent.png"))
     alone = image_sizes(files)
-    monkeypatch.setattr(pretrain.pixels.decoding, "FILES_PER_PART", 5)
+    monkeypatch.setattr(pretrain.pixels.decoding, "FILES_PER_CHUNK", 5)
     assert np.array_equal(image_sizes(files), alone)
     assert alone.tolist() == [[7, number + 1] for number in range(23)] + [[0, 0]]
 
@@ -154,7 +154,7 @@ def test_a_signal_ends_all_processes_that_measure(
         time.sleep(0.05)
         return (1, 1)
 
-    monkeypatch.setattr(pretrain.pixels.decoding, "FILES_PER_PART", 1)
+    monkeypatch.setattr(pretrain.pixels.decoding, "FILES_PER_CHUNK", 1)
     monkeypatch.setattr(pretrain.pixels.decoding, "image_size", slow)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))

@@ -114,7 +114,11 @@ def test_a_missing_class_is_named(copy_of: CopyOf) -> None:
 def test_what_is_no_image_is_named_with_what_it_is(copy_of: CopyOf) -> None:
     data = copy_of("pets")
     images = open_split("pets", data, "test")
-    contents = {b"": "empty", b"\n<!DOCTYPE html>": "a page in HTML", b"PK\3\4": "it begins with"}
+    contents = {
+        b"": "empty",
+        b"\n<!DOCTYPE html>": "a page in HTML",
+        b"PK\3\4": "the file starts with",
+    }
     for i, content in enumerate(contents):
         (data / images.name(i)).write_bytes(content)
     problems = check("pets", data, decode=False).problems
