@@ -79,13 +79,13 @@ from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
 from transfer.tasks import task_of
 
 NOT_WITH_SNAPSHOTS = (
-    "--ckpt --as --branch --encoder --skip --heads --random --suite --seeds --slurm --workers "
-    "--demo"
+    "--ckpt --trained-with --checkpoint-key --encoder --skip --heads --random --suite --seeds "
+    "--slurm --workers --demo"
 )
 SNAPSHOT_TASKS = "cifar10_knn"
 NODES_ARITHMETIC = (
-    "on the GPUs of the nodes frozen networks compute in bfloat16; --features-in float32 keeps the "
-    "papers' arithmetic"
+    "on the GPUs of the nodes frozen networks compute in bfloat16; --feature-precision float32 "
+    "keeps the papers' precision"
 )
 
 
@@ -323,7 +323,7 @@ def main(words: list[str]) -> int:
         return manage_submitted_cells(request)
     if request.snapshots:
         instead = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
-        instead += "--features-in and --plan"
+        instead += "--feature-precision and --plan"
         refuse(request, "--snapshots", NOT_WITH_SNAPSHOTS, instead)
     with gpus_of_cells(request):
         return demo(request) if request.demo else run(request)

@@ -28,7 +28,7 @@ from pretrain.command import Command
 from pretrain.methods import METHODS
 from pretrain.ranges import ranges_of
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import Range
+from pretrain.running.command_line import Range, option_of
 from slurm.__main__ import Request as SlurmJob
 from transfer.__main__ import COMMANDS as DATA_COMMANDS
 from transfer.cells.command import Evaluate
@@ -108,7 +108,7 @@ def option(action: Any, ranges: Mapping[str, Range]) -> str:
     words, _, default = " ".join(str(action.help or "").split()).partition("(default: ")
     words, default = words.replace("(required)", "").strip(), default.removesuffix(")")
     facts = [text(words)] if words else []
-    range_ = ranges.get(names[0].strip("-").replace("-", "_"), Range())
+    range_ = next((ranges[name] for name in ranges if option_of(name) == names[0]), Range())
     if range_.most >= 2**31 - 1:  # no limit that a user meets
         range_ = replace(range_, most=math.inf)
     if range_ != Range():

@@ -1,4 +1,4 @@
-"""python -m transfer TASK | get-data | check-data | describe-data | inspect | generate-data |
+"""python -m transfer TASK | get-data | check-data | register-subset | inspect | generate-data |
 convert-sbd | --list.
 
 Evaluate one checkpoint on one task, or inspect checkpoints and data. To run all tasks, use
@@ -58,11 +58,14 @@ class CheckData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescribeData:
-    """Announce excerpts: write what is there to small-data.json, with which sets are compared."""
+class RegisterSubset:
+    """Register subsets of datasets: write their present counts to small-data.json.
+
+    Later runs check the datasets against these counts instead of the published ones.
+    """
 
     sets: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Keys of the data sets that are excerpts."""
+    """Keys of the datasets that are subsets."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     tolerate: int = 0
@@ -71,7 +74,7 @@ class DescribeData:
     def __call__(self) -> int:
         """Write the file; return the exit status. DataError for a set that cannot be read."""
         if not self.sets:
-            raise ValueError("no data set: name those that are excerpts")
+            raise ValueError("no dataset given: name those that are subsets")
         described = announce(self.sets, self.data, tolerated=self.tolerate)
         for key, (sizes, notes) in described.items():
             counts = ", ".join(f"{split} {number:,}" for split, number in sizes.counts.items())
@@ -87,7 +90,7 @@ class Inspect:
 
     file: Annotated[Path, tyro.conf.Positional]
     """Checkpoint file."""
-    branch: str = ""
+    branch: Annotated[str, tyro.conf.arg(name="checkpoint-key")] = ""
     """For a file with several ResNets, part of the key prefix of the one to inspect, such as
     student."""
     network: AnyEncoder = field(default_factory=EncoderOptions)
@@ -138,11 +141,11 @@ class ConvertSBD:
         return 0
 
 
-Command = GetData | CheckData | DescribeData | Inspect | GenerateData | ConvertSBD
+Command = GetData | CheckData | RegisterSubset | Inspect | GenerateData | ConvertSBD
 COMMANDS: dict[str, type[Command]] = {
     "get-data": GetData,
     "check-data": CheckData,
-    "describe-data": DescribeData,
+    "register-subset": RegisterSubset,
     "inspect": Inspect,
     "generate-data": GenerateData,
     "convert-sbd": ConvertSBD,
@@ -167,6 +170,9 @@ def main(words: list[str]) -> int:
     if words[:1] == ["--list"]:
         print(list_tasks())
         return 0
+    if words[:1] == ["describe-data"]:
+        print("note: describe-data is now register-subset", file=sys.stderr)
+        words = ["register-subset", *words[1:]]
     command = COMMANDS.get(words[0]) if words else None
     stop.listen(at_once=command in (GetData, CheckData))  # a kill anywhere harms neither
     if command is not None:
@@ -182,5 +188,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    only_prints = {*sys.argv[1:2]} & {"--list", "check-data", "describe-data", "inspect"}
+    only_prints = {*sys.argv[1:2]} & {"--list", "check-data", "register-subset", "inspect"}
     run_command(main, only_prints=bool(only_prints) or "--plan" in sys.argv)

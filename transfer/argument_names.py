@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pretrain.running.errors import SuiteError
 
 ARGUMENTS = {
+    "checkpoint-key": "branch",
     "input-px": "size_px",
     "input-mean": "mean",
     "input-std": "std",
-    **{
-        name: name for name in ("branch", "name", "pool", "results", "runs", "schedule", "tolerate")
-    },
+    **{name: name for name in ("name", "pool", "results", "runs", "schedule", "tolerate")},
 }
 """Arguments of the functions of `transfer`, by option. Other options are parts of commands."""
 
@@ -32,6 +31,7 @@ def with_argument_names(message: str) -> str:
     source = r"--encoder ([\w./-]+(?::[\w./-]*\w)?)"
     message = re.sub(source, r"Encoder.from_file(..., encoder='\1')", message)
     message = message.replace("--encoder", "`encoder` of Encoder.from_file")
-    message = re.sub(r"--(pool|branch) '?([\w.+-]*\w)'?", r"\1='\2'", message)
+    message = re.sub(r"--pool '?([\w.+-]*\w)'?", r"pool='\1'", message)
+    message = re.sub(r"--checkpoint-key '?([\w.+-]*\w)'?", r"branch='\1'", message)
     options = "|".join(ARGUMENTS)
     return re.sub(rf"--({options})(?![\w-])", lambda option: f"`{ARGUMENTS[option[1]]}`", message)

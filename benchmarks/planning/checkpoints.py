@@ -200,7 +200,8 @@ def settle_declarations(
 ) -> tuple[list[PlannedCell], list[str]]:
     """Make declarations and finished records agree, and return the rows and lines about it.
 
-    given: the command line has --as. Without it, recipes that earlier runs declared are kept.
+    given: the command line has --trained-with. Without it, recipes that earlier runs declared are
+    kept.
     """
     settled: dict[str, Encoder] = {}
     lines: dict[str, str] = {}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from pretrain.running.command_line import Range
+from pretrain.running.command_line import Range, option_of
 from slurm.resources import Queue
 from transfer.cells.request import Settings
 from transfer.encoders.options import Pool
@@ -33,7 +33,7 @@ def given_options(request: Any) -> list[str]:
         if is_dataclass(value):
             words += given_options(value)
         elif value != default:
-            words.append("--as" if name == "declared" else f"--{name.replace('_', '-')}")
+            words.append(option_of(name))
     return words
 
 
@@ -103,10 +103,10 @@ class RunAll:
     name: tuple[str, ...] = ()
     """Row names in the tables, one per checkpoint. Default: the name of the file, or of its folder
     for a file such as backbone.pt or checkpoint.pth."""
-    declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
+    declared: Annotated[tuple[str, ...], tyro.conf.arg(name="trained-with")] = ()
     """Recipes that trained the checkpoints, for files that do not record them: one per checkpoint.
     '' removes the recipe that an earlier run declared."""
-    branch: tuple[str, ...] = ()
+    branch: Annotated[tuple[str, ...], tyro.conf.arg(name="checkpoint-key")] = ()
     """For files with several ResNets, part of the key prefix of the one to evaluate, such as
     student: one per checkpoint."""
     encoder: tuple[str, ...] = ()

@@ -269,7 +269,7 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
 
 
 def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
-    """Return how much --keep-crops keeps of the cells that will run, and how much is free."""
+    """Return how much --cache-crops keeps of the cells that will run, and how much is free."""
     crops = {
         (row.cell.task.dataset, *extracted)
         for row in rows
@@ -287,7 +287,7 @@ def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
     )
     free = free_space(settings.runs)
     told = f"{size / 1e9:.1f} GB below {settings.runs}, where {free / 1e9:.1f} GB are free"
-    return [f"--keep-crops keeps up to {told}"]
+    return [f"--cache-crops keeps up to {told}"]
 
 
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
@@ -339,7 +339,9 @@ def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
     lines = [f"missing data, whose hours stand in brackets: {', '.join(missing)}"] * bool(missing)
     lines += first_lines(whys, MOST_LINES, "more")
     if any(row.state == "no data" and not row.missing for row in rows):
-        lines.append(f"{shlex.join(TRANSFER)} describe-data KEY announces an excerpt of a data set")
+        lines.append(
+            f"{shlex.join(TRANSFER)} register-subset KEY announces an excerpt of a data set"
+        )
     return [*lines, "--plan full prints a line per cell, and how to get each data set"]
 
 

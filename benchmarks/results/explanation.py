@@ -20,6 +20,7 @@ from benchmarks.results.records import (
     value_words,
 )
 from benchmarks.results.verdicts import pairs_of, why_apart
+from pretrain.running.command_line import with_present_option
 from transfer.cells.request import Settings, from_json, words_of
 from transfer.encoders.architectures import network_words
 from transfer.encoders.options import Checkpoint
@@ -247,7 +248,8 @@ def _checkpoint_words(record: Record) -> list[str]:
     """Return the words of a command line that name the checkpoint and the recipe declared now."""
     declared = record.declared or None  # it may have changed since the evaluation
     if words := record.request.get("backbone"):
-        return [*words, *(["--as", declared] if declared else [])]
+        words = [with_present_option(word) for word in words]
+        return [*words, *(["--trained-with", declared] if declared else [])]
     checkpoint = from_json(Checkpoint, record.request["checkpoint"])
     return words_of(replace(checkpoint, declared=declared))
 
@@ -257,7 +259,7 @@ def _option_words(record: Record) -> list[str]:
     if "settings" not in record.request:
         old = record.request["options"]
         return [
-            word
+            with_present_option(word)
             for before, word in zip(["", *old], old, strict=False)
             if word not in {*REMOVED_FLAGS, *REMOVED_VALUES} and before not in REMOVED_VALUES
         ]

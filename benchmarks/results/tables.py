@@ -275,7 +275,8 @@ def declaration_notes(runs: Iterable[Run]) -> list[str]:
         return []
     return [
         f"{DECLARED}: the file does not say how it was made; its recipe is that of the published "
-        "file with the same hash, or what a user declared with `--as` and nothing here has checked."
+        "file with the same hash, or what a user declared with `--trained-with` and nothing here "
+        "has checked."
     ]
 
 

@@ -159,7 +159,7 @@ def _line(pair: Pair) -> list[str]:
 def why_apart(table: Table, run: Run) -> str:
     """Return why a backbone has no published counterpart in a table."""
     if not run.method:
-        reason = "the file does not say how it was made (`--as RECIPE` declares it)"
+        reason = "the file does not say how it was made (`--trained-with RECIPE` declares it)"
         return f"no published counterpart: {reason}"
     rows = rows_of_recipe(table, run)
     if not rows:

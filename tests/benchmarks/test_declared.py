@@ -60,8 +60,14 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
 ) -> None:
     other = "moco/in1k-r50-v2"
     cases: tuple[tuple[tuple[str, ...], str, bool, str, str], ...] = (
-        ((RECIPE,), other, True, other, f"--as {RECIPE} is replaced by {other} in 1 records"),
-        ((RECIPE, RECIPE), "", True, "", f"--as {RECIPE} is withdrawn in 2 records"),
+        (
+            (RECIPE,),
+            other,
+            True,
+            other,
+            f"--trained-with {RECIPE} is replaced by {other} in 1 records",
+        ),
+        ((RECIPE, RECIPE), "", True, "", f"--trained-with {RECIPE} is withdrawn in 2 records"),
         ((other, RECIPE), "", False, RECIPE, f"declared as {RECIPE} by an earlier run"),
         (("",), "", True, "", ""),
         (("",), "", False, "", ""),

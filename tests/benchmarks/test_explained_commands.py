@@ -94,8 +94,8 @@ def stored(cell: Cell) -> Path:
         "voc0712_det_c4 --gpus 1 --engine torchvision --batch-size 8 --image-px 96",
         "voc12_seg_fcn --gpus 1 --learning-rates 0.01 0.3 --seed 3",
         "cifar10_semi_10pct --precision bfloat16 --tolerate 3",
-        "cifar10_knn --branch student --features-in bfloat16",
-        "objectnet13_eval --schedule 0.5 --as moco/in1k-r50-v2",
+        "cifar10_knn --checkpoint-key student --feature-precision bfloat16",
+        "objectnet13_eval --schedule 0.5 --trained-with moco/in1k-r50-v2",
         "cifar10_knn --random",
     ],
 )

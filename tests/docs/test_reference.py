@@ -15,6 +15,7 @@ from benchmarks.results.published import all_tables
 from docs.generate import PAGES
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
+from pretrain.running.command_line import option_of
 from transfer.cells.command import Evaluate
 from transfer.cells.request import NO_OPTIONS, Request
 from transfer.cells.state import StateName
@@ -31,7 +32,7 @@ def option_names(settings: Any) -> Iterator[str]:
         if is_dataclass(value):
             yield from option_names(value)
         else:
-            yield "as" if spec.name == "declared" else spec.name.replace("_", "-")
+            yield option_of(spec.name).removeprefix("--")
 
 
 @pytest.mark.parametrize(

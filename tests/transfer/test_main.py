@@ -34,9 +34,15 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "outside the results": ([SLOW_TASK, "--name=../outside"], "--name '../outside'"),
     "file of a reserved name": ([SLOW_TASK, "--ckpt=tables.pth"], "give the row a --name"),
     "a task that it cannot do": (["cifar10_view_statistics"], "projector"),
-    "an unknown recipe": ([SLOW_TASK, "--as=nosuch/recipe"], "no published number is of this"),
-    "a recipe of no paper": ([SLOW_TASK, "--as=moco/smoke"], "no published number is of this"),
-    "no recipe": ([SLOW_TASK, "--as=moco"], "expected a recipe such as"),
+    "an unknown recipe": (
+        [SLOW_TASK, "--trained-with=nosuch/recipe"],
+        "no published number is of this",
+    ),
+    "a recipe of no paper": (
+        [SLOW_TASK, "--trained-with=moco/smoke"],
+        "no published number is of this",
+    ),
+    "no recipe": ([SLOW_TASK, "--trained-with=moco"], "expected a recipe such as"),
     "absent data": ([SLOW_TASK, "--data=nowhere"], "dtd"),
 }
 
@@ -52,8 +58,8 @@ def test_a_wrong_request_exits_with_2_and_no_record(
 
 
 def test_excerpts_are_announced_by_name(capsys: Capture) -> None:
-    assert main(["describe-data"]) == 2
-    assert "no data set" in capsys.readouterr().err
+    assert main(["register-subset"]) == 2
+    assert "no dataset given" in capsys.readouterr().err
 
 
 def test_data_sets_are_checked_and_announced_by_their_keys(
@@ -63,7 +69,7 @@ def test_data_sets_are_checked_and_announced_by_their_keys(
     assert main(["check-data", "cifar10", "dtd", *where]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line] == ["data", "cifar10", "dtd"]
-    for command in ("check-data", "describe-data"):
+    for command in ("check-data", "register-subset"):
         assert main([command, "cifar1", *where]) == 2
         assert "no data set 'cifar1'; did you mean cifar10" in capsys.readouterr().err
 
@@ -94,3 +100,12 @@ def test_a_killed_run_started_again_ends_as_if_undisturbed(
     cut, whole = record(tmp_path / "cut"), record(tmp_path / "whole")
     assert cut["metrics"] == whole["metrics"]
     assert cut["details"] == whole["details"]
+
+
+def test_old_names_of_options_are_accepted_with_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([SLOW_TASK, "--as=nosuch/recipe", f"--ckpt={tmp_path / 'absent.pth'}"]) == 2
+    assert "note: --as is now --trained-with" in capsys.readouterr().err
+    assert main(["describe-data", "nosuch", "--data", str(tmp_path)]) == 2
+    assert "note: describe-data is now register-subset" in capsys.readouterr().err

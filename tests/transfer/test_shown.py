@@ -59,7 +59,7 @@ def test_errors_in_python_name_arguments(tmp_path: Path) -> None:
 def test_options_of_commands_stay_options() -> None:
     command = "See all: python -m transfer check-data --data /datasets"
     assert with_argument_names(command) == command
-    assert with_argument_names("give another --results; or --branch teacher") == (
+    assert with_argument_names("give another --results; or --checkpoint-key teacher") == (
         "give another `results`; or branch='teacher'"
     )
 

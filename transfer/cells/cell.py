@@ -64,7 +64,8 @@ class Cell:
     def declared_as(self, backbone: Encoder, *, given: bool) -> Self:
         """Return the cell of the backbone with its declared recipe, which a job then knows as well.
 
-        given: the command line has --as; "" withdraws a recipe then, also a recognized one.
+        given: the command line has --trained-with; "" withdraws a recipe then, also a recognized
+        one.
         """
         recipe = backbone.declared or ("" if given else None)
         checkpoint = replace(self.request.checkpoint, declared=recipe)

@@ -79,7 +79,7 @@ def explain_memory_errors(task: Task) -> Iterator[None]:
 LESS_MEMORY = {
     "images_per_gpu": "--images-per-gpu or --batch-size with fewer images",
     "precision": "--precision bfloat16",
-    "features_in": "--features-in bfloat16",
+    "features_in": "--feature-precision bfloat16",
 }
 """Options, for the tasks that heed them."""
 

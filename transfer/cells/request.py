@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
+from pretrain.running.command_line import option_of
 from transfer.datasets.folders import data_folder
 from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import TrainingOptions
@@ -34,13 +35,13 @@ class Settings:
     as 0.02."""
     tolerate: int = 0
     """Bad images and annotations allowed in each dataset (missing, extra, duplicate or broken)."""
-    features_in: RequestedPrecision = "auto"
+    features_in: Annotated[RequestedPrecision, tyro.conf.arg(name="feature-precision")] = "auto"
     """Precision of frozen networks. auto: bfloat16 on a GPU, otherwise float32."""
-    image_memory_gb: float | None = None
+    image_memory_gb: Annotated[float | None, tyro.conf.arg(name="image-cache-gb")] = None
     """Memory in GB per process to cache the decoded training images of linear probes and
     semi-supervised tasks. If they need more, they are decoded in every epoch. Default: a quarter of
     the free memory, divided by the number of parallel processes."""
-    keep_crops: bool = False
+    keep_crops: Annotated[bool, tyro.conf.arg(name="cache-crops")] = False
     """Cache the decoded crops for frozen features in --runs, so that later checkpoints need no
     decoding: 0.15 MB per 224 px image, 193 GB for ImageNet."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
@@ -136,8 +137,8 @@ def words_of(options: object) -> list[str]:
         elif spec.name == "task":
             words.append(value)
         else:
-            option = "--as" if spec.name == "declared" else f"--{spec.name.replace('_', '-')}"
             values = value if isinstance(value, tuple) else (value,)
+            option = option_of(spec.name)
             words += [option] if value is True else [option, *map(str, values)]
     return words
 
@@ -150,6 +151,6 @@ def check_options_are_used(settings: Settings, tasks: Iterable[Task]) -> None:
     heeded = frozenset[str]().union(*(task.supported_options for task in tasks))
     if unused := [name for name in given if name not in heeded]:
         raise ValueError(
-            f"--{unused[0].replace('_', '-')} changes none of the tasks that are asked for; "
+            f"{option_of(unused[0])} changes none of the tasks that are asked for; "
             "python -m transfer TASK --help says which tasks have it"
         )

@@ -228,7 +228,9 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     notes = "".join(f"\n  {note}" for note in report.notes)
     excerpt = ""
     if report.fatal or any(found != expected for found, expected in report.counts.values()):
-        excerpt = " If it is an excerpt on purpose, announce it: python -m transfer describe-data "
+        excerpt = (
+            " If it is an excerpt on purpose, announce it: python -m transfer register-subset "
+        )
         excerpt += f"{key} --data {data}"
     raise DataError(
         f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many, "

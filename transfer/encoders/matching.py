@@ -164,7 +164,7 @@ def choose(found: list[Match], contents: Contents, asked: str, branch: str) -> t
         chosen = _named(branch, found)
         if chosen.num_flaws:
             raise BackboneError(_refusal([chosen], contents, asked))
-        return chosen, f"asked for by --branch {branch}"
+        return chosen, f"asked for by --checkpoint-key {branch}"
     complete = [match for match in found if match.num_flaws == 0]
     if not complete:
         raise BackboneError(_refusal(found, contents, asked))
@@ -177,7 +177,8 @@ def choose(found: list[Match], contents: Contents, asked: str, branch: str) -> t
         if student and not same:
             raise BackboneError(
                 f"the only complete network is {chosen}, and the file also holds a student that is "
-                f"another network (first {student}). If you mean the teacher, say --branch teacher"
+                f"another network (first {student}). If you mean the teacher, pass "
+                "--checkpoint-key teacher"
             )
     elif chosen.has("momentum_side"):
         # a momentum copy must not silently replace a damaged query encoder
@@ -196,7 +197,8 @@ def _named(branch: str, found: list[Match]) -> Match:
     named = equal or [match for match in best.values() if branch in match.label]
     if len(named) != 1:
         raise BackboneError(
-            f"--branch {branch} names {len(named) or 'none'} of them: the networks in the file are "
+            f"--checkpoint-key {branch} names {len(named) or 'none'} of them: the networks in the "
+            "file are "
             f"{'; '.join(map(str, best.values()))}. Give a part of one prefix that no other has"
         )
     return named[0]
@@ -222,7 +224,8 @@ def _preferred(complete: list[Match], tensors: Mapping[str, Tensor]) -> tuple[Ma
     raise BackboneError(
         f"{len(complete)} complete networks{kinds} are in the file, and no name tells the "
         f"backbone: {'; '.join(map(str, complete))}. Say which you mean by a part of "
-        f"its prefix that no other has, such as --branch {complete[0].label.removesuffix('.')!r}"
+        f"its prefix that no other has, such as --checkpoint-key "
+        f"{complete[0].label.removesuffix('.')!r}"
     )
 
 

@@ -155,8 +155,8 @@ def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> tuple[En
 
     if branch:
         raise BackboneError(
-            f"--branch {branch} was asked for, but a file of this suite holds one network: leave "
-            f"out --branch"
+            f"--checkpoint-key {branch} does not apply: a backbone file of this suite holds one "
+            "network. Leave out --checkpoint-key"
         )
     match fields:
         case {

@@ -224,7 +224,7 @@ def _query_head(contents: Contents, backbone: Encoder, file: str) -> Projector:
     if mean is None or not own.equal(plain_floats(f"the norm beside {prefix}", mean)):
         raise BackboneError(
             f"its head {prefix} belongs to the query encoder, and {backbone.source} is another "
-            f"network: leave out --branch, or look at features"
+            f"network: leave out --checkpoint-key, or look at features"
         )
     linear = [
         {"kind": "linear", "weight": head[f"{layer}weight"], "bias": head[f"{layer}bias"]}

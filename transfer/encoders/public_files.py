@@ -51,5 +51,5 @@ def public_file_sentence(known: PublicFile) -> str:
     """Return what the file is, and which recipe its results are compared with."""
     found = f"{known.what} ({known.algorithm} {known.digest}..., {known.source})"
     if known.recipe:
-        return f"{found}; compared as {known.recipe} without --as"
+        return f"{found}; compared as {known.recipe} without --trained-with"
     return f"{found}; no recipe here trains this network, so there is nothing to declare"

@@ -65,11 +65,11 @@ def test_the_plan_of_all_tasks_fits_a_screen_and_counts_kept_crops_once(
     assert len(lines) <= 24
     notes = [line.partition(":")[0] for line in lines if "a GPU needs at least" in line]
     assert sorted(notes) == ["detection", "few labels", "segmentation"]
-    assert "--keep-crops" not in "".join(lines)
+    assert "--cache-crops" not in "".join(lines)
     keeping = replace(settings, keep_crops=True, data=settings.runs / "whole")
     keys = ("cifar10_knn", "cifar10_linear", "rotation4_linear", "coco_det")
     rows = [planned(key, small_backbone, keeping) for key in keys]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5e9))
     size_gb = 3 * small_backbone.input.size_px**2 * (60_000 + 4 * 5_000) / 1e9
     told = f"{size_gb:.1f} GB below {settings.runs}, where 5.0 GB are free"
-    assert f"--keep-crops keeps up to {told}" in render_plan_groups(rows).splitlines()
+    assert f"--cache-crops keeps up to {told}" in render_plan_groups(rows).splitlines()

@@ -38,7 +38,7 @@ def made_by(recipe_name: str) -> dict[str, Any]:
 
 
 def model(name: str, *, declared: bool = False, arch: str = "", **changes: Any) -> dict[str, Any]:
-    """The backbone of a recipe, by its own words or those of `--as`."""
+    """The backbone of a recipe, by its own words or those of `--trained-with`."""
     origin = {} if declared else made_by(name) | changes
     backbone = {"name": "mine", "sha256": "a" * 64, "stem": "imagenet", "made_by": origin}
     backbone["arch"] = arch or exported_arch(RECIPES[name])

@@ -114,7 +114,7 @@ def test_a_cell_without_memory_fails_in_one_line_that_names_what_needs_less(
         torch.empty(2**52, dtype=torch.uint8)
 
     monkeypatch.setattr(type(cell.task), "run", fails)
-    with pytest.raises(RuntimeError, match=r"llocate.* --features-in") as error:
+    with pytest.raises(RuntimeError, match=r"llocate.* --feature-precision") as error:
         evaluate(cell)
     assert "\n" not in str(error.value)
 

@@ -153,7 +153,7 @@ def test_wrong_counts_are_named_and_tolerated_up_to_the_number(copy_of: CopyOf) 
         require("sun397", data, tolerated=3)
     assert report.unreadable[0] in str(error.value)
     assert "97 images found, 100 expected" in str(error.value)
-    assert "describe-data sun397" in str(error.value)
+    assert "register-subset sun397" in str(error.value)
 
 
 def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
@@ -192,7 +192,7 @@ def test_excerpt_of_some_objectnet_classes_is_described(copy_of: CopyOf) -> None
     data = copy_of("objectnet13")
     (data / SMALL_DATA).unlink()
     shutil.rmtree(data / "objectnet-1.0" / "images" / "jeans")
-    with pytest.raises(DataError, match="describe-data objectnet13"):
+    with pytest.raises(DataError, match="register-subset objectnet13"):
         require("objectnet13", data, tolerated=0)
     sizes = announce(["objectnet13"], data)["objectnet13"][0]
     assert (sizes.classes, sizes.counts) == (3, {"test": 3 * 12})
@@ -388,7 +388,7 @@ def test_nothing_is_written_if_one_of_several_sets_cannot_be_read(copy_of: CopyO
     content = (data / SMALL_DATA).read_bytes()
     batch = data / "cifar-10-batches-py" / "data_batch_1"
     batch.write_bytes(batch.read_bytes()[:2000])
-    assert main(["describe-data", "cars", "cifar10", "--data", str(data)]) == 2
+    assert main(["register-subset", "cars", "cifar10", "--data", str(data)]) == 2
     assert (data / SMALL_DATA).read_bytes() == content
 
 
@@ -408,5 +408,5 @@ def test_splits_that_cannot_be_drawn_are_named(
     copy_of: CopyOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_of("coco17")
-    assert main(["describe-data", "coco17", "--data", str(data)]) == 0
+    assert main(["register-subset", "coco17", "--data", str(data)]) == 0
     assert "without train and val" in capsys.readouterr().out

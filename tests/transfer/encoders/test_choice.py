@@ -152,7 +152,7 @@ def test_no_rule_holds_between_different_networks(one: str, other: str, file: Pa
 
 
 def test_our_own_file_has_no_branches(checkpoint: Path) -> None:
-    with pytest.raises(BackboneError, match="leave out `branch`"):
+    with pytest.raises(BackboneError, match="Leave out `branch`"):
         load_backbone(checkpoint, branch="student")
 
 
@@ -161,8 +161,8 @@ def test_a_task_takes_the_branch(
 ) -> None:
     words = ["cifar10_knn", "--ckpt", str(distilled), "--dry-run", "--results", str(tmp_path)]
     assert main(words) == 2
-    assert main([*words, "--branch", "student"]) == 0
-    assert "asked for by --branch student" in capsys.readouterr().err
+    assert main([*words, "--checkpoint-key", "student"]) == 0
+    assert "asked for by --checkpoint-key student" in capsys.readouterr().err
 
 
 COUNTERS: dict[str, tuple[Tensor, int]] = {

@@ -101,7 +101,7 @@ def test_lite0_has_the_neighbors_of_a_plain_loop(tmp_path: Path) -> None:
             for image in sorted(path.iterdir())[:count]:
                 (target / image.name).symlink_to(image)
     data, runs, results = (str(tmp_path / name) for name in ("data", "runs", "results"))
-    assert main(["describe-data", "cifar10", "--data", data]) == 0
+    assert main(["register-subset", "cifar10", "--data", data]) == 0
     words = ["cifar10_knn", "--ckpt", str(file), "--name", "lite0", "--data", data, "--runs", runs]
     words += ["--results", results, "--encoder", f"{SOURCES / 'efficientnet_lite.py'}:lite0"]
     assert main(words) == 0
