@@ -37,6 +37,7 @@ INTRODUCTION = (
 )
 STEP, FEATURES, PROBE, TRAINING = "step of ", "features of ", "linear probe", "fine-tuning of "
 CORE = "one core"
+FUSED = "fused convolutions"
 NORM = "kernels of batch norm"
 """Starts of the names of measurements."""
 
@@ -68,6 +69,7 @@ def run(request: Request) -> int:
     if find_spec("cv2") is None:
         raise OptionError("it pre-trains, which needs OpenCV: pip install opencv-python-headless")
     from benchmarks.gpu import evaluation, pretraining
+    from benchmarks.gpu.fused import fused_rate
     from transfer.finetuning.loop import limit_workspaces, use_expandable_segments
 
     has_gpu = torch.cuda.is_available()
@@ -78,6 +80,7 @@ def run(request: Request) -> int:
         **{STEP + name: call for name, call in pretraining.STEPS.items()},
         **{FEATURES + name: call for name, call in evaluation.FEATURES.items()},
         PROBE: evaluation.probe_rate,
+        FUSED: fused_rate,
         CORE: evaluation.core_rates,
         NORM: pretraining.norm_kernels,
         **{TRAINING + name: call for name, call in evaluation.TRAININGS.items()},
@@ -92,6 +95,7 @@ def run(request: Request) -> int:
     answers: dict[str, Facts] = {}
     for name in chosen:
         started_s = time.monotonic()
+        torch.backends.cudnn.benchmark = False  # pre-training sets it for its whole process
         with tempfile.TemporaryDirectory() as folder:
             try:
                 answers[name] = measurements[name](device, Path(folder))

@@ -1,0 +1,81 @@
+"""Features by cuDNN's convolutions that add bias and shortcut and apply ReLU, against today's.
+
+The network is the one of an extraction: batch norm is folded into the convolutions. There, bias,
+sum and ReLU are passes of their own over the maps.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
+from torchvision.models import ResNet
+
+from benchmarks.gpu.timing import Facts, seconds_per_call
+from transfer.encoders.encoder import random_backbone
+from transfer.frozen.network import forward, frozen_network
+
+ROUNDS = 3
+"""Times that each way is timed, in turn."""
+Convolution = Callable[[nn.Conv2d, Tensor, Tensor | None], Tensor]
+"""Layer, maps and shortcut or None -> ReLU of the convolution with bias, plus the shortcut."""
+
+
+def cudnn_convolution(conv: nn.Conv2d, maps: Tensor, shortcut: Tensor | None) -> Tensor:
+    """Compute a `Convolution` in one kernel of cuDNN, if it has one for these maps."""
+    shape: Any = conv.stride, conv.padding, conv.dilation, conv.groups
+    if shortcut is None:
+        return torch.cudnn_convolution_relu(maps, conv.weight, conv.bias, *shape)
+    return torch.cudnn_convolution_add_relu(maps, conv.weight, shortcut, 1.0, conv.bias, *shape)
+
+
+def plain_convolution(conv: nn.Conv2d, maps: Tensor, shortcut: Tensor | None) -> Tensor:
+    """Compute a `Convolution` in steps, for devices without cuDNN."""
+    outputs: Tensor = conv(maps)
+    return (outputs if shortcut is None else outputs + shortcut).relu()
+
+
+@torch.no_grad()
+def fused_features(network: ResNet, images: Tensor, convolution: Convolution) -> Tensor:
+    """Return features (n, C) float32 of a network whose norms are folded, as `forward` does."""
+    maps = network.maxpool(convolution(network.conv1, images, None))
+    for stage in (network.layer1, network.layer2, network.layer3, network.layer4):
+        for block in stage:
+            shortcut = maps if block.downsample is None else block.downsample(maps)
+            *first, last = [layer for layer in block.children() if isinstance(layer, nn.Conv2d)]
+            for conv in first:
+                maps = convolution(conv, maps, None)
+            maps = convolution(last, maps, shortcut)
+    features: Tensor = network.avgpool(maps).flatten(1)
+    return features.float()
+
+
+def fused_rate(device: torch.device, folder: Path) -> Facts:
+    """Measure both ways in turn, of images on the device, and compare their features."""
+    on_gpu = device.type == "cuda"
+    arch, batch, px, calls = ("resnet50", 256, 224, 10) if on_gpu else ("resnet18", 2, 64, 1)
+    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
+    network = frozen_network(replace(backbone, precision="bfloat16"))
+    assert isinstance(network, ResNet)
+    images = torch.randn(batch, 3, px, px, device=device).to(torch.bfloat16)
+    images = images.contiguous(memory_format=torch.channels_last)
+    convolution = cudnn_convolution if on_gpu else plain_convolution
+    ways: dict[str, Callable[[], Tensor]] = {
+        "as it is": partial(forward, network, images),
+        "fused": partial(fused_features, network, images, convolution),
+    }
+    facts: Facts = {}
+    for search in (False, True):  # an extraction lets cuDNN choose its algorithms without a search
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        with torch.backends.cudnn.flags(enabled=True, benchmark=search):
+            for way, call in list(ways.items()) * ROUNDS:
+                seconds[way].append(seconds_per_call(call, device, warm_up=3, calls=calls))
+        for way, times in seconds.items():
+            facts[f"images/s {way}{', after a search' if search else ''}"] = batch / median(times)
+    cosines = cosine_similarity(ways["fused"](), ways["as it is"]())
+    return facts | {"smallest cosine of their features": cosines.min().item()}
