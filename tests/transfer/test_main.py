@@ -71,7 +71,7 @@ def test_data_sets_are_checked_and_announced_by_their_keys(
     assert [line.split()[0] for line in lines if line] == ["data", "cifar10", "dtd"]
     for command in ("check-data", "register-subset"):
         assert main([command, "cifar1", *where]) == 2
-        assert "no data set 'cifar1'; did you mean cifar10" in capsys.readouterr().err
+        assert "no dataset 'cifar1'; did you mean cifar10" in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_nothing(

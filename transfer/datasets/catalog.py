@@ -1,14 +1,13 @@
-"""All data sets, and the functions that open them.
+"""All datasets, and functions to open them.
 
-Files with `DATASETS` describe them; this module merges these. A new data set needs its file, and
-its name in the import and in `FILES`.
+This module merges the `DATASETS` of several files. To add a dataset, write a file for it, and add
+it to the import and to `FILES`.
 
-Rule of the splits: train and val are disjoint and together are trainval. test is the official test
-split, or the official val split where test labels are not public (ImageNet, Places365, VOC 2012);
-trainval is then the official train split. Published train and val lists are used where they exist
-(Aircraft, DTD, Flowers, VOC 2007), elsewhere val is a seeded draw of the usual size (`splits.py`).
-Counts are those of the sets as published. Those of detection sets are of all images, with and
-without objects.
+Splits: trainval is the disjoint union of train and val. test is the official test split. If its
+labels are not public (ImageNet, Places365, VOC 2012), test is the official val split, and trainval
+is the official train split. Published train and val lists are used if they exist (Aircraft, DTD,
+Flowers, VOC 2007); otherwise, val is a seeded draw of the usual size (`splits.py`). Counts are the
+published ones; detection datasets count all images, with and without objects.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,29 +40,29 @@ FILES = (
     voc,
     coco,
 )
-"""The files that describe data sets."""
+"""Modules that describe datasets."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
-"""Errors of torchvision, scipy and our own readers on absent and damaged annotation files."""
+"""Errors of torchvision, scipy and our readers for missing or damaged annotation files."""
 CONTENTS = {Images: "labels per image", Scenes: "objects in images", Segmented: "masks of classes"}
-OWN = {key: info for file in FILES for key, info in file.DATASETS.items()}
+BUILT_IN = {key: info for file in FILES for key, info in file.DATASETS.items()}
 DATASETS: dict[str, DatasetInfo] = with_plugins(
-    {key: OWN[key] for key in (*facts()["datasets"], *OWN)}, "datasets"
+    {key: BUILT_IN[key] for key in (*facts()["datasets"], *BUILT_IN)}, "datasets"
 )
-"""The sets of the suite, in the order of the tables of `check-data`, then those of plugins."""
+"""The suite's datasets, in the order of `check-data`, then those of plugins."""
 
 
 def dataset_info(key: str) -> DatasetInfo:
-    """Return the description of a data set; DataError lists the known ones."""
+    """Return the description of a dataset; DataError for an unknown key."""
     if key not in DATASETS:
         raise DataError(
-            f"no data set {key!r}; did you mean {nearest(key, DATASETS)}? "
-            f"python -m transfer check-data names all {len(DATASETS)}"
+            f"no dataset {key!r}; did you mean {nearest(key, DATASETS)}? "
+            f"python -m transfer check-data lists all {len(DATASETS)}"
         )
     return DATASETS[key]
 
 
 def expected_sizes(key: str, data: Path) -> Sizes:
-    """Return the published sizes of a set, or those that `small-data.json` gives for a copy."""
+    """Return a dataset's sizes from `small-data.json`, otherwise the published ones."""
     info = dataset_info(key)
     counts = info.counts
     if info.counts_of_parts is not None and info.is_there(data):
@@ -80,18 +79,18 @@ def _open_as(kind: type[Split], key: str, data: Path, split: str) -> Split:
 
 
 open_split = partial(_open_as, Images)
-"""Opens one split (train, val, trainval or test) of a set with labels per image."""
+"""Opens a split (train, val, trainval or test) of a classification dataset."""
 open_scenes = partial(_open_as, Scenes)
-"""Opens one split of a detection set."""
+"""Opens a split of a detection dataset."""
 open_segmented = partial(_open_as, Segmented)
-"""Opens one split of a segmentation set."""
+"""Opens a split of a segmentation dataset."""
 
 
 def load_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool = True) -> None:
-    """Load large annotation files of these sets from the cache; parse and store those not in it.
+    """Load large annotation files from the cache; parse and store the others.
 
-    parse: False loads the arrays that an earlier process has stored, and writes nothing.
-    Sets that are absent or broken are left to the functions that open them, which say so.
+    parse: if False, only load what an earlier process has stored; write nothing. Missing and
+    broken datasets are ignored here; opening them raises an error.
     """
     for info in map(dataset_info, keys):
         if info.load_annotations is not None and info.is_there(data):
@@ -100,35 +99,35 @@ def load_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: boo
 
 
 def open_any(key: str, data: Path, split: str, *, sizes: Sizes | None = None) -> AnySplit:
-    """Open one split of any set below the data folder; all kinds have names and a fingerprint.
+    """Open one split of a dataset of any type.
 
-    sizes: those by which splits are drawn, instead of `expected_sizes`.
+    sizes: used to draw splits, instead of `expected_sizes`.
     """
     info = dataset_info(key)
     if split not in info.counts:
         raise DataError(f"{info.title} has no split {split!r}, only {', '.join(info.counts)}")
     if missing := info.missing_path(data):
-        raise DataError(f"{info.title}: {missing} is not there. {info.how_to_get}")
-    with _named_damages(f"{info.title}, split {split}", info.how_to_get):
+        raise DataError(f"{info.title}: {missing} does not exist. {info.how_to_get}")
+    with _explain_damage(f"{info.title}, split {split}", info.how_to_get):
         return info.read(data, split, expected_sizes(key, data) if sizes is None else sizes)
 
 
 def sizes_before_description(key: str, data: Path) -> Sizes:
-    """Return the sizes by which an excerpt is read to find its own; DataError if it is damaged."""
+    """Return the sizes to read an unregistered excerpt; DataError if it is damaged."""
     info = dataset_info(key)
     if info.excerpt_sizes is None:
         return expected_sizes(key, data)
-    with _named_damages(info.title, info.how_to_get):
+    with _explain_damage(info.title, info.how_to_get):
         return info.excerpt_sizes(data)
 
 
 @contextmanager
-def _named_damages(what: str, how_to_get: str) -> Iterator[None]:
-    """Turn errors of readers on damaged files into a DataError that says what to do."""
+def _explain_damage(subject: str, how_to_get: str) -> Iterator[None]:
+    """Convert errors for damaged files to a DataError that says what to do."""
     try:
         yield
     except DAMAGES as error:
-        why = f"{error}" if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        reason = f"{error}" if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         if isinstance(error, FileNotFoundError) and error.filename:
-            why = f"{error.filename} is missing"
-        raise DataError(f"{what}: {why}. {how_to_get}") from error
+            reason = f"{error.filename} is missing"
+        raise DataError(f"{subject}: {reason}. {how_to_get}") from error

@@ -1,4 +1,4 @@
-"""Check that a data set is whole: its counts, classes, files and annotations; announce excerpts."""
+"""Check the images, classes and annotations of a dataset; register excerpts."""
 
 import os
 import time
@@ -41,13 +41,15 @@ from transfer.datasets.segmented import Segmented
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""
 ENDS = {JPEG_START: b"\xff\xd9", b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82"}
-"""First and last bytes of a whole file."""
+"""First and last bytes of a complete file."""
 BLOCK = 512
-"""Files handed to the threads at a time: a stop waits for them."""
+"""Files that the threads get at a time; a stop waits for them."""
 COUNTED: Mapping[type, str] = {Images: "image", Scenes: "object that counts", Segmented: "pixel"}
-"""What a class needs in each split, by the kind of set; difficult objects and crowds do not
-count."""
-NO_PARTS = "without train and val, which tasks need that choose a learning rate"
+"""Unit that each class needs in every split, by type of dataset.
+
+Difficult objects and crowds do not count.
+"""
+NO_DRAWN_SPLITS = "without train and val, which tasks that choose a learning rate need"
 NUM_NAMED = 20
 """Problems that an error message quotes; check-data prints all."""
 
@@ -56,17 +58,20 @@ RECODED: Mapping[str, Literal["recoded", "recoded excerpt"]] = {
     "": "recoded",
     "excerpt": "recoded excerpt",
 }
-"""Kind of data by that of the same data with the published pixels."""
+"""State of data with recoded pixels, by its state with the published pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The result of looking at one data set."""
+    """The result of checking one dataset."""
 
     key: str
     small: Literal["", "generated", "excerpt", "recoded", "recoded excerpt"]
-    """"generated" or "excerpt" for a set that is compared with `small-data.json` instead of the
-    published numbers, "recoded" if its pixels are not the published ones; else empty."""
+    """State of data that is not the complete published dataset; otherwise empty.
+
+    "generated" and "excerpt": compared with `small-data.json` instead of the published numbers.
+    "recoded": the pixels are not the published ones.
+    """
     counts: dict[str, tuple[int, int]]
     """Images per split: found, expected."""
     classes: tuple[int, int]
@@ -75,81 +80,87 @@ class Report:
     """One line each, unreadable files and broken annotations included."""
     found: bool = True
     unreadable: tuple[str, ...] = ()
-    """Images that are listed but missing, cannot be decoded, have not their annotated size, or have
-    a broken mask."""
+    """Listed images that are missing, broken or of a wrong size, or have a broken mask."""
     faults: tuple[str, ...] = ()
     """Broken annotations, which are left out: lines of `problems`."""
     num_lost: Mapping[str, int] = field(default_factory=dict)
-    """Images per disjoint split that are left out since their annotations cannot be used."""
+    """Images per disjoint split that are skipped because their annotations are unusable."""
     num_repeated: int = 0
-    """Images in two splits, twice in one or under two labels, and copies if they are many."""
+    """Images in two splits, twice in one or with two labels, and many copies."""
     copied_percent: float = 0.0
-    """Test images with a copy among the training images, in percent of the test images."""
+    """Percentage of test images with a copy among the training images."""
     fatal: tuple[str, ...] = ()
-    """Lines of `problems` that --tolerate does not cover: splits that cannot be opened, classes."""
+    """Lines of `problems` that --tolerate does not cover: unreadable splits, wrong classes."""
     notes: tuple[str, ...] = ()
-    """Remarks, also on a set that is whole."""
+    """Remarks, also on a complete dataset."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """Fingerprint of each split that could be opened, taken before its files were read."""
+    """Fingerprint of each opened split, computed before its files were read."""
     files: Mapping[str, tuple[ImageFiles, ...]] = field(default_factory=dict, compare=False)
     """Files of each disjoint split that are read after it is opened."""
     states: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
-    """`ImageFiles.state` of these files, taken before they were read."""
+    """`ImageFiles.state` of these files, computed before they were read."""
     began_s: float = field(default=0.0, compare=False)
     """When the check began, by the monotonic clock."""
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the whole set: of its training and test images, as records store it."""
+        """Fingerprint of the training and test images, as records store it."""
         return combine_fingerprints(self.fingerprints)
 
     @property
     def ok(self) -> bool:
-        """Return whether the set is there, whole and readable."""
+        """Return whether the dataset exists, is complete and readable."""
         return self.found and not self.problems
 
     @property
     def num_bad(self) -> int:
-        """Return the images missing, too many, repeated or unreadable, and broken annotations.
+        """Return the number of bad images and broken annotations.
 
-        An image without usable annotations is missing in the counts, too, and counts once.
+        Bad images are missing, too many, repeated or unreadable. An image without usable
+        annotations is also missing in the counts; it counts once.
         """
-        off = {split: abs(found - expected) for split, (found, expected) in self.counts.items()}
-        drawn = sum(off[split] for split in ("train", "val") if self.counts.get(split, (0, 0))[0])
-        learned = max(off.get("trainval", 0), drawn, self.num_lost.get("trainval", 0))
-        tested = max(off.get("test", 0), self.num_lost.get("test", 0))
-        bad = learned + tested + len(self.unreadable) + self.num_repeated
-        return bad + len(self.faults)
+        differences = {
+            split: abs(count - expected) for split, (count, expected) in self.counts.items()
+        }
+        drawn_differences = sum(
+            differences[split] for split in ("train", "val") if self.counts.get(split, (0, 0))[0]
+        )
+        bad_trainval = max(
+            differences.get("trainval", 0), drawn_differences, self.num_lost.get("trainval", 0)
+        )
+        bad_test = max(differences.get("test", 0), self.num_lost.get("test", 0))
+        num_bad = bad_trainval + bad_test + len(self.unreadable) + self.num_repeated
+        return num_bad + len(self.faults)
 
     def fit(self, tolerated: int) -> bool:
-        """Return whether all splits and classes are there, and no more is bad than tolerated."""
+        """Return whether all splits and classes exist and at most `tolerated` images are bad."""
         return self.found and not self.fatal and self.num_bad <= tolerated
 
     @property
     def first_problems(self) -> str:
-        """Return the first problems, one a line, and the number of the others."""
-        more = len(self.problems) - NUM_NAMED
-        rest = [f"and {more} more"] if more > 0 else []
-        return "\n  ".join([*self.problems[:NUM_NAMED], *rest])
+        """Return the first problems, one per line, and the number of further ones."""
+        num_hidden = len(self.problems) - NUM_NAMED
+        last_line = [f"and {num_hidden} more"] if num_hidden > 0 else []
+        return "\n  ".join([*self.problems[:NUM_NAMED], *last_line])
 
 
 def disjoint_splits(named: Collection[str]) -> list[str]:
-    """Return the named splits without those that are part of another named one."""
+    """Return the named splits without parts of trainval if it is named, too."""
     return [s for s in SPLITS if s in named and (s in DISJOINT or "trainval" not in named)]
 
 
 def combine_fingerprints(fingerprints: Mapping[str, str]) -> str:
-    """Return the fingerprint of a set from those of its splits."""
+    """Return the fingerprint of a dataset, given the fingerprints of its splits."""
     return "-".join(fingerprints[split][:12] for split in DISJOINT if split in fingerprints)
 
 
 def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None) -> Report:
-    """Look at every image of one set and return what is there and what is wrong.
+    """Check every image of one dataset.
 
-    decode: decode each image in full. Otherwise only the first and last bytes are read and files
-    that look cut off or are neither JPEG nor PNG are decoded. Where annotations give a size, the
-    one in the file is compared with it. as_excerpt: sizes to check as if `small-data.json` had
-    them.
+    decode: decode all images. Otherwise, only the first and last bytes are read, and only files
+    that look truncated or are neither JPEG nor PNG are decoded. If annotations give an image
+    size, it is compared with the file's. as_excerpt: expected sizes, as if from
+    `small-data.json`.
     """
     began_s = time.monotonic()
     info, sizes = dataset_info(key), as_excerpt or expected_sizes(key, data)
@@ -163,18 +174,18 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
         began_s=began_s,
     )
     if missing := info.missing_path(data):
-        return replace(report, found=False, problems=(f"{missing} is not there",))
+        return replace(report, found=False, problems=(f"{missing} does not exist",))
     splits, unopened = open_splits(key, data, [s for s in SPLITS if s in sizes.counts], sizes)
-    found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
-    counts = {s: (found[s], expected or found[s]) for s, expected in sizes.counts.items()}
+    num_images = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
+    counts = {s: (num_images[s], expected or num_images[s]) for s, expected in sizes.counts.items()}
     miscounted = [
-        f"{split}: {found:,} images found, {expected:,} expected"
-        for split, (found, expected) in counts.items()
-        if found != expected
+        f"{split}: {count:,} images found, {expected:,} expected"
+        for split, (count, expected) in counts.items()
+        if count != expected
     ]
     unlisted = [s for s in DISJOINT if s in info.counts and s not in sizes.counts]
     opened = splits | open_splits(key, data, unlisted, sizes)[0]
-    # taken before any file is read, so that a change during the check is noticed later, too
+    # computed before any file is read, so that a change during the check is detected
     fingerprints = {split: images.fingerprint for split, images in opened.items()}
     files = {split: opened[split].files for split in DISJOINT if split in opened}
     states = states_of(files)
@@ -183,13 +194,13 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
     wrong_classes += differing_classes(splits)
     if num_classes != sizes.classes:
         wrong_classes.append(f"{num_classes} complete classes found, {sizes.classes} expected")
-    broken, keys = _look_at_files(key, pools, decode=decode)
+    broken, keys = _check_files(key, pools, decode=decode)
     repeated = find_repeated(opened, keys, info.image_names)
-    # drawn parts repeat the faults of their trainval
+    # drawn splits have the same faults as their trainval
     published = {"trainval" if s != "test" else s: images for s, images in pools.items()}
     scenes = {s: images for s, images in published.items() if isinstance(images, Scenes)}
     faults = [line for images in scenes.values() for line in images.faults]
-    lost = [line for images in scenes.values() for line in images.lost]
+    skipped = [line for images in scenes.values() for line in images.lost]
     recoded = any(isinstance(images, Images) and images.recoded for images in opened.values())
     notes = dict.fromkeys(note for pool in pools.values() for note in pool.notes)
     notes |= dict.fromkeys(repeated.notes)
@@ -200,7 +211,7 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
         classes=(num_classes, sizes.classes),
         problems=(
             *(*unopened, *miscounted, *repeated.problems, *_broken_lines(data, broken)),
-            *(*lost, *faults, *wrong_classes),
+            *(*skipped, *faults, *wrong_classes),
         ),
         unreadable=tuple(broken),
         faults=tuple(faults),
@@ -216,32 +227,30 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
 
 
 def require(key: str, data: Path, *, tolerated: int) -> Report:
-    """Return the report of a set that is fit for a run; DataError names what is wrong otherwise."""
+    """Return the report of a dataset that is fit for a run; otherwise raise DataError."""
     report = check(key, data, decode=False)
     info = dataset_info(key)
     if not report.found:
         raise DataError(f"{info.title}: {report.problems[0]}. {info.how_to_get}")
     if report.fit(tolerated):
         return report
-    found_classes, expected_classes = report.classes
+    num_classes, num_expected = report.classes
     broken = f" and {len(report.faults)} annotations broken" if report.faults else ""
     notes = "".join(f"\n  {note}" for note in report.notes)
     excerpt = ""
-    if report.fatal or any(found != expected for found, expected in report.counts.values()):
-        excerpt = (
-            " If it is an excerpt on purpose, announce it: python -m transfer register-subset "
-        )
-        excerpt += f"{key} --data {data}"
+    if report.fatal or any(count != expected for count, expected in report.counts.values()):
+        excerpt = " If it is an excerpt on purpose, register it: python -m transfer "
+        excerpt += f"register-subset {key} --data {data}"
     raise DataError(
         f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many, "
-        f"repeated or unusable{broken}, {tolerated} are tolerated; {found_classes} classes found, "
-        f"{expected_classes} expected:\n  {report.first_problems}{notes}"
+        f"repeated or unusable{broken}, {tolerated} are tolerated; {num_classes} classes found, "
+        f"{num_expected} expected:\n  {report.first_problems}{notes}"
         f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get}{excerpt}"
     )
 
 
 def render(reports: Sequence[Report]) -> str:
-    """Return a table with one row per set, then every problem and how to get the set."""
+    """Return a table of datasets, then the problems of each and how to get it."""
     header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
     lines = table([header, *(_row(report) for report in reports)])
     for report in reports:
@@ -266,15 +275,16 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def render_found(reports: Sequence[Report]) -> str:
-    """Return the same for the sets that were found, and lines that name the others."""
-    found = [report for report in reports if report.found]
+    """Return `render` of the existing datasets, and lines that name the missing ones."""
+    existing = [report for report in reports if report.found]
     keys = [report.key for report in reports if not report.found]
-    lines = [render(found), ""] if found else []
+    lines = [render(existing), ""] if existing else []
     if keys:
         gettable = [key for key in keys if dataset_info(key).sources]
-        lines.append(f"not there: {', '.join(keys)}")
-        lines += [f"to get them: python -m transfer get-data {' '.join(gettable)}"] * bool(gettable)
-        lines.append(f"how to get one by hand: python -m transfer check-data {keys[0]}")
+        lines.append(f"missing: {', '.join(keys)}")
+        if gettable:
+            lines.append(f"to download: python -m transfer get-data {' '.join(gettable)}")
+        lines.append(f"manual instructions: python -m transfer check-data {keys[0]}")
     return "\n".join(lines).rstrip()
 
 
@@ -291,15 +301,15 @@ def _row(report: Report) -> list[str]:
 
 
 def _count_of_expected(pair: tuple[int, int]) -> str:
-    """Return "1,020" for an expected number, else "1,019 of 1,020"."""
-    found, expected = pair
-    return f"{found:,}" if found == expected else f"{found:,} of {expected:,}"
+    """Return "1,020" if the number is as expected, otherwise "1,019 of 1,020"."""
+    count, expected = pair
+    return f"{count:,}" if count == expected else f"{count:,} of {expected:,}"
 
 
 def open_splits(
     key: str, data: Path, names: Sequence[str], sizes: Sizes
 ) -> tuple[dict[str, AnySplit], list[str]]:
-    """Return the splits that can be opened, and a line for each problem with the others."""
+    """Return the splits that can be opened, and an error message per problem."""
     info = dataset_info(key)
     splits: dict[str, AnySplit] = {}
     unopened: dict[str, list[str]] = {}
@@ -307,57 +317,58 @@ def open_splits(
         try:
             splits[name] = open_any(key, data, name, sizes=sizes)
         except DataError as error:
-            why = str(error).removeprefix(f"{info.title}, split {name}: ")
-            unopened.setdefault(why.removesuffix(f". {info.how_to_get}"), []).append(name)
+            reason = str(error).removeprefix(f"{info.title}, split {name}: ")
+            unopened.setdefault(reason.removesuffix(f". {info.how_to_get}"), []).append(name)
     return splits, [
-        f"{info.title}, split {', '.join(names)}: {why}" for why, names in unopened.items()
+        f"{info.title}, split {', '.join(names)}: {reason}" for reason, names in unopened.items()
     ]
 
 
 def has_labels(pools: Mapping[str, AnySplit]) -> bool:
-    """Return whether a set has labels per image, not objects or masks."""
+    """Return whether the labels are per image, not objects or masks."""
     return all(isinstance(pool, Images) for pool in pools.values())
 
 
 def count_classes(
     key: str, pools: Mapping[str, AnySplit], expected: int, excerpt: bool
 ) -> tuple[int, list[str]]:
-    """Return the number of classes with images in every split, and a line for each other class.
+    """Return the number of classes with images in every split, and a line per missing class.
 
-    A small excerpt of objects or masks lacks those of some classes: there, the classes count that
-    all annotation files name, and only a split without any is named. An excerpt of labeled images
-    that has the expected number of such classes misses none either.
+    A small excerpt of a detection or segmentation dataset may lack objects of some classes. For
+    such an excerpt, all classes that every annotation file names count, and only a split without
+    any object is reported. For an excerpt of labeled images, no class is reported if the number
+    of classes is as expected.
     """
-    # names that are known without the files, so that a missing class folder is named
+    # published names, so that a missing class folder is reported by its name
     listed = dataset_info(key).known_classes()
-    known = set(listed) if len(listed) == expected else set()
-    known.update(name for images in pools.values() for name in images.class_names)
+    all_names = set(listed) if len(listed) == expected else set()
+    all_names.update(name for images in pools.values() for name in images.class_names)
     present = {split: _present_classes(images) for split, images in pools.items()}
-    needed = {
+    units = {
         split: next(text for kind, text in COUNTED.items() if isinstance(images, kind))
         for split, images in pools.items()
     }
     if excerpt and not has_labels(pools):
-        empty = [f"{split}: no {needed[split]}" for split, names in present.items() if not names]
+        empty = [f"{split}: no {units[split]}" for split, names in present.items() if not names]
         named = [set(images.class_names) for images in pools.values()]
         return len(set.intersection(*named)) if named else 0, empty
     absent = [
-        f"{split}: class {name} has no {needed[split]}"
+        f"{split}: class {name} has no {units[split]}"
         for split, names in present.items()
-        for name in sorted(known - names)
+        for name in sorted(all_names - names)
     ]
     num_classes = len(set.intersection(*present.values())) if present else 0
     return num_classes, [] if excerpt and num_classes == expected else absent
 
 
 def differing_classes(splits: Mapping[str, AnySplit]) -> list[str]:
-    """Return a line for each split whose classes are not those of the first one, in its order."""
-    names = {split: images.class_names for split, images in splits.items()}
-    first = next(iter(names), "")
+    """Return a line for each split that differs from the first one in its classes."""
+    classes_of = {split: images.class_names for split, images in splits.items()}
+    first = next(iter(classes_of), "")
     return [
-        f"{split}: its classes are not those of {first}: {name_differences(own, names[first])}"
-        for split, own in names.items()
-        if own != names[first]
+        f"{split}: its classes differ from {first}: {name_differences(classes, classes_of[first])}"
+        for split, classes in classes_of.items()
+        if classes != classes_of[first]
     ]
 
 
@@ -370,33 +381,33 @@ def _present_classes(images: AnySplit) -> set[str]:
         present = (images.label_array == 1).any(axis=0)
     else:
         present = np.bincount(images.label_array, minlength=len(images.class_names)) > 0
-    return {name for name, there in zip(images.class_names, present, strict=True) if there}
+    return {name for name, in_use in zip(images.class_names, present, strict=True) if in_use}
 
 
-def _look_at_files(
+def _check_files(
     key: str, pools: Mapping[str, AnySplit], *, decode: bool
 ) -> tuple[dict[str, str], dict[str, NDArray[np.int64]]]:
-    """Return the fault of each broken image by name, and `content_key` (n,) of each split.
+    """Return the fault of each broken image by name, and each split's `content_key` (n,).
 
-    Broken is a file that is missing, cannot be decoded, has another size or a broken mask.
+    A file is broken if it is missing, cannot be decoded, or has another size or a broken mask.
     """
     broken: dict[str, str] = {}
     for pool in pools.values():
         if isinstance(pool, Segmented):
-            for i, why in enumerate(pool.mask_check[0]):
-                if why:
-                    broken[pool.name(i)] = f"its mask {pool.masks.name(i)}: {why}"
+            for i, fault in enumerate(pool.mask_check[0]):
+                if fault:
+                    broken[pool.name(i)] = f"its mask {pool.masks.name(i)}: {fault}"
     keys = {s: array_keys(p.source) for s, p in pools.items() if isinstance(p.source, ImageArrays)}
     sources = {s: p.source for s, p in pools.items() if isinstance(p.source, ImageFiles)}
     if not sources:
         return broken, keys
-    look = partial(_look, decode=decode)
+    check_file = partial(_check_file, decode=decode)
     with (
-        progress("check", key, sum(map(len, sources.values()))) as shown,
+        progress("check", key, sum(map(len, sources.values()))) as counter,
         ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads,
     ):
         for split, source in sources.items():
-            images, own = pools[split], np.zeros(len(source), dtype=np.int64)
+            images, split_keys = pools[split], np.zeros(len(source), dtype=np.int64)
             for start in range(0, len(source), BLOCK):
                 stop.exit_if_requested()
                 block = range(start, min(start + BLOCK, len(source)))
@@ -404,40 +415,42 @@ def _look_at_files(
                 sizes: list[tuple[int, ...] | None] = [None] * len(block)
                 if isinstance(images, Scenes):
                     sizes = [tuple(images.sizes[i].tolist()) for i in block]
-                for i, (why, content) in zip(block, threads.map(look, files, sizes), strict=True):
-                    own[i] = content
-                    if why:
-                        broken[source.name(i)] = why
-                shown.add(len(block))
-            keys[split] = own
+                for i, (fault, content) in zip(
+                    block, threads.map(check_file, files, sizes), strict=True
+                ):
+                    split_keys[i] = content
+                    if fault:
+                        broken[source.name(i)] = fault
+                counter.add(len(block))
+            keys[split] = split_keys
     return broken, keys
 
 
-def _look(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> tuple[str, int]:
-    """Return why a file is no image, or none of the annotated size, and its `content_key`.
+def _check_file(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> tuple[str, int]:
+    """Return the fault of an image file ("" if valid) and its `content_key` (0 if broken).
 
-    The reason is empty if there is none, the number 0 for a broken file.
+    An image that does not have the annotated size is broken, too.
     """
     try:
         start, end, num_bytes = _read_ends(file)
-        if decode or not _are_whole_ends(start, end):
+        if decode or not _is_complete(start, end):
             read_pixels(file)
-        found = None if size is None else upright_size(file)
+        image_size = None if size is None else upright_size(file)
     except FileNotFoundError:
         return "missing", 0
     except (DataError, OSError) as error:
         return str(error.__cause__ or error), 0
-    if found != size:
-        return f"{found} px, annotated as {size}", 0
+    if image_size != size:
+        return f"{image_size} px, annotated as {size}", 0
     return "", content_key(num_bytes, start, end)
 
 
-def _are_whole_ends(start: bytes, end: bytes) -> bool:
+def _is_complete(start: bytes, end: bytes) -> bool:
     return any(start.startswith(first) and end.endswith(last) for first, last in ENDS.items())
 
 
 def _read_ends(file: Path) -> tuple[bytes, bytes, int]:
-    """Return the first and the last bytes of a file, and its size."""
+    """Return the first 8 and the last 16 bytes of a file, and its size."""
 
     def read() -> tuple[bytes, bytes, int]:
         with file.open("rb") as content:
@@ -450,37 +463,39 @@ def _read_ends(file: Path) -> tuple[bytes, bytes, int]:
 
 
 def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
-    """Return a line per broken file, but one per folder where the whole folder is gone."""
-    folders = Counter(Path(name).parent for name, why in broken.items() if why == "missing")
-    gone = {folder: n for folder, n in folders.items() if not (data / folder).is_dir()}
-    lines = [f"folder {folder.as_posix()} is missing, {n:,} images" for folder, n in gone.items()]
-    return lines + [f"{n}: {why}" for n, why in broken.items() if Path(n).parent not in gone]
+    """Return one line per broken file, but only one per missing folder."""
+    folders = Counter(Path(name).parent for name, fault in broken.items() if fault == "missing")
+    missing = {folder: n for folder, n in folders.items() if not (data / folder).is_dir()}
+    lines = [
+        f"folder {folder.as_posix()} is missing, {n:,} images" for folder, n in missing.items()
+    ]
+    return lines + [f"{n}: {fault}" for n, fault in broken.items() if Path(n).parent not in missing]
 
 
 def announce(
     keys: Collection[str], data: Path, *, tolerated: int = 0
 ) -> dict[str, tuple[Sizes, tuple[str, ...]]]:
-    """Write what sets hold to `small-data.json`, as sizes of excerpts; return these, and remarks.
+    """Register datasets as excerpts in `small-data.json`; return their sizes and remarks.
 
-    Splits that are drawn from trainval follow it: a tenth of each class is val, if each class has
-    an image to spare. DataError, with nothing written, if `check` would find more wrong in a set
-    than is tolerated.
+    Splits that are drawn from trainval get sizes from it: val takes a tenth of each class, and at
+    least one image. If `check` would find more bad images than tolerated, nothing is written and
+    DataError is raised.
     """
     described = {key: _describe(key, data, tolerated) for key in keys}
     earlier = small_sizes(data)
     for key, (sizes, notes) in described.items():
         if key in earlier and earlier[key].counts != sizes.counts:
-            before = ", ".join(f"{split} {count:,}" for split, count in earlier[key].counts.items())
-            described[key] = sizes, (*notes, f"replaces the sizes {before} of {SMALL_DATA}")
+            replaced = ", ".join(f"{split} {n:,}" for split, n in earlier[key].counts.items())
+            described[key] = sizes, (*notes, f"replaces the sizes {replaced} of {SMALL_DATA}")
         mark_small(data, key, sizes)
     return described
 
 
 def _describe(key: str, data: Path, tolerated: int) -> tuple[Sizes, tuple[str, ...]]:
-    """Return the sizes of an excerpt that is there, and remarks."""
+    """Return the sizes of an existing excerpt, and remarks."""
     info = dataset_info(key)
     if missing := info.missing_path(data):
-        raise DataError(f"{missing} is not there. {info.how_to_get}")
+        raise DataError(f"{missing} does not exist. {info.how_to_get}")
     named = [s for s in DISJOINT if s in info.counts]
     splits, problems = open_splits(key, data, named, sizes_before_description(key, data))
     problems += differing_classes(splits)
@@ -495,7 +510,7 @@ def _describe(key: str, data: Path, tolerated: int) -> tuple[Sizes, tuple[str, .
     sizes = Sizes(classes=classes, counts={s: len(images) for s, images in splits.items()})
     notes: tuple[str, ...] = ()
     if "train" in info.counts and "trainval" in splits:
-        sizes, notes = _with_drawn_parts(key, data, sizes, splits["trainval"])
+        sizes, notes = _with_drawn_splits(key, data, sizes, splits["trainval"])
     report = check(key, data, decode=False, as_excerpt=sizes)
     if report.fit(tolerated):
         return sizes, (*notes, *report.problems, *report.notes)
@@ -506,18 +521,20 @@ def _describe(key: str, data: Path, tolerated: int) -> tuple[Sizes, tuple[str, .
     )
 
 
-def _with_drawn_parts(
+def _with_drawn_splits(
     key: str, data: Path, sizes: Sizes, trainval: AnySplit
 ) -> tuple[Sizes, tuple[str, ...]]:
-    """Return the sizes with those of train and val, or a remark if there are no such parts."""
+    """Return the sizes including train and val, or a remark if these cannot be drawn."""
     if not isinstance(trainval, Images):
-        note = f"{NO_PARTS}: to draw them from objects or masks, enter their sizes in {SMALL_DATA}"
+        how = f"to draw them from objects or masks, enter their sizes in {SMALL_DATA}"
+        note = f"{NO_DRAWN_SPLITS}: {how}"
         return sizes, (note,)
     num_classes, total = len(trainval.class_names), len(trainval)
     val = max(1, total // num_classes // 10) * num_classes
-    drawn = replace(sizes, counts={**sizes.counts, "train": total - val, "val": val})
-    parts, problems = open_splits(key, data, ("train", "val"), drawn)
-    if problems:  # a val list without its train list describes neither
-        return sizes, (f"{NO_PARTS}: {problems[0]}",)
-    counts = {split: len(images) for split, images in parts.items()}  # as published lists say
+    drawn_sizes = replace(sizes, counts={**sizes.counts, "train": total - val, "val": val})
+    drawn, problems = open_splits(key, data, ("train", "val"), drawn_sizes)
+    if problems:  # for example a val list without its train list
+        return sizes, (f"{NO_DRAWN_SPLITS}: {problems[0]}",)
+    # published lists, if any, decide the sizes
+    counts = {split: len(images) for split, images in drawn.items()}
     return replace(sizes, counts={**sizes.counts, **counts}), ()

@@ -1,8 +1,8 @@
-"""CIFAR-10 and CIFAR-100, Krizhevsky 2009, from the published pickles or from image folders.
+"""CIFAR-10 and CIFAR-100 (Krizhevsky 2009), from the published pickles or image folders.
 
-45,000 of the 50,000 training images are train and 5,000 val, the same number from each class by a
-seeded draw. torchvision's class insists on the checksums of the published pickles, and runs
-whatever code a pickle holds.
+A seeded draw, balanced over classes, divides the 50,000 training images into 45,000 train and 5,000
+val images. torchvision's class is not used: it requires the checksums of the published pickles, and
+it runs any code in them.
 """
 
 import pickle
@@ -28,10 +28,10 @@ JPEG = (".jpg", ".jpeg", ".jfif")
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Names of the folders, files and fields of one of the two sets, and of its small classes."""
+    """Names of the folders, files and fields of one dataset, and its small version's classes."""
 
     image_folder: str
-    """Folder of train/CLASS/* and test/CLASS/*, which is read when there are no pickles."""
+    """Folder of {train,test}/CLASS/*, read if the pickles are missing."""
     pickle_folder: str
     train_files: tuple[str, ...]
     test_file: str
@@ -40,14 +40,14 @@ class Layout:
     labels_field: str
     small_classes: tuple[str, ...]
     small_kind: int
-    """Kind of the first class of the small version."""
+    """Pattern of the first class of the small version."""
 
 
 LAYOUTS = {key: Layout(**fields) for key, fields in facts()["cifar"].items()}
 
 
 def read_cifar(layout: Layout, data: Path, split: str, sizes: Sizes) -> Images:
-    """Read the pickles, of CIFAR-100 its 100 fine labels, or folders {train,test}/CLASS."""
+    """Read the pickles (CIFAR-100: fine labels), or folders {train,test}/CLASS."""
     if (data / layout.pickle_folder).is_dir():
         files = (layout.test_file,) if split == "test" else layout.train_files
         images = _read_pickles(data, files, layout)
@@ -59,7 +59,7 @@ def read_cifar(layout: Layout, data: Path, split: str, sizes: Sizes) -> Images:
         if num_jpegs := sum(name.endswith(JPEG) for name in names):
             images.recoded = True
             images.notes += (
-                f"{folder.relative_to(data)}: JPEG coding changed {num_jpegs} images. "
+                f"{folder.relative_to(data)}: JPEG compression changed {num_jpegs} images. "
                 "No result on them is compared with published numbers",
             )
     return with_val(images, split, sizes)
@@ -82,31 +82,31 @@ def _read_pickles(data: Path, files: tuple[str, ...], layout: Layout) -> Images:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickler that rebuilds plain values and numpy arrays and refuses every other call."""
+    """Safe unpickler: only plain values and numpy arrays."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("numpy") and name in ("ndarray", "dtype"):
             return getattr(np, name)
         if module.startswith("numpy") and name == "_reconstruct":
-            # the function is private in numpy and moves; an array names it wherever it lives
+            # this private function moves between numpy versions; an array refers to it
             return np.empty(0).__reduce__()[0]
         raise pickle.UnpicklingError(f"it calls {module}.{name}, which no CIFAR file does")
 
 
 def _load(file: Path) -> dict[str, Any]:
-    """Return the content of a published pickle, which Python 2 wrote."""
+    """Return the content of a published pickle, written by Python 2."""
     unpickler = _ArrayUnpickler(BytesIO(read_bytes(file)), encoding="latin1")
     try:
         content: dict[str, Any] = unpickler.load()
     except (pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
         raise DataError(
-            f"{file}: this is not a pickle of CIFAR ({error}); unpack the set again"
+            f"{file}: this is not a CIFAR pickle ({error}); unpack the dataset again"
         ) from error
     return content
 
 
 def write_small(layout: Layout, per_class: PerClass, data: Path, rng: np.random.Generator) -> None:
-    """Write the batches and the class names; a row of data is the red, green, then blue plane."""
+    """Write the batches and class names; each row is the red, green and blue plane."""
     folder, count = data / layout.pickle_folder, per_class.classes
     kinds = kinds_of_classes(count, layout.small_kind)
     train_labels = np.arange(count * per_class.trainval) % count

@@ -1,9 +1,8 @@
-"""The number of images and classes that a set should hold: published, or of a small copy.
+"""Expected numbers of images and classes: the published ones, or those of small data.
 
-A folder of small copies holds a file `small-data.json`, {key: {"classes": L, "counts": {split:
-images}}}. The generator writes that file. A hand-made excerpt of a real set may be listed in it the
-same way, and then only the splits that the entry names are checked. The sizes of seeded splits
-follow the same numbers.
+A folder of small datasets contains `small-data.json`: {key: {"classes": L, "counts": {split:
+images}}}. The generator writes this file. An excerpt of a real dataset may be listed in it, too.
+Then only the splits in the entry are checked. Seeded splits are drawn with the same sizes.
 """
 
 import json
@@ -19,12 +18,12 @@ SMALL_DATA = "small-data.json"
 
 
 class DataError(SuiteError, ValueError):
-    """Error for an absent, incomplete or broken data set: what was found, expected, what to do."""
+    """A dataset is missing, incomplete or broken; the message says what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Classes L and images per split (train, val, trainval, test) of one set."""
+    """Classes L and images per split (train, val, trainval, test) of a dataset."""
 
     classes: int
     counts: Mapping[str, int]
@@ -37,7 +36,7 @@ class Sizes:
         return "generated" if self.drawn else "excerpt"
 
     def held_out(self, split: str) -> int:
-        """Return the images that a draw takes; DataError if an excerpt does not say how many."""
+        """Return the size of a drawn split; DataError if an excerpt does not give it."""
         if split not in self.counts:
             raise DataError(
                 f"{SMALL_DATA} does not say how many images to hold out; enter {split} there"
@@ -45,12 +44,12 @@ class Sizes:
         return self.counts[split]
 
     def per_class(self, split: str) -> int:
-        """Return the images of one class in a class-balanced draw."""
+        """Return the number of images per class in a balanced draw."""
         return self.held_out(split) // self.classes
 
 
 def small_sizes(data: Path) -> dict[str, Sizes]:
-    """Return the content of `small-data.json` by key, empty if there is no such file."""
+    """Return the content of `small-data.json`; empty if the file is missing."""
     file = data / SMALL_DATA
     if not file.exists():
         return {}
@@ -66,16 +65,16 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{file}: it cannot be read as {{key: {{'classes': L, 'counts': {{split: images}}}}}} "
-            f"({type(error).__name__}: {error}); correct it, or remove it if the sets are complete"
+            f"({type(error).__name__}: {error}); correct it, or delete it if the data are complete"
         ) from error
 
 
 def mark_small(data: Path, key: str, sizes: Sizes) -> None:
-    """Enter one set into `small-data.json`; a reader meanwhile sees the old file or the new one.
+    """Write one dataset's entry to `small-data.json` atomically.
 
-    A process that enters another set at the same time waits, so that no entry is lost.
+    Concurrent writers wait for each other, so that no entry is lost.
     """
-    from pretrain.running.atomic_files import write_whole  # few write, every command reads
+    from pretrain.running.atomic_files import write_whole  # only needed to write
     from pretrain.running.lock import wait_for_lock
 
     with wait_for_lock(data / f".{SMALL_DATA}.lock", "--data"):

@@ -1,4 +1,4 @@
-"""One split of a data set: images decoded on demand, labels known without decoding."""
+"""One split of a dataset: labels in memory, images decoded on demand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NamedImages(ABC):
     """Images by name, in files or in memory."""
 
     encoded_names: NDArray[np.bytes_]
-    """(n,): an array, since a list of a million strings is copied into every loading process."""
+    """(n,): an array, since each loader process would copy a list of a million strings."""
 
     def __len__(self) -> int:
         return len(self.encoded_names)
@@ -63,38 +63,41 @@ class ImageFiles(NamedImages):
         return read_pixels(self.folder / self.name(i))
 
     def take(self, indices: NDArray[np.int64]) -> ImageFiles:
-        """Return the images at these positions, in this order."""
+        """Return the images with these indices, in this order."""
         return ImageFiles(self.folder, self.encoded_names[indices])
 
     def content(self, i: int) -> bytes:
-        """Return the file size, -1 without a file: it stands for the pixels in the fingerprint."""
-        return b"%d" % self._numbers(i)[0]
+        """Return the file size, which represents the pixels in the fingerprint; -1 if missing."""
+        return b"%d" % self._size_and_mtime(i)[0]
 
     def state(self) -> str:
-        """Return a hash of names, sizes and modification times of these very files.
+        """Return a hash of the names, sizes and modification times of the files.
 
-        It shows that a file was replaced by one of the same size. A copy of the set has other
-        times, so the fingerprint cannot hold them. The change time does not count: permissions and
-        the hard links of a backup change it.
+        It detects a file that was replaced by one of the same size. A copy of the dataset has
+        other times, so the fingerprint cannot include them. The change time (ctime) is ignored:
+        permissions and the hard links of a backup change it.
         """
         digest = hashlib.sha256()
         for i in range(len(self)):
-            digest.update(b"%s\0%d %d\n" % (bytes(self.encoded_names[i]), *self._numbers(i)))
+            digest.update(b"%s\0%d %d\n" % (bytes(self.encoded_names[i]), *self._size_and_mtime(i)))
         return digest.hexdigest()[:16]
 
-    def _numbers(self, i: int) -> tuple[int, int]:
-        """Return size and modification time of a file; -1 without a file."""
+    def _size_and_mtime(self, i: int) -> tuple[int, int]:
+        """Return size and modification time in ns of a file; (-1, -1) if it is missing."""
         try:
-            # a Path per file would take longer than the million files themselves
-            found = os.stat(f"{self.folder}/{self.name(i)}")  # noqa: PTH116
+            # creating a Path per file takes longer than os.stat
+            status = os.stat(f"{self.folder}/{self.name(i)}")  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return -1, -1
-        return found.st_size, found.st_mtime_ns
+        return status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True, eq=False)
 class ImageArrays(NamedImages):
-    """Images in memory, pixels (n, H, W, 3) uint8; names only serve messages and seeded splits."""
+    """Images in memory: pixels (n, H, W, 3), uint8.
+
+    Names are only used in messages and for seeded splits.
+    """
 
     pixels: NDArray[np.uint8]
     encoded_names: NDArray[np.bytes_]
@@ -104,7 +107,7 @@ class ImageArrays(NamedImages):
         return pixels
 
     def take(self, indices: NDArray[np.int64]) -> ImageArrays:
-        """Return the images at these positions, in this order."""
+        """Return the images with these indices, in this order."""
         return ImageArrays(self.pixels[indices], self.encoded_names[indices])
 
     def content(self, i: int) -> bytes:
@@ -113,23 +116,23 @@ class ImageArrays(NamedImages):
 
 
 class ImageSplit:
-    """One split of a data set, of any kind."""
+    """One split of a dataset of any type."""
 
     source: ImageFiles | ImageArrays
     class_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """Lines for check-data on a set that may be whole."""
+    """Remarks that check-data prints, even if the dataset is complete."""
 
     def __len__(self) -> int:
         return len(self.source)
 
     def name(self, i: int) -> str:
-        """Return the file of an image below the data folder, for messages."""
+        """Return an image's path in the data folder, for messages."""
         return self.source.name(i)
 
     @property
     def files(self) -> tuple[ImageFiles, ...]:
-        """Return the files that are read later; none if the pixels are in memory."""
+        """Return the files that are read on demand; none if the pixels are in memory."""
         return (self.source,) if isinstance(self.source, ImageFiles) else ()
 
 
@@ -137,8 +140,8 @@ class Images(ImageSplit):
     """One split: (RGB image, label) pairs.
 
     labels (n,) int64; for VOC (n, 20) int8 with 1 present, 0 difficult objects only, -1 absent.
-    A label comes out as an int, or as a row for VOC. The labels are an array, so that a plan opens
-    data sets without torch.
+    Indexing gives the label as an int; for VOC, as a row. Labels are stored as a numpy array, so
+    that the planner can open datasets without importing torch.
     """
 
     def __init__(
@@ -149,25 +152,25 @@ class Images(ImageSplit):
         *,
         notes: Sequence[str] = (),
     ) -> None:
-        why, one_each = "", labels.ndim == 1 and len(labels)
+        error, is_single_label = "", labels.ndim == 1 and len(labels)
         if len(source) != len(labels):
-            why = f"{len(source)} images but {len(labels)} labels"
-        elif one_each and not 0 <= labels.min() <= labels.max() < len(class_names):
-            why = f"labels from {labels.min()} to {labels.max()} but {len(class_names)} classes"
-        if why:
+            error = f"{len(source)} images but {len(labels)} labels"
+        elif is_single_label and not 0 <= labels.min() <= labels.max() < len(class_names):
+            error = f"labels from {labels.min()} to {labels.max()} but {len(class_names)} classes"
+        if error:
             raise DataError(
-                f"{why}: the annotation files do not belong together; unpack the set again"
+                f"{error}: the annotation files do not belong together; unpack the dataset again"
             )
         self.source = source
         self.label_array = labels
         self.class_names = tuple(class_names)
         self.notes = tuple(notes)
         self.recoded = False
-        """True if lossy coding has changed the pixels that were published."""
+        """True if lossy compression has changed the published pixels."""
 
     @cached_property
     def labels(self) -> Tensor:
-        """Return the labels (n,) or (n, 20) as a tensor that shares the array's memory."""
+        """The labels (n,) or (n, 20) as a tensor that shares the array's memory."""
         import torch
 
         return torch.from_numpy(self.label_array)
@@ -177,18 +180,19 @@ class Images(ImageSplit):
         return self.source.decode(i), int(label) if label.ndim == 0 else label
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> Images:
-        """Return the images at these positions (n,), in this order."""
-        positions = np.asarray(indices, dtype=np.int64)
-        source, labels = self.source.take(positions), self.label_array[positions]
+        """Return the images with these indices (n,), in this order."""
+        index_array = np.asarray(indices, dtype=np.int64)
+        source, labels = self.source.take(index_array), self.label_array[index_array]
         subset = Images(source, labels, self.class_names, notes=self.notes)
         subset.recoded = self.recoded
         return subset
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return 16 hex digits over class names, image names, file sizes or pixels, and labels.
+        """Return 16 hex digits that identify classes, images and labels.
 
-        The time of a file does not count, so a copied set keeps its fingerprint.
+        They are a hash of class names, image names, file sizes or pixels, and labels. File times
+        are ignored, so that a copied dataset keeps its fingerprint.
         """
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         for i in range(len(self)):
@@ -200,13 +204,13 @@ class Images(ImageSplit):
 def image_files(
     data: Path, names: Sequence[str], labels: Sequence[int], class_names: Sequence[str]
 ) -> Images:
-    """Return a split whose images are files named relative to the data folder."""
+    """Return a split of image files; names are relative to the data folder."""
     source = ImageFiles(data, encode_names(names))
     return Images(source, np.array(labels, dtype=np.int64), class_names)
 
 
 def encode_names(names: Sequence[str]) -> NDArray[np.bytes_]:
-    """Return names (n,) in UTF-8; DataError shows the bytes of one that is not."""
+    """Return the names (n,) in UTF-8; DataError if one is not valid UTF-8."""
     try:
         return np.array([name.encode() for name in names], dtype=np.bytes_)
     except UnicodeEncodeError as error:
@@ -224,7 +228,7 @@ def read_pixels(file: Path) -> Pixels:
 
 @contextmanager
 def name_in_errors(file: Path) -> Iterator[None]:
-    """Turn errors of reading and decoding into a DataError that names the file."""
+    """Convert read and decoding errors to a DataError that names the file."""
     try:
         yield
     except DECODE_ERRORS as error:
@@ -237,67 +241,68 @@ def name_in_errors(file: Path) -> Iterator[None]:
 
 
 class ChangedDataError(DataError):
-    """A data set is no longer what was checked."""
+    """A dataset has changed since it was checked."""
 
 
-def changed_data_error(what: str) -> ChangedDataError:
-    """Return the error that names a changed set, and says what to do."""
+def changed_data_error(change: str) -> ChangedDataError:
+    """Return the error for a dataset that has changed; `change` continues "the dataset"."""
     return ChangedDataError(
-        f"the data set {what}. No result is written. "
-        "Start the same command again once nothing changes the set any more"
+        f"the dataset {change}. No result is written. "
+        "Run the same command again when nothing changes the dataset any more"
     )
 
 
 class Work(Protocol):
-    """Unfinished work on disk that was made of images."""
+    """Intermediate files on disk that were computed from images."""
 
     def discard(self) -> None:
-        """Delete it."""
+        """Delete them."""
 
 
 @contextmanager
-def unchanged(images: ImageSplit, *works: Work) -> Iterator[None]:
-    """Compare the images' files before and after the block; delete its works if they changed.
+def unchanged(images: ImageSplit, *intermediates: Work) -> Iterator[None]:
+    """Compare the image files before and after the block; raise ChangedDataError if they differ.
 
-    ChangedDataError then. After an error or a stop, which goes on, it is only a line. Works stay
-    where the images' folder is gone: a disk may be away for a while.
+    Intermediate files are deleted then. If the block was stopped or raised another error, the
+    change is only printed. If the image folder is missing, intermediate files are kept, since a
+    disk may be unmounted for a while.
     """
 
     def check() -> None:
-        if [files.state() for files in images.files] != before:
+        if [files.state() for files in images.files] != states:
             if all(files.folder.is_dir() for files in images.files):
-                for work in works:
-                    work.discard()
-            what = f"of {images.name(0)} has changed while it was being used"
-            raise changed_data_error(f"{what}; image files were written meanwhile")
+                for intermediate in intermediates:
+                    intermediate.discard()
+            change = f"of {images.name(0)} has changed while it was being used"
+            raise changed_data_error(f"{change}; image files were written in the meantime")
 
-    before = [files.state() for files in images.files]
+    states = [files.state() for files in images.files]
     try:
         yield
     except BaseException:
         try:
             check()
         except ChangedDataError as error:
-            print_line("data", f"{error}; what was made of it is deleted")
+            print_line("data", f"{error}; intermediate files are deleted")
         except OSError:
-            pass  # the first error, or the stop, says more
+            pass  # the original error is more informative
         raise
     check()
 
 
 def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the state of the files of each split as it is now."""
-    return {split: tuple(part.state() for part in parts) for split, parts in files.items()}
+    """Return the current state of the files of each split."""
+    return {split: tuple(group.state() for group in groups) for split, groups in files.items()}
 
 
 LONGEST_PX, JPEG_QUALITY = 64, 60
-"""Thumbnails of records: one takes about 1.7 kB in base64, of CIFAR 1.1 kB."""
+"""Thumbnails in records: each takes about 1.7 kB in base64, or 1.1 kB for CIFAR."""
 
 
 def describe_image(images: Images, index: int) -> dict[str, Any]:
-    """Return index, label, class, path below the data folder and thumbnail of an image.
+    """Return index, label, class, path and thumbnail of an image, for the record.
 
-    Records hold these, so that figures need no data set.
+    With them, figures can be drawn without the dataset.
     """
     image, label = images[index]
     return {
@@ -310,7 +315,7 @@ def describe_image(images: Images, index: int) -> dict[str, Any]:
 
 
 def thumbnail(image: Image.Image) -> str:
-    """Return a JPEG of the image in base64, reduced to LONGEST_PX if it is larger."""
+    """Return a JPEG of the image in base64, at most LONGEST_PX wide and high."""
     small = image.copy()
     small.thumbnail((LONGEST_PX, LONGEST_PX))
     buffer = io.BytesIO()
@@ -319,39 +324,40 @@ def thumbnail(image: Image.Image) -> str:
 
 
 def class_names(folder: Path) -> list[str]:
-    """Return the subfolders in alphabetical order, without hidden ones and those of systems."""
+    """Return the subfolders in alphabetical order, without hidden and system folders."""
     with os.scandir(folder) as entries:
         return sorted(e.name for e in entries if e.is_dir() and not is_hidden(e.name))
 
 
 def read_class_folders(data: Path, folder: Path, classes: Sequence[str]) -> Images:
-    """Return the images of these classes by class and name; an absent folder is an empty class.
+    """Return the images of these class folders, ordered by class and file name.
 
-    Other files than images are counted in a note.
+    A missing folder is an empty class. A note gives the number of files that are not images.
     """
     names: list[str] = []
-    others: list[str] = []
+    non_images: list[str] = []
     labels: list[int] = []
     prefix = folder.relative_to(data).as_posix()
     for label, name in enumerate(classes):
-        # a Path per file would take several times as long
+        # with a Path per file, this takes several times as long
         files = sorted(os.listdir(folder / name)) if (folder / name).is_dir() else []  # noqa: PTH208
-        others += [file for file in files if not is_image(file) and not is_hidden(file)]
+        non_images += [file for file in files if not is_image(file) and not is_hidden(file)]
         files = [file for file in files if is_image(file)]
         names += [f"{prefix}/{name}/{file}" for file in files]
         labels += [label] * len(files)
     if not names:
         raise DataError(f"{folder}: no image in any of its class folders")
     images = image_files(data, names, labels, classes)
-    if others:
-        what = "files and folders in class folders are no images by their suffix"
-        images.notes = (f"{prefix}: {len(others)} {what}: {count_suffixes(others)}",)
+    if non_images:
+        suffixes = count_suffixes(non_images)
+        reason = "files and folders in class folders are not images by their suffix"
+        images.notes = (f"{prefix}: {len(non_images)} {reason}: {suffixes}",)
     return images
 
 
 EXIF_ORIENTATION = 274
 QUARTER_TURNS = (5, 6, 7, 8)
-"""Orientations that exchange width and height."""
+"""EXIF orientations that swap width and height."""
 
 
 def decode_upright(file: Path) -> Image.Image:
@@ -365,7 +371,7 @@ def decode_upright(file: Path) -> Image.Image:
 
 
 def upright_size(file: Path) -> tuple[int, int]:
-    """Return width and height in px, read from the first bytes; DataError names a bad file."""
+    """Return width and height in px from the file header; DataError names a bad file."""
 
     def measure() -> tuple[int, int]:
         with Image.open(file) as header:
@@ -381,13 +387,15 @@ def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(EXIF_ORIENTATION, 1))
     except (OSError, SyntaxError, TypeError, ValueError, struct.error):
-        return 1  # damaged EXIF data says nothing about the orientation
+        return 1  # damaged EXIF data: assume the default orientation
 
 
 def read_mat(file: Path, *variables: str, squeeze_me: bool = False) -> tuple[NDArray[Any], ...]:
-    """Return variables of a file, with squeeze_me without axes of length 1.
+    """Return variables of a MATLAB file.
 
-    DataError names a file that cannot be read, FileNotFoundError one that is missing.
+    squeeze_me: remove axes of length 1.
+
+    Raises DataError for a file that cannot be read, FileNotFoundError if it is missing.
     """
     import scipy.io
 
@@ -398,5 +406,5 @@ def read_mat(file: Path, *variables: str, squeeze_me: bool = False) -> tuple[NDA
         if missing:
             raise ValueError(f"it has no variable {missing[0]}")
         return tuple(content[name] for name in variables)
-    except Exception as error:  # scipy raises a dozen kinds on other and on damaged files
+    except Exception as error:  # scipy raises a dozen types on other formats and damaged files
         raise DataError(f"{file}: it cannot be read ({error}); get it again") from error

@@ -1,8 +1,8 @@
-"""The description of a data set and of its origin: all that is known of it without its files.
+"""Descriptions of datasets and of their download sources.
 
-A source is one folder below the data folder that is obtained as a whole. Several sets may read it:
-both ImageNet-1k and ImageNet-100 read `imagenet/`. A size or checksum that nobody published is
-left out, and `get-data` says so. The facts stand in facts.yaml.
+A source is one folder in the data folder, downloaded as a unit. Several datasets may read it: both
+ImageNet-1k and ImageNet-100 read `imagenet/`. Sizes and checksums that are not published are
+omitted, and `get-data` says so. The facts are in facts.yaml.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,24 +26,24 @@ Access = Literal["download", "registration", "password", "no home"]
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """One published file: a tar or zip archive, or a file that is used as it is."""
+    """One published file: a tar or zip archive, or a file that is not unpacked."""
 
     name: str
     """Usual name of the file."""
     urls: tuple[str, ...] = ()
-    """Addresses, tried in this order; none for what each user must fetch."""
+    """URLs, tried in this order; empty if users must download the file by hand."""
     num_bytes: int
     """Size of the file."""
     exact: bool = True
-    """False: only a rounded size is published, which serves the plan alone."""
+    """False: only a rounded size is published; it is only used in the plan."""
     checksum: str = ""
-    """md5:HEX or sha256:HEX as published; an archive with addresses has one."""
+    """md5:HEX or sha256:HEX as published; required if there are URLs."""
     into: str = ""
-    """Folder, below the one that all archives are unpacked to, for the content."""
+    """Subfolder of the common unpacking folder for the content of this archive."""
     nested: str = ""
-    """Pattern of archives inside it; each is unpacked to a folder of its name."""
+    """Pattern of archives inside it; each is unpacked to a folder of the same name."""
     optional: bool = False
-    """True: with --from, the set is usable without it."""
+    """True: with --from, the dataset is usable without it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,32 +53,35 @@ class Source:
     key: str
     """Name in `get-data` and of the folder of its archives."""
     folder: str
-    """Folder below the data folder, which appears when it is complete."""
+    """Folder in the data folder; it is created only when it is complete."""
     archives: tuple[Archive, ...]
     terms: str
-    """License, or the publisher's words on the terms, in one line; "unknown" otherwise."""
+    """License or the publisher's terms of use, in one line; "unknown" otherwise."""
     terms_url: str
     """Page that states the terms."""
     roots: tuple[str, ...] = ("",)
-    """Places of the folder among the unpacked files; the first that exists is taken."""
+    """Possible paths of the folder among the unpacked files; the first existing one is used."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Names in the archives -> names in the folder."""
     variants: tuple[tuple[Archive, ...], ...] = ()
-    """Other archives of the same files, which a user may have in place of `archives`."""
+    """Other archives of the same files, which a user may have instead of `archives`."""
     access: Access = "download"
     advice: str = ""
-    """Instructions where the archives cannot be downloaded by everybody, or slowly."""
+    """Instructions if the archives cannot be downloaded freely, or only slowly."""
     arrange: Callable[[Path], None] | None = None
     """Sorts the unpacked files; may be interrupted and repeated."""
     checked_as: tuple[str, ...] = ()
-    """Data sets one of whose checks tells that the folder is whole; none: it is taken for whole."""
+    """Datasets that read the folder: if one passes its check, the folder is complete.
+
+    Empty: the folder counts as complete.
+    """
     finish: Callable[[Path], object] | None = None
     """Last step on the data folder, such as a conversion; may be interrupted and repeated."""
     unneeded_with: str = ""
-    """Path below the data folder that makes the source unnecessary."""
+    """Path in the data folder that makes the source unnecessary."""
 
     def is_there(self, data: Path) -> bool:
-        """Return whether the folder exists, or what makes it unnecessary."""
+        """Return whether the folder exists or is unnecessary."""
         replaced = self.unneeded_with and (data / self.unneeded_with).exists()
         return bool(replaced) or (data / self.folder).exists()
 
@@ -88,68 +91,79 @@ AnySplit: TypeAlias = "Images | Scenes | Segmented"
 
 @dataclass(frozen=True, kw_only=True)
 class SmallVersion:
-    """The generated version of a data set: the published layout with drawn images."""
+    """The generated version of a dataset: synthetic images in the published layout."""
 
     sizes: Sizes
     """Classes and images per split, as `small-data.json` stores them."""
     write: Callable[[Path, np.random.Generator], None] | None = None
-    """Writes the set's folder below a data folder. None: its files are all those of `needs`."""
+    """Writes the dataset's folder to a data folder. None: it only uses files of `needs`."""
     needs: tuple[str, ...] = ()
-    """Sets whose small versions it reads as well; they are generated first."""
+    """Datasets with small versions that it also reads; they are generated first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """One data set: names, published counts, reader, instructions and small version."""
+    """One dataset: names, published counts, reader, instructions and small version."""
 
     title: str
     folder: str
-    """Folder of the set, below the data folder."""
+    """Folder of the dataset in the data folder."""
     alternative_folder: str = ""
-    """Folder of a second layout, which is read when the first is absent."""
+    """Folder of a second layout, used if `folder` is missing."""
     second_folder: str = ""
-    """Another folder that is needed as well."""
+    """Another required folder."""
     list_file: str = ""
-    """File in `folder` that is needed as well, for a set that is a list of another's images."""
+    """Required file in `folder`, for a dataset that lists images of another one."""
     num_classes: int
     """L."""
     metric: Literal["top1", "mean_per_class", "mAP", "AP", "mIoU"]
-    """AP: a detection set, whose splits are `Scenes`; mIoU: a segmentation set, `Segmented`."""
+    """AP: a detection dataset, read as `Scenes`; mIoU: segmentation, read as `Segmented`."""
     counts: Mapping[str, int]
-    """Published images per split: train, val, trainval and test, or test alone. 0: unpublished."""
+    """Published number of images per split; 0: unpublished.
+
+    The splits are train, val, trainval and test, or only test.
+    """
     read: Callable[[Path, str, Sizes], AnySplit]
-    """Reads a split from the data folder; the sizes say how many images a drawn split takes."""
+    """Reads a split from the data folder; the sizes determine the drawn splits."""
     load_annotations: Callable[[Path, Path, bool], None] | None = None
-    """Loads large annotation files of a data folder from a cache folder; parses them and stores
-    their arrays if they are not in it, unless the last argument is false. None: the annotations are
-    small."""
+    """Loads large annotation files of a data folder from a cache folder.
+
+    Parses them and stores their arrays if they are not in the cache, unless the last argument is
+    false. None: the annotations are small.
+    """
     how_to_get: str
-    """Instructions to download and unpack the set, which end every error about it."""
+    """Instructions to download and unpack the dataset; errors about it end with them."""
     small: SmallVersion
     sources: tuple[Source, ...] = ()
-    """Folders of files that it reads, as `get-data` gets them; none if they are made here."""
+    """Sources that `get-data` downloads; empty if the files are created by this suite."""
     counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
-    """Published images per split of the parts that are present, for a set published in parts."""
+    """Published images per split of the existing parts, for a dataset published in parts."""
     excerpt_sizes: Callable[[Path], Sizes] | None = None
-    """Returns the sizes by which an excerpt is read that small-data.json does not describe yet.
-    None: the published ones serve."""
+    """Returns the sizes to read an excerpt that is not yet in small-data.json.
+
+    None: the published sizes are used.
+    """
     departures: Callable[[Path], Sequence[str]] = lambda data: ()
-    """Returns a sentence for each way in which the files are not all that the papers tested on;
-    every record stores these sentences."""
+    """Returns one sentence per deviation of the test data from the papers.
+
+    Every record stores these sentences.
+    """
     known_classes: Callable[[], Sequence[str]] = tuple
-    """Returns class names that are known without the files, so that a missing class is named."""
+    """Returns the published class names, so that errors can name a missing class."""
     image_names: str = ""
-    """Regular expression of published file names, which identify an image in any folder; empty:
-    only the path does."""
+    """Regular expression of file names that identify an image in any folder.
+
+    Empty: only the path identifies an image.
+    """
     draw: str = ""
-    """Name of the draw that decides what is trained and tested on; its list of images is stored."""
+    """Name of the draw that determines training and test images; its image list is stored."""
 
     def is_there(self, data: Path) -> bool:
-        """Return whether the folders, and the list if there is one, exist."""
+        """Return whether all required folders and files exist."""
         return self.missing_path(data) is None
 
     def missing_path(self, data: Path) -> Path | None:
-        """Return the first folder or list that is not there; None if the set is."""
+        """Return the first missing folder or list; None if the dataset exists."""
         folders = (self.folder, self.alternative_folder)
         if not any(folder and (data / folder).is_dir() for folder in folders):
             return data / self.folder
@@ -160,17 +174,17 @@ class DatasetInfo:
 
 
 def split_counts(train: int, val: int, test: int) -> Mapping[str, int]:
-    """Return the images per split; trainval is train and val together."""
+    """Return the images per split; trainval contains train and val."""
     return {"train": train, "val": val, "trainval": train + val, "test": test}
 
 
 @cache
 def facts() -> dict[str, Any]:
-    """Return the content of the file, with tuples in place of lists."""
+    """Return the content of facts.yaml, with tuples instead of lists."""
     import yaml
 
     file = Path(__file__).with_name("facts.yaml")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast where it is there
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast, if available
     content: dict[str, Any] = _tuples(yaml.load(file.read_text(), loader))
     return content
 
@@ -182,24 +196,25 @@ def _tuples(content: Any) -> Any:
 
 
 def source(key: str, **functions: Any) -> Source:
-    """Return the source of this key; `functions` are the fields that are code, such as `arrange`.
+    """Return the source with this key.
 
-    TypeError names a field that is missing, or that no source has.
+    functions: fields that are code, such as `arrange`. TypeError for a missing or unknown field.
     """
-    known = facts()["sources"][key]
-    groups = (known["archives"], *known.get("variants", ()))
-    archives, *variants = (tuple(Archive(**entry) for entry in group) for group in groups)
+    entry = facts()["sources"][key]
+    groups = (entry["archives"], *entry.get("variants", ()))
+    archives, *variants = (tuple(Archive(**archive) for archive in group) for group in groups)
     lists = {"archives": archives, "variants": tuple(variants)}
-    return Source(key=key, **(known | lists), **functions)
+    return Source(key=key, **(entry | lists), **functions)
 
 
 def info(key: str, **functions: Any) -> DatasetInfo:
-    """Return the description of this key's set; `functions` are the fields that are code.
+    """Return the description of the dataset with this key.
 
-    These are `read` and `small`, often `sources`. TypeError names one that is missing or unknown.
+    functions: fields that are code: `read` and `small`, often `sources`. TypeError for a missing
+    or unknown field.
     """
-    known = facts()["datasets"][key]
-    counts = known["counts"]
+    entry = facts()["datasets"][key]
+    counts = entry["counts"]
     if "train" in counts:
         counts = split_counts(**counts)
-    return DatasetInfo(**(known | {"counts": counts}), **functions)
+    return DatasetInfo(**(entry | {"counts": counts}), **functions)

@@ -1,7 +1,7 @@
-"""The data sets with one label per image that are read from files of their own layout.
+"""Readers of datasets with one label per image, in their published layouts.
 
-Each reader says where its splits come from; facts.yaml holds the rest, synthetic/labeled.py
-writes the small versions. CIFAR has arrays, and a file of its own.
+Each reader's docstring says where the splits come from. Everything else is in facts.yaml.
+synthetic/labeled.py writes the small versions. CIFAR is stored as arrays: see cifar.py.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 Read = Callable[[Path, str, Sizes], Images]
 Write = Callable[[Path, PerClass, Draw], None]
 IMAGE: dict[str, type[str] | type[int]] = {"image": str}
-"""First word of the lines of most lists."""
+"""First column of most lists."""
 
 
 def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
@@ -43,10 +43,10 @@ def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
     Read fgvc-aircraft-2013b/data.
     """
     folder = data / "fgvc-aircraft-2013b" / "data"
-    label_of = read_labels(folder / "variants.txt", {"variant": str}, rest="joined")
+    label_of = read_labels(folder / "variants.txt", {"variant": str}, extra="joined")
     listing = folder / f"images_variant_{split}.txt"
     names, labels = [], []
-    for number, (image, variant) in read_list(listing, IMAGE | {"variant": str}, rest="joined"):
+    for number, (image, variant) in read_list(listing, IMAGE | {"variant": str}, extra="joined"):
         if variant not in label_of:
             raise bad_line(listing, number, f"{variant!r} is not in variants.txt")
         names.append(f"fgvc-aircraft-2013b/data/images/{image}.jpg")
@@ -57,48 +57,47 @@ def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
 def read_birdsnap(data: Path, split: str, sizes: Sizes) -> Images:
     """Birdsnap, Berg et al., CVPR 2014.
 
-    The publishers give links to photographs. Many of them are dead by now, so everybody has another
-    subset; the counts below are those of the subset that LORAC (Wang et al., arXiv:2108.02696)
-    could still download. As there, 5 images per class are drawn as val, 5 more as test, and the
-    rest is train; the draws are seeded and use the images that exist.
+    The publishers provide image URLs. Many are dead by now, so each download is a different
+    subset. The counts in facts.yaml describe the subset of LORAC (Wang et al., arXiv:2108.02696).
+    As in LORAC, 5 images per class are drawn as val, 5 more as test, and the others are train.
+    The draws are seeded and use the existing images.
 
     Read birdsnap/images/SPECIES/*.jpg.
     """
     folder = data / "birdsnap" / "images"
     images = read_class_folders(data, folder, class_names(folder))
     in_test = draw_from_each_class(images, sizes.per_class("test"))
-    chosen = in_test if split == "test" else ~in_test
-    return with_val(images.subset(np.flatnonzero(chosen)), split, sizes)
+    in_split = in_test if split == "test" else ~in_test
+    return with_val(images.subset(np.flatnonzero(in_split)), split, sizes)
 
 
 def read_caltech101(data: Path, split: str, sizes: Sizes) -> Images:
     """Caltech-101, Fei-Fei et al., CVPR 2004 workshop.
 
-    Its publishers name no split. The usual one takes 30 images per class for training and tests on
-    the rest. The published 3,060 and 6,084 images only add up with the background folder as a class
-    of its own, so there are 102 classes here. Of the 30 images, 5 are held out as val; both draws
-    are seeded.
+    There is no official split. Usually, 30 images per class are used for training and the others
+    for testing. The papers' 3,060 and 6,084 images include the background folder as a class, so
+    there are 102 classes here. 5 of the 30 images are held out as val. Both draws are seeded.
 
     Read caltech101/101_ObjectCategories/CLASS/image_0001.jpg.
     """
     folder = data / "caltech101" / "101_ObjectCategories"
     images = read_class_folders(data, folder, class_names(folder))
     in_trainval = draw_from_each_class(images, sizes.per_class("trainval"))
-    chosen = ~in_trainval if split == "test" else in_trainval
-    return with_val(images.subset(np.flatnonzero(chosen)), split, sizes)
+    in_split = ~in_trainval if split == "test" else in_trainval
+    return with_val(images.subset(np.flatnonzero(in_split)), split, sizes)
 
 
 def read_cars(data: Path, split: str, sizes: Sizes) -> Images:
-    """Stanford Cars, Krause et al. 2013. val is drawn from all training images alike.
+    """Stanford Cars, Krause et al. 2013. val is drawn uniformly from the training images.
 
     Read stanford_cars/devkit, cars_train and cars_test.
     """
     folder = data / "stanford_cars"
-    part, listing = "cars_train", "devkit/cars_train_annos.mat"
+    folder_name, listing = "cars_train", "devkit/cars_train_annos.mat"
     if split == "test":
-        part, listing = "cars_test", "cars_test_annos_withlabels.mat"
+        folder_name, listing = "cars_test", "cars_test_annos_withlabels.mat"
     (rows,) = read_mat(folder / listing, "annotations", squeeze_me=True)
-    names = [f"stanford_cars/{part}/{row['fname']}" for row in rows]
+    names = [f"stanford_cars/{folder_name}/{row['fname']}" for row in rows]
     labels = [int(row["class"]) - 1 for row in rows]
     (classes,) = read_mat(folder / "devkit" / "cars_meta.mat", "class_names", squeeze_me=True)
     return uniform_split(image_files(data, names, labels, classes.tolist()), split, sizes)
@@ -113,8 +112,8 @@ def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
     """
     folder = data / "CUB_200_2011"
     files, classes, class_of, is_train = (
-        read_pairs(folder / f"{name}.txt", {"number": int, what: kind})
-        for name, what, kind in (
+        read_pairs(folder / f"{name}.txt", {"number": int, column: kind})
+        for name, column, kind in (
             ("images", "image", str),
             ("classes", "class", str),
             ("image_class_labels", "class", int),
@@ -145,7 +144,7 @@ def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
     """
     folder = data / "dtd" / "dtd" / "labels"
     lists = {s: read_names(folder / f"{s}1.txt") for s in ("train", "val", "test")}
-    # of all lists: torchvision numbers those of each split, and that of an excerpt may lack some
+    # collected from all lists, since a split of an excerpt may lack some classes
     classes = sorted({file.partition("/")[0] for files in lists.values() for file in files})
     files = lists["train"] + lists["val"] if split == "trainval" else lists[split]
     labels = [classes.index(file.partition("/")[0]) for file in files]
@@ -153,25 +152,24 @@ def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 FIELDS = {"train": ["trnid"], "val": ["valid"], "trainval": ["trnid", "valid"], "test": ["tstid"]}
-"""Fields of setid.mat that hold the image numbers of each split."""
+"""Fields of setid.mat with the image numbers of each split."""
 
 
 def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
-    """Oxford 102 Flowers, Nilsback and Zisserman, ICVGIP 2008, with its published three splits.
+    """Oxford 102 Flowers, Nilsback and Zisserman, ICVGIP 2008, with its published splits.
 
-    torchvision's class insists on the checksums of the complete label files, which a small copy
-    cannot have.
+    torchvision's class is not used, since it requires the checksums of the complete label files.
 
     Read flowers-102/setid.mat, imagelabels.mat and jpg/image_00001.jpg.
     """
     folder = data / "flowers-102"
     (class_ids,) = read_mat(folder / "imagelabels.mat", "labels", squeeze_me=True)
-    parts = read_mat(folder / "setid.mat", *FIELDS[split])
-    numbers = [int(number) for part in parts for number in part.ravel()]
+    arrays = read_mat(folder / "setid.mat", *FIELDS[split])
+    numbers = [int(number) for array in arrays for number in array.ravel()]
     if outside := [number for number in numbers if not 0 < number <= len(class_ids)]:
         raise DataError(
-            f"{folder / 'setid.mat'}: image {outside[0]} has no label; imagelabels.mat has those "
-            f"of 1 to {len(class_ids)}"
+            f"{folder / 'setid.mat'}: image {outside[0]} has no label; imagelabels.mat has labels "
+            f"for images 1 to {len(class_ids)}"
         )
     names = [f"flowers-102/jpg/image_{number:05d}.jpg" for number in numbers]
     labels = [int(class_ids[number - 1]) - 1 for number in numbers]
@@ -186,8 +184,8 @@ def read_food(data: Path, split: str, sizes: Sizes) -> Images:
     Read food-101/meta/{train,test}.json and food-101/images.
     """
     meta = data / "food-101" / "meta"
-    train, test = (read_json(meta / f"{part}.json", list) for part in ("train", "test"))
-    # of both files: torchvision numbers those of each, and that of an excerpt may lack some
+    train, test = (read_json(meta / f"{name}.json", list) for name in ("train", "test"))
+    # collected from both files, since one of an excerpt may lack some classes
     classes = sorted({*train, *test})
     pairs = [
         (c, file) for c, files in (test if split == "test" else train).items() for file in files
@@ -201,46 +199,48 @@ RESPLIT_SEED = "looc re-split 0"
 
 
 def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
-    """iNaturalist 2019 (1,010 species), with LooC's larger test set: arXiv:2008.05659, appendix B.
+    """iNaturalist 2019 (1,010 species) with LooC's test set (arXiv:2008.05659, appendix B).
 
-    The published val images are few, so a tenth of the published training images is added to them
-    as test, drawn at random without regard to class. trainval is the rest of the training images.
-    The paper publishes no list. Here the SHA-256 of a fixed seed and a file's name decides, so the
-    list is the same on every machine. val is a draw of three images per species, like the published
-    one.
+    The published val split is small. LooC tests on it and on a tenth of the training images, drawn
+    at random regardless of class. trainval contains the remaining training images. The paper
+    publishes no list of images, so here the SHA-256 of a fixed seed and the file name decides: the
+    list is the same on every machine. val is a draw of three images per species, like the
+    published one.
 
     Read inat2019/{train2019, val2019}.json and the images that they name.
     """
-    train, val = (_read_published(data, part) for part in ("train2019", "val2019"))
+    train, val = (_read_published(data, name) for name in ("train2019", "val2019"))
     if train.class_names != val.class_names:
-        raise DataError("train2019.json and val2019.json have other categories; unpack them again")
+        raise DataError(
+            "train2019.json and val2019.json have different categories; unpack them again"
+        )
     num_moved = sizes.held_out("test") - len(val)
     if not 0 <= num_moved < len(train):
         raise DataError(
-            f"{len(train)} training and {len(val)} val images, {sizes.counts['test']} are needed "
-            "for the test; the annotation files are incomplete"
+            f"{len(train)} training and {len(val)} val images, but {sizes.counts['test']} are "
+            "needed for the test; the annotation files are incomplete"
         )
     one_group = np.zeros(len(train), dtype=np.int64)
     moved = seeded_ranks(train.source.encoded_names, one_group, RESPLIT_SEED) < num_moved
     if split == "test":
-        parts = val, train.subset(np.flatnonzero(moved))
-        names = np.concatenate([part.source.encoded_names for part in parts])
-        labels = np.concatenate([part.label_array for part in parts])
+        groups = val, train.subset(np.flatnonzero(moved))
+        names = np.concatenate([name.source.encoded_names for name in groups])
+        labels = np.concatenate([name.label_array for name in groups])
         return Images(ImageFiles(data, names), labels, val.class_names)
     stays = train.subset(np.flatnonzero(~moved))
     return with_val(stays, split, sizes)
 
 
 def inat1k_excerpt_sizes(data: Path) -> Sizes:
-    """Return the sizes of an excerpt of iNaturalist 2019, whose test set is made by LooC's rule."""
-    train, val = (_read_published(data, part) for part in ("train2019", "val2019"))
+    """Return the sizes of an excerpt of iNaturalist 2019 with LooC's test set."""
+    train, val = (_read_published(data, name) for name in ("train2019", "val2019"))
     num_test = len(val) + round(len(train) / 10)
     return Sizes(classes=len(val.class_names), counts={"test": num_test})
 
 
-def _read_published(data: Path, part: str) -> Images:
-    """Return the images of one annotation file; classes in the order of their ids."""
-    file = data / "inat2019" / f"{part}.json"
+def _read_published(data: Path, name: str) -> Images:
+    """Return the images of one annotation file; classes are ordered by id."""
+    file = data / "inat2019" / f"{name}.json"
     content = read_json(file, object)
     try:
         ids = sorted(int(category["id"]) for category in content["categories"])
@@ -249,16 +249,18 @@ def _read_published(data: Path, part: str) -> Images:
     except (LookupError, TypeError, ValueError) as error:
         raise DataError(
             f"{file}: expected iNaturalist's images, annotations and categories, but in one entry "
-            f"{error} is missing or has another form"
+            f"{error} is missing or malformed"
         ) from error
     class_of = dict(pairs)
     label_of = {category_id: label for label, category_id in enumerate(ids)}
     if len(class_of) < len(pairs) or len(files) < len(content["images"]):
         raise DataError(f"{file}: an image is listed or labeled more than once")
-    for number, name in files.items():
+    for number, image_name in files.items():
         if class_of.get(number) not in label_of:
-            raise DataError(f"{file}: image {number} ({name}) has no label among the categories")
-    names = [f"inat2019/{name}" for name in files.values()]
+            raise DataError(
+                f"{file}: image {number} ({image_name}) has no label among the categories"
+            )
+    names = [f"inat2019/{image_name}" for image_name in files.values()]
     labels = [label_of[class_of[number]] for number in files]
     return image_files(data, names, labels, [str(category_id) for category_id in ids])
 
@@ -271,8 +273,8 @@ def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
     folder = data / "oxford-iiit-pet" / "annotations"
     columns = {**IMAGE, "class": int, "species": int, "breed": int}
     trainval, test = (
-        [row for _, row in read_list(folder / f"{part}.txt", columns)]
-        for part in ("trainval", "test")
+        [row for _, row in read_list(folder / f"{name}.txt", columns)]
+        for name in ("trainval", "test")
     )
     breeds = {row[1]: row[0].rpartition("_")[0] for row in (*trainval, *test)}
     numbers = sorted(breeds)  # an excerpt may lack some
@@ -290,18 +292,17 @@ PLACES_FILES = {
     ),
     "test": ("places365_val.txt", ("val_256", "val_large")),
 }
-"""List and possible folders of the images: the 256-pixel version is preferred; data_256 is what its
-archive unpacks to."""
+"""List and possible image folders; the 256 px version, unpacked to data_256, is preferred."""
 
 
 def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
     """Places365-standard, Zhou et al., PAMI 2018.
 
-    The labels of its test images are not public: test is the official val split, and val is a
-    seeded draw of 100 images per class from the training images. torchvision's class insists on the
-    checksums of the complete lists, which a small copy cannot have.
+    The test labels are not public, so test is the official val split, and val is a seeded draw of
+    100 images per class from the training images. torchvision's class is not used, since it
+    requires the checksums of the complete lists.
 
-    Read places365/categories_places365.txt, the lists beside it and the images they name.
+    Read places365/categories_places365.txt, the lists next to it and the images they name.
     """
     folder = data / "places365"
     columns = {"class": str, "label": int}
@@ -322,7 +323,7 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
 def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
     """SUN397, Xiao et al., CVPR 2010, the first of its ten published partitions.
 
-    torchvision reads the images but no partition. Each class has 50 training and 50 test images; a
+    torchvision does not read the partitions. Each class has 50 training and 50 test images. A
     seeded draw holds out 10 of the training images as val.
 
     Read SUN397/ClassName.txt, Training_01.txt, Testing_01.txt and the images they name.
@@ -355,9 +356,9 @@ SETS: dict[str, tuple[Read, Write, PerClass, int]] = {
     "places365": (read_places365, small.write_places365, PerClass(classes=5), 8),
     "sun397": (read_sun397, small.write_sun397, PerClass(classes=5), 9),
 }
-"""Reader, writer of the small version, its images per class, and the kind of its first class."""
+"""Reader, writer of the small version, its images per class, and its first pattern."""
 SOURCES = {"inat1k": "inat2019"}
-"""Sources that are not called as their set."""
+"""Sources with another key than their dataset."""
 
 DATASETS = {
     key: info(

@@ -1,4 +1,4 @@
-"""Images with objects, the content of detection sets, and what is broken in them."""
+"""Splits of detection datasets: images with objects, and faults in the annotations."""
 
 import copy
 import hashlib
@@ -21,14 +21,14 @@ from transfer.datasets.images import ImageFiles, ImageSplit
 class Scene:
     """One image and its m objects, in px of the original image.
 
-    Boxes are (left, top, right, bottom). Missing an `aside` object in a test is no error. In
-    training, the crowds of COCO are left out; the difficult objects of VOC count like any other.
+    Boxes are (left, top, right, bottom). In a test, a missed `aside` object is not an
+    error. In training, COCO's crowds are skipped; VOC's difficult objects count like any other.
     """
 
     name: str
-    """File below the data folder."""
+    """Path of the file in the data folder."""
     image_id: int | str
-    """COCO's number, VOC's name."""
+    """COCO: number; VOC: name."""
     width: int
     height: int
     boxes: NDArray[np.float64]
@@ -38,12 +38,12 @@ class Scene:
     aside: NDArray[np.bool_]
     """(m,): crowd (COCO) or difficult (VOC)."""
     polygons: tuple[tuple[NDArray[np.float64], ...], ...] | None = None
-    """Outlines x, y, x, y, ... of each of the m objects; empty for crowds. None: not published."""
+    """Outlines x, y, x, y, ... of each object; empty for crowds. None: not published."""
     keypoints: NDArray[np.float64] | None = None
-    """(m, 17, 3): x, y as published, and 0 not labeled, 1 hidden, 2 visible."""
+    """(m, 17, 3): x, y as published; 0 not labeled, 1 hidden, 2 visible."""
 
-    def parts(self) -> Iterator[bytes]:
-        """Yield all that is known about the image, for the fingerprint."""
+    def fingerprint_fields(self) -> Iterator[bytes]:
+        """Yield the fields of the image as bytes, for the fingerprint."""
         yield f"{self.image_id} {self.width} {self.height} {len(self.boxes)}".encode()
         for values in (self.boxes, self.classes, self.aside, self.keypoints):
             yield b"" if values is None else values.tobytes()
@@ -53,37 +53,37 @@ class Scene:
 
 
 def without_objects(scenes: Iterable[Scene], dropped: Collection[int]) -> list[Scene]:
-    """Return the scenes without some objects, which are numbered across all scenes."""
-    rest, start = [], 0
+    """Return the scenes without some objects, given by indices across all scenes."""
+    kept_scenes, start = [], 0
     for scene in scenes:
-        keep = [start + k not in dropped for k in range(len(scene.boxes))]
-        start += len(keep)
-        if not all(keep):
+        is_kept = [start + k not in dropped for k in range(len(scene.boxes))]
+        start += len(is_kept)
+        if not all(is_kept):
             polygons, keypoints = scene.polygons, scene.keypoints
             scene = replace(
                 scene,
-                boxes=scene.boxes[keep],
-                classes=scene.classes[keep],
-                aside=scene.aside[keep],
-                polygons=None if polygons is None else tuple(compress(polygons, keep)),
-                keypoints=None if keypoints is None else keypoints[keep],
+                boxes=scene.boxes[is_kept],
+                classes=scene.classes[is_kept],
+                aside=scene.aside[is_kept],
+                polygons=None if polygons is None else tuple(compress(polygons, is_kept)),
+                keypoints=None if keypoints is None else keypoints[is_kept],
             )
-        rest.append(scene)
-    return rest
+        kept_scenes.append(scene)
+    return kept_scenes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SceneArrays:
-    """n images with M objects in total, which have o outlines of c coordinates in total.
+    """n images with M objects, which have o outlines with c coordinates, in total.
 
-    Each `..._ends` holds the position behind the last part of each whole, such as the object behind
-    the last one of each image. Outlines and keypoints that are not published have no rows.
+    Each `..._ends` holds end offsets: image i has the objects from `object_ends[i - 1]` to
+    `object_ends[i]` (exclusive). Outlines and keypoints that are not published have no rows.
     """
 
     names: NDArray[np.bytes_]
     """(n,): UTF-8."""
     image_ids: NDArray[np.bytes_]
-    """(n,): JSON, which has numbers of any size as well as names."""
+    """(n,): JSON, since an id may be a name or a number of any size."""
     sizes: NDArray[np.int64]
     """(n, 2): width and height in px."""
     object_ends: NDArray[np.int64]
@@ -108,11 +108,11 @@ class SceneArrays:
 
     @property
     def image_of_object(self) -> NDArray[np.int64]:
-        """Position (M,) of each object's image."""
+        """Index (M,) of each object's image."""
         return np.repeat(np.arange(len(self)), np.diff(self.object_ends, prepend=0))
 
     def scene(self, i: int) -> Scene:
-        """Return one image with its objects; its arrays are parts of these."""
+        """Return one image with its objects, as views of these arrays."""
         first, end = _start(self.object_ends, i), int(self.object_ends[i])
         width, height = self.sizes[i].tolist()
         return Scene(
@@ -138,18 +138,21 @@ class SceneArrays:
 
 
 def _start(ends: NDArray[np.int64], i: int) -> int:
-    """Return where the parts of whole i begin."""
+    """Return the offset of the first item of group i."""
     return int(ends[i - 1]) if i else 0
 
 
 def pack_scenes(scenes: Iterable[Scene]) -> SceneArrays:
-    """Return the arrays of scenes; all or none of them have outlines, or keypoints."""
+    """Return the arrays of scenes.
+
+    Either all scenes have outlines or none has; the same holds for keypoints.
+    """
     scenes = list(scenes)
     shapes = [outlines for scene in scenes for outlines in scene.polygons or ()]
-    outlines = [outline for parts in shapes for outline in parts]
+    outlines = [outline for shape in shapes for outline in shape]
     keypoints = [s.keypoints for s in scenes if s.keypoints is not None and len(s.boxes)]
     return SceneArrays(
-        # numpy cuts zero bytes off the end of S strings; file names and JSON have none
+        # numpy strips trailing zero bytes from S strings; file names and JSON have none
         names=np.array([scene.name.encode() for scene in scenes], np.bytes_),
         image_ids=np.array([json.dumps(scene.image_id).encode() for scene in scenes], np.bytes_),
         sizes=np.array([(s.width, s.height) for s in scenes], np.int64).reshape(-1, 2),
@@ -164,15 +167,15 @@ def pack_scenes(scenes: Iterable[Scene]) -> SceneArrays:
     )
 
 
-def _ends(parts: Sequence[Sequence[object] | NDArray[np.float64]]) -> NDArray[np.int64]:
-    return np.cumsum([len(part) for part in parts], dtype=np.int64)
+def _ends(groups: Sequence[Sequence[object] | NDArray[np.float64]]) -> NDArray[np.int64]:
+    return np.cumsum([len(group) for group in groups], dtype=np.int64)
 
 
 ARRAY_NAMES = tuple(field.name for field in fields(SceneArrays))
 
 
 class Scenes(ImageSplit):
-    """One split of a detection set."""
+    """One split of a detection dataset."""
 
     source: ImageFiles
 
@@ -188,31 +191,33 @@ class Scenes(ImageSplit):
         faults: Sequence[str] = (),
         lost: Sequence[str] = (),
     ) -> None:
-        """Pack scenes, or refer to packed ones."""
+        """Pack scenes; arrays are shared, not copied."""
         self.arrays = scenes if isinstance(scenes, SceneArrays) else pack_scenes(scenes)
-        """Images and objects of the published split, which its parts share."""
+        """Images and objects of the published split; subsets share them."""
         self.class_names = tuple(class_names)
         self.category_ids = tuple(category_ids)
-        """COCO's number of each class."""
+        """COCO's category id of each class."""
         self.annotations = annotations
-        """COCO's JSON file of the published split; a drawn train and val have that of train2017."""
+        """COCO's JSON file of the published split: train2017 for drawn train and val splits."""
         self.faulty = frozenset(faulty)
-        """Indices of broken annotations in the list of that file: they are not evaluated either."""
+        """Indices of broken annotations in that file; they are not evaluated either."""
         self.faults = tuple(faults)
-        """Broken annotations of the published split, which were left out, one line each."""
+        """One line per broken annotation of the published split; these are skipped."""
         self.lost = tuple(lost)
-        """Images of the published split that were left out: they have no usable annotation file or
-        no size. One line each."""
+        """One line per skipped image of the published split.
+
+        Its annotation file is unusable, or gives no image size.
+        """
         self._take(folder, np.arange(len(self.arrays)))
 
     def _take(self, folder: Path, order: NDArray[np.int64]) -> None:
         self.order = order
-        """Positions (n,) of the images of this split in the arrays."""
+        """Indices (n,) of the images of this split in the arrays."""
         self.source = ImageFiles(folder, self.arrays.names[order])
         self.sizes = self.arrays.sizes[order]
         """(n, 2): width and height in px."""
         self.wide = self.sizes[:, 0] > self.sizes[:, 1]
-        """Whether the image is wider than high (n,), for batches of one orientation."""
+        """Whether each image is wider than high (n,), for batches of one orientation."""
 
     def __iter__(self) -> Iterator[Scene]:
         return (self.scene(i) for i in range(len(self)))
@@ -227,53 +232,53 @@ class Scenes(ImageSplit):
         return self.arrays.scene(int(self.order[i]))
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Scenes":
-        """Return the images at these positions, in this order."""
-        part = copy.copy(self)
-        vars(part).pop("fingerprint", None)
-        part._take(self.source.folder, self.order[np.asarray(indices, dtype=np.int64)])
-        return part
+        """Return the images with these indices, in this order."""
+        subset = copy.copy(self)
+        vars(subset).pop("fingerprint", None)
+        subset._take(self.source.folder, self.order[np.asarray(indices, dtype=np.int64)])
+        return subset
 
     def with_classes(self, class_names: tuple[str, ...]) -> "Scenes":
         """Return the same objects with the same classes in another order."""
         if class_names == self.class_names:
             return self
         order = np.array([self.class_names.index(name) for name in class_names])
-        part = copy.copy(self)
-        vars(part).pop("fingerprint", None)
-        part.class_names = class_names
-        part.category_ids = tuple(self.category_ids[label] for label in order)
-        part.arrays = replace(self.arrays, classes=np.argsort(order)[self.arrays.classes])
-        return part
+        scenes = copy.copy(self)
+        vars(scenes).pop("fingerprint", None)
+        scenes.class_names = class_names
+        scenes.category_ids = tuple(self.category_ids[label] for label in order)
+        scenes.arrays = replace(self.arrays, classes=np.argsort(order)[self.arrays.classes])
+        return scenes
 
     def objects_per_class(self) -> NDArray[np.int64]:
-        """Return the number of objects of each class (L,), those aside not counted."""
+        """Return the number of objects per class (L,), without `aside` objects."""
         arrays = self.arrays
-        times = np.bincount(self.order, minlength=len(arrays))[arrays.image_of_object]
-        counted = np.repeat(arrays.classes, times * ~arrays.aside)
+        repetitions = np.bincount(self.order, minlength=len(arrays))[arrays.image_of_object]
+        counted = np.repeat(arrays.classes, repetitions * ~arrays.aside)
         return np.bincount(counted, minlength=len(self.class_names))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return 16 hex digits over class names, file names and sizes, and annotations."""
+        """Return 16 hex digits: a hash of class names, file names and sizes, and annotations."""
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         digest.update(repr(self.category_ids).encode())
         for i, scene in enumerate(self):
             digest.update(scene.name.encode() + b"\0" + self.source.content(i) + b"\n")
-            for part in scene.parts():
-                digest.update(part)
+            for field in scene.fingerprint_fields():
+                digest.update(field)
         return digest.hexdigest()[:16]
 
 
 def name_differences(names: Sequence[str], expected: Sequence[str]) -> str:
-    """Return in which class names two splits differ, the first five each."""
+    """Return the first five added and missing class names of a split."""
     added, missing = (
-        [repr(name) for name in some if name not in others]
-        for some, others in ((names, expected), (expected, names))
+        [repr(name) for name in first if name not in second]
+        for first, second in ((names, expected), (expected, names))
     )
     texts = [
-        f"{what} {', '.join(some[:5])}" + (f" and {len(some) - 5} more" if len(some) > 5 else "")
-        for what, some in (("it adds", added), ("it lacks", missing))
-        if some
+        f"{verb} {', '.join(diff[:5])}" + (f" and {len(diff) - 5} more" if len(diff) > 5 else "")
+        for verb, diff in (("it adds", added), ("it lacks", missing))
+        if diff
     ]
     return "; ".join(texts) or "it has them in another order"
 
@@ -281,35 +286,35 @@ def name_differences(names: Sequence[str], expected: Sequence[str]) -> str:
 def usable_for_training(
     scenes: Scenes, finds: Literal["boxes", "masks", "keypoints"]
 ) -> NDArray[np.int64]:
-    """Return the positions of the images to train on, the same that detectron2 chooses.
+    """Return the indices of the images to train on, as detectron2 selects them.
 
-    Images without objects and images with only crowds are dropped, and, for keypoints, images
-    without a labeled keypoint. Difficult objects of VOC count like any other. Of COCO's 118,287
-    training images 117,266 are left for boxes and masks.
+    Images without objects and images with only crowds are dropped. For keypoints, images without
+    a labeled keypoint are dropped, too. VOC's difficult objects count like any other. COCO has
+    118,287 training images, of which 117,266 are used for boxes and masks.
     """
     arrays = scenes.arrays
-    # without a Scene per image, which would take ten seconds for COCO
-    kept = ~arrays.aside if scenes.aside_are_crowds else np.ones_like(arrays.aside)
-    usable = np.isin(scenes.order, arrays.image_of_object[kept])
+    # creating a Scene per image would take ten seconds for COCO
+    counts = ~arrays.aside if scenes.aside_are_crowds else np.ones_like(arrays.aside)
+    usable = np.isin(scenes.order, arrays.image_of_object[counts])
     if finds == "keypoints":
-        points = arrays.keypoints if len(arrays.keypoints) else np.zeros((len(kept), 17, 3))
+        points = arrays.keypoints if len(arrays.keypoints) else np.zeros((len(counts), 17, 3))
         labeled = (points[..., 2] > 0).any(axis=1)
         usable &= np.isin(scenes.order, arrays.image_of_object[labeled])
     return np.flatnonzero(usable)
 
 
 def box_fault(box: object, width: int, height: int) -> str:
-    """Return why a box (left, top, width, height) is not one of an image; empty if it is.
+    """Return why a box (left, top, width, height) is invalid; empty if it is valid.
 
-    A box of no area has no fault, nor has one that passes the border: training cuts it off there,
-    like detectron2.
+    A box without area is valid. A box that crosses the image border is also valid: training clips
+    it, like detectron2.
     """
     if not isinstance(box, list) or len(box) != 4 or not all(is_number(side) for side in box):
         return f"box {box} is not four finite numbers"
-    left, top, w, h = box
+    x, y, w, h = box
     if w < 0 or h < 0:
         return f"box {box} has a negative size"
-    if left >= width or top >= height or left + w <= 0 or top + h <= 0:
+    if x >= width or y >= height or x + w <= 0 or y + h <= 0:
         return f"box {box} lies outside the image of {width} x {height} px"
     return ""
 
@@ -317,7 +322,7 @@ def box_fault(box: object, width: int, height: int) -> str:
 def is_flat(box: Sequence[float]) -> bool:
     """Return whether a box (left, top, width, height) has no area.
 
-    A few of COCO's published training objects are such; detectron2 leaves them out, too.
+    A few of COCO's published training objects have none; detectron2 also skips them.
     """
     return box[2] == 0 or box[3] == 0
 

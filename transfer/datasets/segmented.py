@@ -1,4 +1,4 @@
-"""Images with a class for every pixel, the content of segmentation sets."""
+"""Splits of segmentation datasets: images with class masks."""
 
 import hashlib
 import io
@@ -19,14 +19,14 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, ImageSplit, encode_names
 
 IGNORED = 255
-"""Value of outlines and of pixels of no class in a mask; they are not trained on or counted."""
+"""Mask value of outlines and unlabeled pixels; these are neither trained on nor counted."""
 Mask = NDArray[np.uint8]
 """Class of each pixel (H, W); 0 is background."""
 THREADS = 8
 
 
 class Segmented(ImageSplit):
-    """One split of a segmentation set."""
+    """One split of a segmentation dataset."""
 
     source: ImageFiles
 
@@ -43,29 +43,32 @@ class Segmented(ImageSplit):
         self.masks = ImageFiles(folder, encode_names(mask_names))
         self.class_names = tuple(class_names)
         self.notes = tuple(notes)
-        """Lines on the origin of the masks."""
+        """Remarks about the origin of the masks."""
 
     @property
     def files(self) -> tuple[ImageFiles, ...]:
-        """Return the files that are read later, images and masks."""
+        """Return the files that are read on demand: images and masks."""
         return (self.source, self.masks)
 
     def mask(self, i: int) -> Mask:
-        """Return the mask of an image; DataError if the file is not there or holds no classes."""
+        """Return the mask of an image; DataError if the file is missing or invalid."""
         return read_mask(self.masks.folder / self.masks.name(i))
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Segmented":
-        """Return the images at these positions, in this order."""
+        """Return the images with these indices, in this order."""
         names, masks = ([files.name(int(i)) for i in indices] for files in self.files)
         return Segmented(self.source.folder, names, masks, self.class_names, notes=self.notes)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return 16 hex digits over class and file names, sizes of images and contents of masks."""
+        """Return 16 hex digits that identify classes, images and masks.
+
+        They are a hash of class and file names, image file sizes and mask contents.
+        """
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         for i in range(len(self)):
             digest.update(self.name(i).encode() + b"\0" + self.source.content(i) + b"\n")
-            mask = b""  # stands for a file that cannot be read
+            mask = b""  # if the file cannot be read
             with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
                 mask = read_bytes(self.masks.folder / self.masks.name(i))
             digest.update(hashlib.sha256(mask).digest())
@@ -73,18 +76,18 @@ class Segmented(ImageSplit):
 
     @cached_property
     def mask_check(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """Return what is wrong with each mask, "" if nothing, and the pixels of each class (L,)."""
+        """Return the fault of each mask ("" if valid), and the pixels per class (L,)."""
         with ThreadPoolExecutor(THREADS) as threads:
-            found = list(threads.map(partial(_check_mask, self), range(len(self))))
-        none = np.zeros(len(self.class_names), dtype=np.int64)
-        return tuple(why for why, _ in found), sum((pixels for _, pixels in found), none)
+            results = list(threads.map(partial(_check_mask, self), range(len(self))))
+        zeros = np.zeros(len(self.class_names), dtype=np.int64)
+        return tuple(fault for fault, _ in results), sum((pixels for _, pixels in results), zeros)
 
 
 def read_mask(file: Path) -> Mask:
-    """Return the classes in a PNG; DataError if it has none.
+    """Return the classes in a PNG; DataError if they cannot be determined.
 
-    Classes are palette indices with VOC's colors, gray levels, or VOC's colors under any index or
-    without a palette, as editors save them.
+    Classes are stored as palette indices with VOC's colors, or as gray levels. Since editors change
+    palettes, VOC's colors with other indices or without a palette are also accepted.
     """
     try:
         with Image.open(io.BytesIO(read_bytes(file))) as image:
@@ -106,24 +109,25 @@ def read_mask(file: Path) -> Mask:
             return np.asarray(classes_of_colors(colors)[indices.reshape(red.shape)])
     except ValueError as error:
         raise DataError(f"{file}: {error}") from error
-    found = f"mode {image.mode}" + f", {layout}" * (layout in SCALED_LAYOUTS)
+    mode = f"{image.mode}, {layout}" if layout in SCALED_LAYOUTS else image.mode
     raise DataError(
-        f"{file}: {found}, where class ids are expected; save 8-bit palette indices or gray levels"
+        f"{file}: mode {mode}, but class ids are expected; "
+        "save 8-bit palette indices or gray levels"
     )
 
 
 SCALED_LAYOUTS = ("L;2", "L;4")
-"""Gray of 2 and 4 bits, which Pillow scales to 255: ids would be multiplied, and 15 be ignored."""
+"""2-bit and 4-bit gray: Pillow scales the values to 255, which would change class ids."""
 
 
 def _classes_of_palette(image: Image.Image) -> Mask:
-    """Return the classes of palette indices; ValueError if their colors do not tell them."""
+    """Return the classes of palette indices; ValueError if the colors are ambiguous."""
     indices: Mask = np.array(image)
     palette = np.array(image.getpalette("RGB"), dtype=np.int64).reshape(-1, 3)
     used = np.unique(indices)
-    colored = used[used < len(palette)]  # palettes of 21 colors often lack that of 255
+    colored = used[used < len(palette)]  # palettes of 21 colors often lack color 255
     colors, expected = palette[colored], voc_colors()[colored]
-    white = (colors == 255).all(axis=1)  # a usual color of ignored pixels, and of no class
+    white = (colors == 255).all(axis=1)  # often used for ignored pixels, never for a class
     expected[white & (colored == IGNORED)] = 255
     if np.array_equal(colors, expected) or (colors == colored[:, None]).all():
         return indices
@@ -135,9 +139,9 @@ def _classes_of_palette(image: Image.Image) -> Mask:
 
 
 def classes_of_colors(colors: NDArray[np.int64]) -> Mask:
-    """Return the class (n,) of each color (n, 3) by VOC's palette, or else the levels of grays.
+    """Return the class (n,) of each color (n, 3): VOC's palette index, or the gray level.
 
-    ValueError names the colors that are neither.
+    ValueError if the colors are neither all in VOC's palette nor all gray.
     """
     class_of = {tuple(color): k for k, color in enumerate(voc_colors().tolist())}
     rows = [tuple(color) for color in colors.tolist()]
@@ -153,9 +157,9 @@ def classes_of_colors(colors: NDArray[np.int64]) -> Mask:
 
 
 def write_mask(file: Path, mask: Mask, option: str = "--data") -> None:
-    """Write a PNG whose palette colors the classes as VOC does, whole or not at all.
+    """Write a mask atomically as a PNG with VOC's palette.
 
-    option: the command-line option that selects the folder, which an error names.
+    option: the command-line option that selects the folder, for error messages.
     """
     image = Image.fromarray(mask)
     image.putpalette(voc_palette())
@@ -172,8 +176,8 @@ def voc_palette() -> bytes:
 def voc_colors() -> NDArray[np.int64]:
     """Return VOC's colors (256, 3).
 
-    Bits 0, 3, 6 of a class are the bits of its red from the highest down; bits 1, 4, 7 those of
-    green, bits 2, 5 those of blue.
+    Bits 0, 3, 6 of a class are the bits of its red value, starting with the highest one; bits 1,
+    4, 7 are the bits of green, and bits 2, 5 of blue.
     """
     classes = np.arange(256)[:, None]
     channels = np.arange(3)
@@ -182,29 +186,29 @@ def voc_colors() -> NDArray[np.int64]:
 
 
 def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
-    """Return what is wrong with a mask, and its pixels per class."""
+    """Return the fault of a mask ("" if valid), and its pixels per class (L,)."""
     num_classes = len(split.class_names)
-    none = np.zeros(num_classes, dtype=np.int64)
+    zeros = np.zeros(num_classes, dtype=np.int64)
     file, image_file = (files.folder / files.name(i) for files in (split.masks, split.source))
     if not file.exists():
-        return "missing", none
+        return "missing", zeros
     try:
         mask = read_mask(file)
     except DataError as error:
-        return str(error).removeprefix(f"{file}: "), none
+        return str(error).removeprefix(f"{file}: "), zeros
     pixels = np.bincount(mask.ravel(), minlength=256)
     unknown = [k for k in np.flatnonzero(pixels).tolist() if num_classes <= k != IGNORED]
     if unknown:
         return (
             f"unknown ids {', '.join(map(str, unknown))}; expected 0 to {num_classes - 1}, and "
             f"{IGNORED} for pixels that do not count"
-        ), none
+        ), zeros
     height, width = mask.shape
     try:
         with retry_reads(image_file, lambda: Image.open(image_file)) as image:
             size = image.size
     except OSError:
-        size = (width, height)  # the image itself is reported as broken
+        size = (width, height)  # the broken image itself is reported elsewhere
     same = size == (width, height)
-    why = "" if same else f"{width} x {height} px, its image has {size[0]} x {size[1]}"
-    return why, pixels[:num_classes]
+    fault = "" if same else f"{width} x {height} px, but its image has {size[0]} x {size[1]} px"
+    return fault, pixels[:num_classes]

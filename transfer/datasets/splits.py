@@ -1,8 +1,8 @@
-"""Seeded splits for sets whose publishers name none.
+"""Seeded splits for datasets without published ones.
 
-The SHA-256 of a fixed seed and an image's name gives its place in the draw. The place thus depends
-neither on the order of a directory nor on the version of a random generator, and an image that is
-missing moves no other image further than one place.
+The SHA-256 of a fixed seed and an image's name determines its rank in the draw. Ranks therefore do
+not depend on directory order or on the version of a random generator. A missing image changes the
+ranks of the others by at most one.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Split = TypeVar("Split", Images, "Scenes", "Segmented")
 SEED = "held-out 0"
 SHARE_SEED = "labelled 0"
-"""Seed of `draw_balanced_share`; its spelling decides what is drawn."""
+"""Seed of `draw_balanced_share`. Another spelling would draw other images."""
 
 
 def seeded_ranks(
     names: NDArray[np.bytes_], groups: NDArray[np.integer[Any]], seed: str = SEED
 ) -> NDArray[np.int64]:
-    """Return the place (n,) of each image in the random order of its group, from 0."""
+    """Return the rank (n,), from 0, of each image in its group's random order."""
     digests = (hashlib.sha256(b"%s/%s" % (seed.encode(), name)).digest()[:8] for name in names)
     draw = np.frombuffer(b"".join(digests), dtype=">u8")
     order = np.lexsort((draw, groups))
@@ -44,21 +44,21 @@ def seeded_ranks(
 
 
 def ranks_in_class(images: Images) -> NDArray[np.int64]:
-    """Return the place (n,) of each image in the random order of its class."""
+    """Return the rank (n,), from 0, of each image in its class's random order."""
     return seeded_ranks(images.source.encoded_names, images.label_array)
 
 
 def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Images:
-    """Return train, val or all of trainval; val has the same number of images of each class."""
-    if split == "trainval":  # readers of users' sets ask for it, too
+    """Return train, val or trainval; val has the same number of images per class."""
+    if split == "trainval":  # third-party readers request it, too
         return trainval
-    return _part(trainval, split, draw_from_each_class(trainval, val_per_class))
+    return _select(trainval, split, draw_from_each_class(trainval, val_per_class))
 
 
 def draw_from_each_class(images: Images, count: int) -> NDArray[np.bool_]:
-    """Return whether each image (n,) is among the `count` of its class that are drawn.
+    """Return whether each image (n,) is drawn; `count` images of each class are.
 
-    DataError names the first class of which no other image is left.
+    DataError if the draw would leave no image of a class.
     """
     counts = np.bincount(images.label_array, minlength=len(images.class_names))
     short = np.flatnonzero(counts <= count)
@@ -73,7 +73,7 @@ def draw_from_each_class(images: Images, count: int) -> NDArray[np.bool_]:
 
 
 def with_val(images: Images, split: str, sizes: Sizes) -> Images:
-    """Return test and trainval images as they are, train or val drawn alike from each class."""
+    """Return a split; train and val are drawn from trainval `images`, balanced over classes."""
     if split in ("trainval", "test"):
         return images
     val_per_class = sizes.held_out("val") // len(images.class_names)
@@ -81,33 +81,34 @@ def with_val(images: Images, split: str, sizes: Sizes) -> Images:
 
 
 def uniform_split(images: Split, split: str, sizes: Sizes) -> Split:
-    """Return test and trainval images as they are, train or val drawn from all of them alike."""
+    """Return a split; train and val are drawn uniformly from trainval `images`."""
     if split in ("trainval", "test"):
         return images
     num_val = sizes.held_out("val")
     if num_val >= len(images):
         raise DataError(
-            f"{len(images)} images in trainval, val alone needs {num_val}; the set is incomplete"
+            f"{len(images)} images in trainval, but val alone needs {num_val}; "
+            "the dataset is incomplete"
         )
-    one_group = np.zeros(len(images), dtype=np.int64)
-    ranks = seeded_ranks(images.source.encoded_names, one_group)
-    return _part(images, split, ranks < num_val)
+    single_group = np.zeros(len(images), dtype=np.int64)
+    ranks = seeded_ranks(images.source.encoded_names, single_group)
+    return _select(images, split, ranks < num_val)
 
 
 def without(images: Split, names: Collection[str]) -> Split:
-    """Return all images except these; a run leaves out the broken ones that it tolerates."""
+    """Return all images except these, such as tolerated broken ones."""
     return images.subset([i for i in range(len(images)) if images.name(i) not in names])
 
 
 def share_per_class(images: Images, share: float) -> int:
-    """Return how many images of each class `draw_balanced_share` draws at a share below 1.0."""
+    """Return the images per class that `draw_balanced_share` draws if share < 1."""
     return max(2, round(share * len(images) / len(images.class_names)))
 
 
 def draw_balanced_share(images: Images, share: float) -> Images:
-    """Return that share of the images, the same number (at least two) of each class.
+    """Draw a fraction of the images, the same number (at least two) per class.
 
-    A share of 1.0 is all images. A smaller share is part of every larger one.
+    share: fraction; 1.0 returns all images. A smaller draw is a subset of every larger one.
     """
     if share == 1.0:
         return images
@@ -116,21 +117,21 @@ def draw_balanced_share(images: Images, share: float) -> Images:
     if counts.min() < per_class:
         raise DataError(
             f"class {images.class_names[int(counts.argmin())]} has {counts.min()} images, "
-            f"{per_class} are to be labelled; the set is incomplete"
+            f"but {per_class} are to be labeled; the dataset is incomplete"
         )
     ranks = seeded_ranks(images.source.encoded_names, images.label_array, SHARE_SEED)
     return images.subset(np.flatnonzero(ranks < per_class))
 
 
-def _part(trainval: Split, split: str, in_val: NDArray[np.bool_]) -> Split:
+def _select(trainval: Split, split: str, in_val: NDArray[np.bool_]) -> Split:
     return trainval.subset(np.flatnonzero(in_val if split == "val" else ~in_val))
 
 
 def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:
-    """Write NAME-HASH.txt with a line "SPLIT FILE" per image; return its name and SHA-256.
+    """Write NAME-HASH.txt with one line "SPLIT FILE" per image; return name and SHA-256.
 
-    Lines are sorted and name files below the data folder, so the same draw has the same list on
-    every machine. A list that exists is kept.
+    Lines are sorted, and paths are relative to the data folder, so the same draw gives the same
+    list on every machine. An existing list is kept.
     """
     lines = [f"{s} {images.name(i)}\n" for s, images in splits.items() for i in range(len(images))]
     text = "".join(sorted(lines)).encode()
@@ -142,19 +143,19 @@ def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[st
 
 
 def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split:
-    """Return an opened split without the broken images that the user tolerates.
+    """Return an opened split without tolerated broken images.
 
-    ChangedDataError if it is not the split that was checked, DataError if no image is left.
+    ChangedDataError if the split has changed since it was checked, DataError if no image remains.
     """
     report = folders.reports.get(key)
     checked = report.fingerprints.get(split) if report else None
     if checked is not None and checked != opened.fingerprint:
-        what = f"names, sizes, classes or labels of its {len(opened):,} images have changed"
-        raise changed_data_error(f"{key} has changed while it was being used; {split}: {what}")
+        change = f"names, sizes, classes or labels of its {len(opened):,} images have changed"
+        raise changed_data_error(f"{key} has changed while it was being used; {split}: {change}")
     usable = without(opened, folders.broken) if folders.broken else opened
     if not len(usable):
         raise DataError(
-            f"{key}, {split}: {len(opened):,} images, of which none can be used; expected at least "
-            f"one. See python -m transfer check-data {key}"
+            f"{key}, {split}: none of {len(opened):,} images can be used; expected at least one. "
+            f"See python -m transfer check-data {key}"
         )
     return usable

@@ -1,6 +1,6 @@
-"""Images about which a classifier is most wrong: it is sure of another class than the label.
+"""Gallery of the worst mistakes: images that a classifier confidently assigns to a wrong class.
 
-Where an image has several classes: images that the ranking for a class has in a wrong place.
+For multi-label datasets: images with the worst ranks in the ranking for a class.
 """
 
 from __future__ import annotations
@@ -26,42 +26,45 @@ FALSE, MISSED = "false positive", "missed positive"
 
 
 class Mistake(NamedTuple):
-    """A wrong answer of a classifier."""
+    """A wrong prediction."""
 
-    place: int
-    """Row of the scores."""
+    row: int
+    """Row of the scores: the index of the image."""
     label: int
     predicted: int
 
-    def words(self, names: Sequence[str]) -> str:
-        """Return what was taken for what."""
+    def caption(self, names: Sequence[str]) -> str:
+        """Return a text with label and prediction."""
         return f"{names[self.label]} taken for {names[self.predicted]}"
 
 
 def mistakes(
     images: Images, scores: Tensor, labels: Tensor, classes: Sequence[str] = ()
 ) -> list[Tile]:
-    """Return the wrongly classified images with the largest lead of the wrong class, worst first.
+    """Return tiles of the misclassified images with the largest margins, worst first.
 
-    scores (n, L) and labels (n,) in the order of the images; classes: L names, those of the images
-    unless given.
+    scores (n, L) and labels (n,) in the order of the images; classes: L names, by default those
+    of `images`.
     """
     names = classes or images.class_names
     worst = _worst(len(images), scores, labels)
-    return [_picture(images, one.place, one.words(names), MOST_WRONG) for one in worst]
+    return [_tile(images, m.row, m.caption(names), MOST_WRONG) for m in worst]
 
 
 def turned_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile]:
-    """Return the pictures, as turned, about whose rotation a classifier is most wrong.
+    """Return tiles of the rotated images with the worst predictions of the rotation.
 
-    scores (R * n, R) and labels (R * n,) of all n images in one rotation after the other; label and
-    class are numbers of counterclockwise quarter turns. An image is shown in its worst rotation.
+    scores (R * n, R) and labels (R * n,): all n images in the first rotation, then in the second,
+    and so on. Labels and classes are numbers of counterclockwise quarter turns. Each image is
+    shown at most once, in its worst rotation.
     """
-    count = len(images)
+    num_images = len(images)
     tiles = []
-    for one in _worst(scores.shape[1] * count, scores, labels, lambda one: [one.place % count]):
-        words = f"turned by {90 * one.label}°, taken for {90 * one.predicted}°"
-        tiles.append(_picture(images, one.place % count, words, TURNED, one.label))
+    for mistake in _worst(
+        scores.shape[1] * num_images, scores, labels, lambda m: [m.row % num_images]
+    ):
+        caption = f"turned by {90 * mistake.label}°, taken for {90 * mistake.predicted}°"
+        tiles.append(_tile(images, mistake.row % num_images, caption, TURNED, mistake.label))
     return tiles
 
 
@@ -72,21 +75,21 @@ def corrupted_mistakes(
     corruptions: Sequence[tuple[str, int]],
     classes: Sequence[str],
 ) -> list[Tile]:
-    """Return the worst mistake under each corruption, worst first, and every photograph once.
+    """Return the worst mistake of each corruption, worst first; each source image only once.
 
-    Otherwise one photograph under all corruptions would fill the gallery. corruptions (n,): kind
-    and severity of each image; classes: L names.
+    Otherwise, one source image under all corruptions would fill the gallery. corruptions (n,):
+    type and severity of each image; classes: L names.
     """
 
-    def shown_once(one: Mistake) -> list[Hashable]:
-        # the kind, and the photograph: the class's folder and the file
-        return [corruptions[one.place][0], tuple(images.name(one.place).split("/")[-2:])]
+    def unique_keys(mistake: Mistake) -> list[Hashable]:
+        # corruption type, and source image: class folder and file name
+        return [corruptions[mistake.row][0], tuple(images.name(mistake.row).split("/")[-2:])]
 
     tiles = []
-    for one in _worst(len(images), scores, labels, shown_once):
-        kind, severity = corruptions[one.place]
-        words = f"{one.words(classes)}; {kind.replace('_', ' ')}, severity {severity}"
-        tiles.append(_picture(images, one.place, words, CORRUPTED))
+    for mistake in _worst(len(images), scores, labels, unique_keys):
+        kind, severity = corruptions[mistake.row]
+        caption = f"{mistake.caption(classes)}; {kind.replace('_', ' ')}, severity {severity}"
+        tiles.append(_tile(images, mistake.row, caption, CORRUPTED))
     return tiles
 
 
@@ -94,37 +97,38 @@ def _worst(
     num_images: int,
     scores: Tensor,
     labels: Tensor,
-    shown_once: Callable[[Mistake], Sequence[Hashable]] = lambda one: [one.place],
+    unique_keys: Callable[[Mistake], Sequence[Hashable]] = lambda mistake: [mistake.row],
 ) -> list[Mistake]:
-    """Return the wrong answers with the largest lead of the wrong class's score over the label's.
+    """Return the mistakes with the largest margins, worst first.
 
-    scores (n, L), labels (n,); shown_once: what of a mistake no other one in the list may have.
+    The margin is the predicted class's score minus the label's score. scores (n, L), labels (n,);
+    unique_keys: keys of a mistake that no other mistake in the result shares.
     """
     import torch
 
     _require_same_number(num_images, len(labels))
     scores, labels = scores.float().cpu(), labels.cpu()
     best, predicted = scores.max(dim=1)
-    lead = best - scores.gather(1, labels[:, None])[:, 0]
-    lead[predicted == labels] = -1.0
-    # stable: equal leads give the same pictures every time
-    order = torch.sort(lead, descending=True, stable=True).indices
+    margin = best - scores.gather(1, labels[:, None])[:, 0]
+    margin[predicted == labels] = -1.0
+    # a stable sort, so that equal margins always select the same images
+    order = torch.sort(margin, descending=True, stable=True).indices
     worst: list[Mistake] = []
-    shown: set[Hashable] = set()
-    for place in order[lead[order] > 0].tolist():
-        one = Mistake(place, int(labels[place]), int(predicted[place]))
-        if len(worst) < NUM_IMAGES and shown.isdisjoint(own := shown_once(one)):
-            shown.update(own)
-            worst.append(one)
+    used_keys: set[Hashable] = set()
+    for index in order[margin[order] > 0].tolist():
+        mistake = Mistake(index, int(labels[index]), int(predicted[index]))
+        if len(worst) < NUM_IMAGES and used_keys.isdisjoint(keys := unique_keys(mistake)):
+            used_keys.update(keys)
+            worst.append(mistake)
     return worst
 
 
-def _picture(images: Images, place: int, caption: str, group: str, turns: int = 0) -> Tile:
-    """Return a small picture of an image, after counterclockwise quarter turns."""
+def _tile(images: Images, index: int, caption: str, group: str, quarter_turns: int = 0) -> Tile:
+    """Return a tile with the thumbnail of an image, rotated counterclockwise."""
     from transfer.frozen.transforms import rotate_quarters
 
-    small = rotate_quarters(thumbnail(images[place][0], SIDE_PX), turns)
-    return Tile(jpeg=jpeg(small), group=group, caption=caption, name=images.name(place))
+    small = rotate_quarters(thumbnail(images[index][0], SIDE_PX), quarter_turns)
+    return Tile(jpeg=jpeg(small), group=group, caption=caption, name=images.name(index))
 
 
 def _require_same_number(num_images: int, num_labels: int) -> None:
@@ -135,40 +139,44 @@ def _require_same_number(num_images: int, num_labels: int) -> None:
 def misplaced(
     images: Images, scores: Tensor, present: Tensor, absent: Tensor, classes: Sequence[str]
 ) -> list[Tile]:
-    """Return false positives by their high rank, then missed positives by their low rank.
+    """Return false positives with the highest, then missed positives with the lowest ranks.
 
-    A class gives at most one of each kind, and no image is shown twice. scores (n, L); present and
-    absent (n, L): an image for which both are false is not ranked. Average precision depends on
-    ranks alone, and scores of two classes have no common scale.
+    Each class contributes at most one image of each kind, and no image is shown twice. Mistakes
+    are ordered by rank: average precision depends on ranks only, and the scores of two classes
+    are not on one scale.
+
+    scores (n, L); present, absent (n, L): an image is ranked for a class if one of them is true.
     """
     _require_same_number(len(images), len(scores))
-    ranking, shows = scores.float().cpu().numpy(), present.cpu().numpy()
-    ranked = (present | absent).cpu().numpy()
-    found: dict[str, list[tuple[float, int, str]]] = {FALSE: [], MISSED: []}
+    score_array, is_present = scores.float().cpu().numpy(), present.cpu().numpy()
+    is_ranked = (present | absent).cpu().numpy()
+    candidates: dict[str, list[tuple[float, int, str]]] = {FALSE: [], MISSED: []}
     for category, name in enumerate(classes):
-        places = np.flatnonzero(ranked[:, category])
-        # stable: equal scores give the same pictures every time
-        order = places[np.argsort(-ranking[places, category], kind="stable")]
-        right = shows[order, category]
-        if right.all() or not right.any():
+        indices = np.flatnonzero(is_ranked[:, category])
+        # a stable sort, so that equal scores always select the same images
+        order = indices[np.argsort(-score_array[indices, category], kind="stable")]
+        positive = is_present[order, category]
+        if positive.all() or not positive.any():
             continue
-        first, last = int(right.argmin()), len(right) - 1 - int(right[::-1].argmax())
+        first, last = int(positive.argmin()), len(positive) - 1 - int(positive[::-1].argmax())
         if last < first:  # all present images rank before all absent ones
             continue
-        for group, at, sign in ((FALSE, first, 1), (MISSED, last, -1)):
-            place, rank = int(order[at]), f"rank {at + 1:,} of {len(order):,}"
-            others = [
-                c for c, there in zip(classes, shows[place], strict=True) if there and c != name
+        for group, position, sign in ((FALSE, first, 1), (MISSED, last, -1)):
+            index, rank = int(order[position]), f"rank {position + 1:,} of {len(order):,}"
+            other_classes = [
+                c
+                for c, shown in zip(classes, is_present[index], strict=True)
+                if shown and c != name
             ]
-            words = f"{rank} for {name}" if group == FALSE else f"{name}, {rank}"
-            words += f"; shows {', '.join(others)}" if others else ""
-            found[group].append((sign * (at + 1) / len(order), place, words))
+            caption = f"{rank} for {name}" if group == FALSE else f"{name}, {rank}"
+            caption += f"; shows {', '.join(other_classes)}" if other_classes else ""
+            candidates[group].append((sign * (position + 1) / len(order), index, caption))
     tiles: list[Tile] = []
-    shown: set[int] = set()
-    for group, rows in found.items():
-        most = len(tiles) + NUM_IMAGES // 2
-        for _, place, words in sorted(rows, key=itemgetter(0)):
-            if place not in shown and len(tiles) < most:
-                shown.add(place)
-                tiles.append(_picture(images, place, words, group))
+    used_indices: set[int] = set()
+    for group, rows in candidates.items():
+        max_tiles = len(tiles) + NUM_IMAGES // 2
+        for _, index, caption in sorted(rows, key=itemgetter(0)):
+            if index not in used_indices and len(tiles) < max_tiles:
+                used_indices.add(index)
+                tiles.append(_tile(images, index, caption, group))
     return tiles

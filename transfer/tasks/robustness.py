@@ -17,7 +17,7 @@ import numpy as np
 
 from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
-from transfer.datasets.imagenet.objectnet import BORDER_PX, with_words
+from transfer.datasets.imagenet.objectnet import BORDER_PX, with_readable_names
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import (
     class_results,
@@ -137,13 +137,15 @@ class ObjectNetEval(TrainedClassifier):
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes of the classifier, and numbers by class."""
         scores, labels = prepared.scores, prepared.test.labels
-        numbers = class_results(scores, labels, with_words(prepared.classes))
+        numbers = class_results(scores, labels, with_readable_names(prepared.classes))
         return Predictions(scores, labels, numbers)
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return pictures of the test images about which the classifier is most wrong."""
         images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
-        return mistakes(images, predictions.scores, predictions.labels, with_words(classes))
+        return mistakes(
+            images, predictions.scores, predictions.labels, with_readable_names(classes)
+        )
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_a_set_that_changes_or_is_replaced_and_put_back_within_a_cell_leaves_no_
     own_cell: Cell, method: str, change: Callable[[Path], None], before: Before
 ) -> None:
     before(KNN, method, lambda: change(own_cell.settings.data))
-    told = "trainval: image files were" if change == rewrite_an_image else "data set cars has"
+    told = "trainval: image files were" if change == rewrite_an_image else "dataset cars has"
     with pytest.raises(ChangedDataError, match=told):
         evaluate(own_cell)
     assert not own_cell.path.exists()
@@ -82,7 +82,7 @@ def test_a_joint_extraction_during_which_an_image_was_replaced_leaves_no_feature
 ) -> None:
     before(transfer.frozen.extraction, "forward", lambda: rewrite_an_image(own_cell.settings.data))
     extract_together([own_cell])
-    assert capsys.readouterr().err.count("image files were written meanwhile") == 1
+    assert capsys.readouterr().err.count("image files were written in the meantime") == 1
     assert len(list(own_cell.folders.cache.rglob("*.npy"))) == 1  # of test, which has not changed
 
 
@@ -98,7 +98,7 @@ def test_a_split_without_an_image_is_not_the_one_that_was_checked(own_cell: Cell
 def test_a_split_of_which_no_image_is_left_is_an_error(own_cell: Cell) -> None:
     images = open_split("cars", own_cell.settings.data, "test")
     broken = frozenset(images.name(i) for i in range(len(images)))
-    with pytest.raises(DataError, match=f"cars, test: {len(images)} images"):
+    with pytest.raises(DataError, match=f"cars, test: none of {len(images)} images"):
         usable_split(replace(own_cell.folders, broken=broken), "cars", "test", images)
 
 

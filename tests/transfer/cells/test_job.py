@@ -276,7 +276,7 @@ def test_the_first_death_is_the_reason(line: str, killed: bool) -> None:
 
 def test_missing_data_are_told_before_a_process_starts(cell: Cell, tmp_path: Path) -> None:
     settings = replace(cell.settings, data=tmp_path / "nothing")
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="does not exist"):
         evaluate_on_gpus(cell.asking(settings=settings))
 
 

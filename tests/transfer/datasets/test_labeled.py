@@ -152,7 +152,7 @@ def test_an_incomplete_annotation_file_is_an_error(copy_of: CopyOf) -> None:
     with pytest.raises(DataError, match="the annotation files are incomplete"):
         open_split("inat1k", data, "test")
     path.write_text(json.dumps({**content, "categories": [{"id": -1}, *content["categories"]]}))
-    with pytest.raises(DataError, match="other categories"):
+    with pytest.raises(DataError, match="different categories"):
         open_split("inat1k", data, "test")
 
 

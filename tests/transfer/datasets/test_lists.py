@@ -90,7 +90,7 @@ def test_list_in_another_encoding_is_named_with_the_line(copy_of: CopyOf) -> Non
     data = copy_of("dtd")
     listing = data / "dtd/dtd/labels/test1.txt"
     listing.write_bytes(b"banded/banded_0033.jpg\nbanded/\xe9.jpg\n")
-    with pytest.raises(DataError, match=r"test1\.txt, line 2: .* not text in UTF-8"):
+    with pytest.raises(DataError, match=r"test1\.txt, line 2: .* not UTF-8 text"):
         open_split("dtd", data, "test")
 
 

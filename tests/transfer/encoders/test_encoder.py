@@ -458,7 +458,7 @@ def test_python_gives_a_plain_loops_neighbors(small_data: Path, tmp_path: Path) 
         evaluate(encoder, "coco_det", data=small_data)
     with pytest.raises(ValueError, match="Sequential has no heads"):
         with_heads(encoder, [0])
-    with pytest.raises(ValueError, match="cannot be that of a row"):
+    with pytest.raises(ValueError, match="is not a valid name of a row"):
         evaluate(replace(encoder, name="../up"), task, data=small_data)
     with pytest.raises(ValueError, match="'float16': expected auto, float32, bfloat16"):
         evaluate(encoder, task, data=small_data, features_in="float16")  # type: ignore[arg-type]

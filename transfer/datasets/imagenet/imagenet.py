@@ -1,16 +1,16 @@
-"""ImageNet-1k (Russakovsky et al. 2015), ImageNet-100 and SimCLR's lists, which read one folder.
+"""ImageNet-1k (Russakovsky et al. 2015), ImageNet-100, and SimCLR's 1 % and 10 % subsets.
 
-The labels of the test images are not public: test is the official val split (50 images per class),
-trainval is the official train split. val is a seeded draw of 50 images per class from trainval, on
-which learning rates can be chosen; the probes use trainval and test only. No paper prints the
-number of training images of ImageNet-100.
+The test labels are not public: test is the official val split (50 images per class), and trainval
+is the official train split. val is a seeded draw of 50 images per class from trainval, used to
+choose learning rates. The probes only use trainval and test. No paper reports the number of
+training images of ImageNet-100.
 
-in1k_1pct, in1k_10pct: the labeled 1 % and 10 % of Chen et al., ICML 2020, arXiv:2002.05709; the
-lists are files of its repository. Where they are absent, `splits.draw_balanced_share` draws as many
-images. val is drawn from the labeled images.
+in1k_1pct, in1k_10pct: the labeled 1 % and 10 % of Chen et al., ICML 2020, arXiv:2002.05709. The
+lists are in its repository. If they are missing, `splits.draw_balanced_share` draws as many images.
+val is drawn from the labeled images.
 
-val images are published in one flat folder. Lists of their classes come with the devkit of 2012
-(numbers of `meta.mat`) and with Kaggle's copy (`LOC_val_solution.csv`).
+val images are published in one flat folder. Their classes are in the 2012 devkit (numbers of
+`meta.mat`) and in Kaggle's copy (`LOC_val_solution.csv`).
 """
 
 from dataclasses import replace
@@ -35,14 +35,14 @@ from transfer.datasets.synthetic.labeled import (
 from transfer.datasets.synthetic.patterns import Pixels, draw_size_px, kinds_of_classes, paint
 
 LISTS = "imagenet_subsets"
-"""Folder of SimCLR's lists, below the data folder; its name in SimCLR's repository."""
+"""Folder of SimCLR's lists in the data folder, named as in SimCLR's repository."""
 ONE_PERCENT, TEN_PERCENT = "1percent.txt", "10percent.txt"
 SMALL_WNIDS: tuple[str, ...] = facts()["small_imagenet"]
 """Classes of the small ImageNet."""
 SMALL = PerClass(classes=len(SMALL_WNIDS))
 SMALL_FIRST_KIND = 12
 SMALL_LABELED = {ONE_PERCENT: 6, TEN_PERCENT: 12}
-"""Images of each class of the small ImageNet that a list names; two of these are held out."""
+"""Listed images per class of the small ImageNet; two of these are held out."""
 
 
 def imagenet1k_wnids() -> list[str]:
@@ -51,7 +51,7 @@ def imagenet1k_wnids() -> list[str]:
 
 
 def imagenet100_wnids() -> list[str]:
-    """Return CMC's classes (Tian et al. 2020), which JCL, LORAC, UniCLR and LooC use."""
+    """Return the classes of CMC (Tian et al. 2020); JCL, LORAC, UniCLR and LooC use them."""
     return Path(__file__).with_name("imagenet100.txt").read_text().split()
 
 
@@ -72,7 +72,7 @@ def read_in1k(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def read_in100(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read the classes of `imagenet100.txt` that are there, in alphabetical order."""
+    """Read the existing classes of `imagenet100.txt`, in alphabetical order."""
     present = set(class_names(data / "imagenet" / "train"))
     return _read(data, split, sizes, [w for w in sorted(imagenet100_wnids()) if w in present])
 
@@ -83,7 +83,7 @@ def _read(data: Path, split: str, sizes: Sizes, wnids: list[str]) -> Images:
 
 
 def read_subset(list_file: str, data: Path, split: str, sizes: Sizes) -> Images:
-    """Read a list of imagenet_subsets/, and the images of ImageNet-1k that it names."""
+    """Read the ImageNet-1k images in a list of imagenet_subsets/."""
     if split == "test":
         return read_in1k(data, split, sizes)
     classes = class_names(data / "imagenet" / "train")
@@ -93,8 +93,8 @@ def read_subset(list_file: str, data: Path, split: str, sizes: Sizes) -> Images:
     for number, (file,) in read_list(listing, {"image": str}):
         wnid = file.partition("_")[0]
         if wnid not in label_of:
-            where = f"{wnid!r} is not among the {len(classes)} classes of imagenet/train"
-            raise bad_line(listing, number, where)
+            reason = f"{wnid!r} is not among the {len(classes)} classes of imagenet/train"
+            raise bad_line(listing, number, reason)
         files.append((file, wnid))
     names = [f"imagenet/train/{wnid}/{file}" for file, wnid in sorted(files)]
     images = image_files(data, names, [label_of[wnid] for _, wnid in sorted(files)], classes)
@@ -106,7 +106,7 @@ def _small_train_file(wnid: str, i: int) -> str:
 
 
 def _write_lists(data: Path, rng: np.random.Generator) -> None:
-    """Write both lists: names of the last training images of each class of the small ImageNet."""
+    """Write both lists, with the last training images of each small class."""
     for list_file, count in SMALL_LABELED.items():
         numbers = range(SMALL.trainval - count, SMALL.trainval)
         names = [_small_train_file(wnid, i) for i in numbers for wnid in SMALL_WNIDS]
@@ -118,7 +118,7 @@ def _small_sizes(list_file: str) -> Sizes:
 
 
 def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
-    """Write a folder per class below train/ and val/."""
+    """Write a folder per class in train/ and val/."""
     number = 0
     for label, wnid in enumerate(SMALL_WNIDS):
         for i in range(per_class.trainval):
@@ -137,13 +137,13 @@ VAL_FOLDERS = (
     "ILSVRC/Data/CLS-LOC/val",
     "imagenet_object_localization_patched2019/ILSVRC/Data/CLS-LOC/val",
 )
-"""Folders of the unpacked val images: ImageNet's, and those of two forms of Kaggle's copy."""
+"""Folders of unpacked val images: from ImageNet, or from two versions of Kaggle's copy."""
 
 
 def sort_val_images(raw: Path) -> None:
-    """Move flat val images of the unpacked archives to class folders.
+    """Move val images from the flat folder of the archive to class folders.
 
-    Images that were moved before stay. DataError if the lists do not name the class of each image.
+    Images in class folders stay. DataError if the lists do not give the class of each image.
     """
     for val in (raw / name for name in VAL_FOLDERS):
         names = sorted(file.name for file in val.glob("ILSVRC2012_val_*.JPEG"))
@@ -165,7 +165,7 @@ def sort_val_images(raw: Path) -> None:
 
 
 def _from_devkit(folder: Path) -> dict[str, str]:
-    """Read the devkit's list: line i has the number of val image i in meta.mat."""
+    """Read the devkit's list; line i is the class of val image i, as numbered in meta.mat."""
     meta, truth = (folder / "data" / name for name in DEVKIT_LISTS)
     if not (meta.is_file() and truth.is_file()):
         return {}
@@ -181,7 +181,7 @@ def _from_devkit(folder: Path) -> dict[str, str]:
 
 
 def _from_kaggle(folder: Path) -> dict[str, str]:
-    """Read Kaggle's list: a line is an image, and behind a comma its class and boxes."""
+    """Read Kaggle's list; each line is an image name, a comma, its class and boxes."""
     if not (folder / KAGGLE).is_file():
         return {}
     lines = read_text(folder / KAGGLE, errors="replace").splitlines()[1:]

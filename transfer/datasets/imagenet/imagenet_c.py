@@ -1,7 +1,7 @@
 """The ImageNet-100 classes of ImageNet-C, Hendrycks and Dietterich, ICLR 2019, arXiv:1903.12261.
 
-Every val image under every corruption at every severity; there is a test split only. An image's
-name, KIND/SEVERITY/WNID/FILE in the set's folder, holds corruption and severity.
+There is only a test split: each val image with each corruption at each severity. Image names,
+KIND/SEVERITY/WNID/FILE in the dataset's folder, contain corruption and severity.
 """
 
 from pathlib import Path
@@ -22,13 +22,13 @@ from transfer.datasets.synthetic.patterns import jpeg
 GROUPS: dict[str, tuple[str, ...]] = dict(facts()["corruptions"])
 """The fifteen corruptions, in the benchmark's groups."""
 EXTRA_KINDS = GROUPS.pop("extra")
-"""Four more corruptions, published beside the fifteen (extra.tar)."""
+"""Four additional corruptions, published separately (extra.tar)."""
 MAIN_KINDS = tuple(kind for kinds in GROUPS.values() for kind in kinds)
 KINDS = MAIN_KINDS + EXTRA_KINDS
 SEVERITIES = (1, 2, 3, 4, 5)
 FOLDER = "imagenet-c"
 VAL_IMAGES = 5_000
-"""Images of ImageNet-100 under each corruption at each severity."""
+"""ImageNet-100 images per corruption and severity."""
 
 
 def kind_and_severity(name: str) -> tuple[str, int]:
@@ -38,43 +38,43 @@ def kind_and_severity(name: str) -> tuple[str, int]:
 
 
 def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
+    """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of all fifteen or nineteen kinds."""
     folder, kinds = data / FOLDER, expected_kinds(data)
-    absent = [kind for kind in kinds if not (folder / kind).is_dir()]
-    if absent:
-        raise DataError(f"{len(absent)} of {len(kinds)} corruptions are missing: {absent[:4]}")
+    missing = [kind for kind in kinds if not (folder / kind).is_dir()]
+    if missing:
+        raise DataError(f"{len(missing)} of {len(kinds)} corruptions are missing: {missing[:4]}")
     folders = {wnid for kind in kinds for wnid in class_names(folder / kind / "1")}
     wnids = sorted(folders.intersection(imagenet100_wnids()))
     names: list[str] = []
     labels: list[int] = []
     for kind in kinds:
         for severity in SEVERITIES:
-            part = read_class_folders(data, folder / kind / str(severity), wnids)
-            names += [part.name(i) for i in range(len(part))]
-            labels += part.label_array.tolist()
+            images = read_class_folders(data, folder / kind / str(severity), wnids)
+            names += [images.name(i) for i in range(len(images))]
+            labels += images.label_array.tolist()
     return image_files(data, names, labels, wnids)
 
 
 def expected_kinds(data: Path) -> tuple[str, ...]:
-    """Return all nineteen corruptions, or the fifteen if nothing of extra.tar was unpacked."""
+    """Return all nineteen corruptions, or fifteen if extra.tar was not unpacked."""
     extra = any((data / FOLDER / kind).is_dir() for kind in EXTRA_KINDS)
     return KINDS if extra else MAIN_KINDS
 
 
 def unpacked_counts(data: Path) -> dict[str, int]:
-    """Return the published number of images, with or without those of extra.tar."""
+    """Return the published number of images, with or without extra.tar."""
     return {"test": len(expected_kinds(data)) * len(SEVERITIES) * VAL_IMAGES}
 
 
 def missing_kinds(data: Path) -> list[str]:
-    """Return a sentence if the four extra corruptions are absent: some metrics need them."""
+    """Return a sentence if the extra corruptions, which some metrics need, are missing."""
     if not (data / FOLDER).is_dir() or expected_kinds(data) == KINDS:
         return []
     return ["ImageNet-C without extra.tar: 15 kinds, no all19_top1 and no sev3plus19_top1"]
 
 
 def _write_small(data: Path, rng: np.random.Generator) -> None:
-    """Write an image per kind, severity and class, all noise."""
+    """Write one image per kind, severity and class; all corruptions are Gaussian noise."""
     for kind in KINDS:
         for severity in SEVERITIES:
             for number, wnid in enumerate(small_in100_wnids(), start=1):

@@ -1,8 +1,8 @@
-"""ObjectNet, Barbu et al., NeurIPS 2019: the thirteen classes that ImageNet-100 has as well.
+"""ObjectNet (Barbu et al., NeurIPS 2019): the thirteen classes shared with ImageNet-100.
 
-Only a test split. Every image has a red border of two pixels, the publisher's sign that it must not
-be trained on; evaluation crops it. Classes are named by the wnid of their ImageNet class, so that
-the outputs of an ImageNet-100 classifier can be matched to them.
+There is only a test split. Each image has a red border of two pixels, with which the publishers
+mark images that must not be trained on; the evaluation crops it. Classes are named by the wnid of
+their ImageNet class, to match them with the outputs of an ImageNet-100 classifier.
 """
 
 import json
@@ -26,15 +26,15 @@ WNIDS = {
     for line in Path(__file__).with_suffix(".txt").read_text().splitlines()
     for wnid, _, label in [line.partition(" ")]
 }
-"""ImageNet-100's class for each label of ObjectNet, such as the rocking chair for chairs."""
-LEAST_IMAGES = 49_500
-"""Fewest images of all classes that round to the published 50,000; none is published per class."""
+"""ImageNet-100 class of each ObjectNet label, such as the rocking chair for chairs."""
+MIN_IMAGES = 49_500
+"""Minimum total that rounds to the published 50,000; counts per class are not published."""
 SMALL_LABELS = {wnid: label for label, wnid in WNIDS.items() if wnid in SMALL_WNIDS}
 SMALL_PER_CLASS = 12
 
 
-def with_words(wnids: Sequence[str]) -> tuple[str, ...]:
-    """Return ImageNet classes for readers: with ObjectNet's label where it has one."""
+def with_readable_names(wnids: Sequence[str]) -> tuple[str, ...]:
+    """Return class names for reports: the wnid, with ObjectNet's label if it has one."""
     labels = {wnid: label for label, wnid in WNIDS.items()}
     return tuple(f"{labels[wnid]} ({wnid})" if wnid in labels else wnid for wnid in wnids)
 
@@ -45,21 +45,21 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
     if not sizes.counts["test"]:  # unpublished
         classes = class_names(root / "images")
         num_images = len(read_class_folders(data, root / "images", classes))
-        if num_images < LEAST_IMAGES:  # only the total of all classes is published
+        if num_images < MIN_IMAGES:  # only the total is published
             raise DataError(
-                f"{num_images:,} images in {len(classes)} class folders, about "
-                "50,000 in 313 are published; unpack it again, all of it"
+                f"{num_images:,} images in {len(classes)} class folders, but about "
+                "50,000 in 313 are published; unpack the complete archive again"
             )
     return _read_matched_classes(data)
 
 
 def excerpt_sizes(data: Path) -> Sizes:
-    """Return the sizes of an excerpt: all images of classes that ImageNet-100 has are tested on."""
+    """Return the sizes of an excerpt: all images of the ImageNet-100 classes."""
     return Sizes(classes=len(WNIDS), counts={"test": len(_read_matched_classes(data))})
 
 
 def _read_matched_classes(data: Path) -> Images:
-    """Return the images of each class that ImageNet-100 has as well."""
+    """Return the images of the classes that are also in ImageNet-100."""
     root = data / FOLDER
     folder_labels = read_json(root / "mappings" / "folder_to_objectnet_label.json", str)
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
@@ -69,9 +69,9 @@ def _read_matched_classes(data: Path) -> Images:
 
 
 def _write_small(data: Path, rng: np.random.Generator) -> None:
-    """Write images/FOLDER/*.png with the red border, and mappings/ with each folder's label."""
+    """Write images/FOLDER/*.png with the red border, and the folder labels in mappings/."""
     folder = data / FOLDER
-    folder_labels = {"air_freshener": "Air freshener"}  # a class that ImageNet does not have
+    folder_labels = {"air_freshener": "Air freshener"}  # not a class of ImageNet
     for label in SMALL_LABELS.values():
         folder_labels["".join(filter(str.isalpha, label)).lower()] = label
     content = json.dumps(folder_labels).encode()

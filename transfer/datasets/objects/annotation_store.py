@@ -1,8 +1,7 @@
-"""Objects of COCO, parsed once per machine.
+"""Cache of parsed COCO annotations.
 
-COCO's training annotations are 450 MB of JSON, which take half a minute and three gigabytes to
-parse and check. The first process stores their arrays in the cache, under a hash of the file's
-content.
+COCO's training annotations are 450 MB of JSON. Parsing and checking them takes half a minute and
+3 GB. The first process stores the arrays in the cache, under a hash of the file's content.
 Folders `annotations/*.scenes` in a cache are from earlier versions and may be deleted.
 """
 
@@ -20,25 +19,25 @@ from pretrain.running.console import print_line
 from pretrain.running.reading import read_bytes
 from transfer.datasets.scenes import ARRAY_NAMES, SceneArrays, Scenes
 
-READER_VERSION = 4  # part of every name: raise it when the readers take other objects from a file
+READER_VERSION = 4  # part of each name: increase it when the readers select other objects
 ABOUT = ("class_names", "category_ids", "faulty", "faults", "lost")
-"""Fields that are stored with the arrays."""
+"""Fields of `Scenes` that are stored with the arrays."""
 
 Parse = Callable[[Path, bytes], Scenes]
 """Returns the images and objects of an annotation file, given its content."""
 
 
 def stored_scenes(file: Path, cache: Path) -> Scenes | None:
-    """Return the scenes of an annotation file that `read_once` has stored; None without them."""
+    """Return the scenes that `read_once` has stored for a file, or None."""
     with file.open("rb") as content:
         return _load(file, _entry(file, cache, hashlib.file_digest(content, "sha256").hexdigest()))
 
 
 def read_once(file: Path, cache: Path, parse: Parse) -> Scenes:
-    """Return the scenes of an annotation file; parse it and store them unless they are stored.
+    """Return the scenes of an annotation file, from the cache or by parsing it.
 
-    Processes that start at the same time all parse it, with the same result. If the cache cannot be
-    written, a line says so.
+    Processes that start at the same time all parse it, with the same result. If the cache cannot
+    be written, a message is printed.
     """
     scenes = stored_scenes(file, cache)
     if scenes is not None:
@@ -48,12 +47,12 @@ def read_once(file: Path, cache: Path, parse: Parse) -> Scenes:
     about = {name: list(getattr(scenes, name)) for name in ABOUT}
     buffer = BytesIO()
     np.savez(buffer, about=np.array(json.dumps(about)), **vars(scenes.arrays))
-    # named after the bytes that were parsed: the file may have been replaced in the meantime
+    # use the hash of the parsed bytes, since the file may have been replaced in the meantime
     entry = _entry(file, cache, hashlib.sha256(content).hexdigest())
     try:
         write_whole(entry, buffer.getvalue(), "--runs")
     except WriteError as error:
-        print_line("data", f"{error}. Until then each process parses {file.name} by itself")
+        print_line("data", f"{error}. Until then, each process parses {file.name} again")
     return scenes
 
 
@@ -62,12 +61,12 @@ def _entry(file: Path, cache: Path, digest: str) -> Path:
 
 
 def _load(file: Path, entry: Path) -> Scenes | None:
-    """Return stored scenes of an annotation file; None if the entry is missing or unreadable."""
+    """Return stored scenes; None if the entry is missing or unreadable."""
     try:
         with entry.open("rb") as opened, np.load(opened) as stored:
             about = json.loads(str(stored["about"]))
             arrays = SceneArrays(**{name: stored[name] for name in ARRAY_NAMES})
-            # the annotation file is in the folder `annotations` of a set in the data folder
+            # the annotation file is DATA/DATASET/annotations/FILE
             return Scenes(file.parents[2], arrays, annotations=file, **about)
     except (OSError, EOFError, ValueError, LookupError, TypeError, BadZipFile):
         return None

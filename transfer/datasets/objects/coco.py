@@ -1,10 +1,11 @@
-"""COCO 2017, Lin et al., ECCV 2014, arXiv:1405.0312: objects with outlines, persons with keypoints.
+"""COCO 2017 (Lin et al., ECCV 2014, arXiv:1405.0312): object outlines and person keypoints.
 
-Annotations are understood as detectron2 understands them, so that both engines learn from the same
-objects: images are in the order of their numbers, classes in the order of theirs, an outline has
-three points or more, and an object without one is left out. The classes of val2017 are matched with
-those of train2017 by name, in case its numbers are others. trainval is train2017, test is val2017
-(the papers' test set); val is a seeded draw from train2017, to choose learning rates on.
+Annotations are read as in detectron2, so that both engines train on the same objects. Images and
+classes are ordered by id. An outline has at least three points; objects without an outline are
+skipped. Classes of val2017 and train2017 are matched by name, since their ids may differ.
+
+trainval is train2017. test is val2017, the papers' test set. val is a seeded draw from train2017,
+used to choose learning rates.
 """
 
 import copy
@@ -46,9 +47,9 @@ Kind = Literal["instances", "person_keypoints"]
 def annotation_fault(
     annotation: dict[str, Any], image: dict[str, Any], kind: str, classes: Mapping[int, int]
 ) -> str:
-    """Return why an annotation cannot be used, empty if it can.
+    """Return why an annotation cannot be used; empty if it can.
 
-    Some values are only needed by pycocotools, which runs after the training.
+    Some of the checked values are only used by pycocotools, after the training.
     """
     category, crowd, area, mask = (
         annotation.get(key) for key in ("category_id", "iscrowd", "area", "segmentation")
@@ -59,17 +60,17 @@ def annotation_fault(
         return f"its iscrowd is {crowd}, not 0 or 1"
     if not is_number(area) or area < 0:
         return f"its area is {area}, not a finite number from 0"
-    why = box_fault(annotation.get("bbox"), image["width"], image["height"])
-    # persons with keypoints have the outlines of the other file, and are left out with them
-    if not why and (kind == "instances" or mask):
-        why = _mask_fault(mask, bool(crowd), [image["height"], image["width"]])
-    if not why and kind == "person_keypoints":
-        why = _keypoint_fault(annotation)
-    return why
+    reason = box_fault(annotation.get("bbox"), image["width"], image["height"])
+    # persons with keypoints have the same outlines as in the instances file, and the same faults
+    if not reason and (kind == "instances" or mask):
+        reason = _mask_fault(mask, bool(crowd), [image["height"], image["width"]])
+    if not reason and kind == "person_keypoints":
+        reason = _keypoint_fault(annotation)
+    return reason
 
 
 def _mask_fault(mask: object, crowd: bool, size: list[int]) -> str:
-    """Return what is wrong with outlines, or with the run lengths of a crowd; size: H, W."""
+    """Return the fault of outlines or of a crowd's run lengths, or ""; size: H, W."""
     if isinstance(mask, dict):
         if not crowd:
             return "its mask is run lengths, which only crowds have; outlines are needed"
@@ -78,7 +79,7 @@ def _mask_fault(mask: object, crowd: bool, size: list[int]) -> str:
         counts = mask.get("counts")
         if isinstance(counts, list) and all(isinstance(n, int) and n >= 0 for n in counts):
             return "" if sum(counts) == math.prod(size) else f"its run lengths do not cover {size}"
-        return "" if isinstance(counts, str) else f"its run lengths are {counts}, no whole numbers"
+        return "" if isinstance(counts, str) else f"its run lengths are {counts}, not integers"
     outlines = list(filter(is_outline, mask)) if isinstance(mask, list) else []
     if not outlines:
         return "it has no outline of three points or more"
@@ -88,7 +89,7 @@ def _mask_fault(mask: object, crowd: bool, size: list[int]) -> str:
 
 
 def is_outline(outline: object) -> bool:
-    """Return whether one part of a mask has three points or more."""
+    """Return whether one polygon of a mask has at least three points."""
     return isinstance(outline, list) and len(outline) >= 6 and len(outline) % 2 == 0
 
 
@@ -102,7 +103,7 @@ def _is_finite(values: list[Any]) -> bool:
 def _keypoint_fault(annotation: dict[str, Any]) -> str:
     labeled, values = annotation.get("num_keypoints"), annotation.get("keypoints")
     if not isinstance(labeled, int):
-        return f"its num_keypoints is {labeled}, not a whole number"
+        return f"its num_keypoints is {labeled}, not an integer"
     if not isinstance(values, list) or len(values) != 3 * NUM_KEYPOINTS or not _is_finite(values):
         return f"its keypoints are not {3 * NUM_KEYPOINTS} finite numbers"
     if not {0, 1, 2}.issuperset(values[2::3]):
@@ -113,14 +114,14 @@ def _keypoint_fault(annotation: dict[str, Any]) -> str:
 FOLDER = "coco"
 UNPACK = "unpack annotations_trainval2017.zip again"
 SMALL_VAL = 12
-"""Images of the small set that are held out as val."""
+"""Number of val images in the small dataset."""
 Numbered = tuple[int, dict[str, Any]]
-"""The number of an image, or the index of an annotation in the list of its file, and its entry."""
+"""Id of an image, or index of an annotation in its file; and its entry."""
 State = tuple[int, int, int]
 """Size, modification and change time of a file."""
 
 _opened: dict[Path, tuple[State, Scenes]] = {}
-"""The annotation files that this process has opened: a run opens them repeatedly."""
+"""Annotation files that this process has parsed; a run opens them repeatedly."""
 
 
 def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
@@ -129,39 +130,39 @@ def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
     if split != "test":
         return uniform_split(_open(train), split, sizes)
     test = _open(_file(kind, data, "val2017"))
-    if not train.is_file():  # there is nothing to learn, either
+    if not train.is_file():  # for testing only
         return test
     classes = _open(train).class_names
     if set(test.class_names) != set(classes):
         raise DataError(
-            f"{test.annotations}: its categories are not those of {train.name}: "
+            f"{test.annotations}: its categories differ from {train.name}: "
             f"{name_differences(test.class_names, classes)}; both files need the same names"
         )
     return test.with_classes(classes)
 
 
 def _open(file: Path) -> Scenes:
-    """Return the scenes of an annotation file, which this process parses or loads once."""
+    """Return the scenes of an annotation file; it is parsed once per process."""
     state = _state(file)
     if not _is_opened(file):
         _opened[file] = state, _parse_scenes(file, read_bytes(file))
-    # a copy, without the cached fingerprint: image files may change while annotations do not
+    # a copy without the cached fingerprint, since image files may change
     return copy.copy(_opened[file][1])
 
 
 def load_coco(kind: Kind, data: Path, cache: Path, parse: bool) -> None:
-    """Load coco/annotations/KIND_{train,val}2017.json from the cache, or parse and store them."""
-    for part in ("train2017", "val2017"):
-        file = _file(kind, data, part)
+    """Load the annotation files from the cache, or parse and store them."""
+    for split in ("train2017", "val2017"):
+        file = _file(kind, data, split)
         if file.is_file() and (parse or not _is_opened(file)):
             state = _state(file)
-            read = read_once(file, cache, _parse_scenes) if parse else stored_scenes(file, cache)
-            if read is not None:
-                _opened[file] = state, read
+            scenes = read_once(file, cache, _parse_scenes) if parse else stored_scenes(file, cache)
+            if scenes is not None:
+                _opened[file] = state, scenes
 
 
-def _file(kind: Kind, data: Path, part: str) -> Path:
-    return data / FOLDER / "annotations" / f"{kind}_{part}.json"
+def _file(kind: Kind, data: Path, split: str) -> Path:
+    return data / FOLDER / "annotations" / f"{kind}_{split}.json"
 
 
 def _state(file: Path) -> State:
@@ -174,9 +175,9 @@ def _is_opened(file: Path) -> bool:
 
 
 def _parse_scenes(file: Path, content: bytes) -> Scenes:
-    """Return the scenes of an annotation file, in half a minute if it is large."""
+    """Return the scenes of an annotation file; takes half a minute for train2017."""
     data = file.parents[2]
-    kind, _, part = file.stem.rpartition("_")
+    kind, _, split = file.stem.rpartition("_")
     lists = _parse(file, content)
     names = _categories(file, lists["categories"], kind)
     classes = {number: label for label, number in enumerate(names)}
@@ -184,13 +185,13 @@ def _parse_scenes(file: Path, content: bytes) -> Scenes:
     images = _images(file, lists["images"], log)
     objects = _by_image(lists["annotations"], images, log)
     scenes = [
-        _scene(f"{FOLDER}/{part}", image, objects.pop(number), log)
+        _scene(f"{FOLDER}/{split}", image, objects.pop(number), log)
         for number, image in images
         if _has_size(image)
     ]
     wrong = _wrong_boxes(scenes, log)
-    for position, why in wrong.items():
-        log.add_broken(log.usable[position], why)
+    for index, reason in wrong.items():
+        log.add_broken(log.usable[index], reason)
     return Scenes(
         data,
         without_objects(scenes, wrong) if wrong else scenes,
@@ -199,54 +200,55 @@ def _parse_scenes(file: Path, content: bytes) -> Scenes:
         annotations=file,
         faulty=log.faulty,
         faults=log.faults,
-        lost=log.lost,
+        lost=log.skipped_images,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Log:
-    """Broken annotations of one annotation file, collected while its scenes are read."""
+    """Faults of one annotation file, collected while its scenes are read."""
 
     file: str
     """Name of the file, for messages."""
     kind: str
     classes: Mapping[int, int]
-    """Class of each category number."""
+    """Class of each category id."""
     faulty: set[int] = field(default_factory=set)
     """Indices of the broken annotations."""
     faults: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    """A line for each image that is left out."""
-
+    skipped_images: list[str] = field(default_factory=list)
+    """One line per skipped image."""
     usable: list[Numbered] = field(default_factory=list)
     """The usable annotations, in the order of the scenes' objects."""
 
-    def add_broken(self, numbered: Numbered, why: str) -> None:
-        """Add a broken annotation and the reason."""
+    def add_broken(self, numbered: Numbered, reason: str) -> None:
+        """Log a broken annotation and the reason."""
         index, annotation = numbered
         image, number = annotation.get("image_id"), annotation.get("id")
         self.faulty.add(index)
-        self.faults.append(f"{self.file}: image {image}, annotation {number}: {why}")
+        self.faults.append(f"{self.file}: image {image}, annotation {number}: {reason}")
 
 
 def _parse(file: Path, text: bytes) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise DataError(f"{file} is no JSON ({error}); {UNPACK}") from error
+        raise DataError(f"{file} is not valid JSON ({error}); {UNPACK}") from error
     for key in ("images", "annotations", "categories"):
         entries = content.get(key) if isinstance(content, dict) else None
-        whole = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
-        if not whole or not entries:
-            raise DataError(f"{file} is not COCO's: it holds no {key}; {UNPACK}")
+        is_complete = isinstance(entries, list) and all(
+            isinstance(entry, dict) for entry in entries
+        )
+        if not is_complete or not entries:
+            raise DataError(f"{file} is not a COCO annotation file: it has no {key}; {UNPACK}")
     return dict(content)
 
 
 def _categories(file: Path, entries: list[dict[str, Any]], kind: str) -> dict[int, str]:
-    """Return the name of each category number, in the order of the numbers.
+    """Return the category names by category id, ordered by id.
 
-    DataError if a number or name stands twice, or if keypoints are not COCO's, whose order flips
-    and the metric's deviations follow.
+    DataError if an id or name occurs twice, or if keypoints are not in COCO's order: flips and
+    the metric's sigmas depend on it.
     """
     names = {
         entry["id"]: entry["name"]
@@ -254,9 +256,9 @@ def _categories(file: Path, entries: list[dict[str, Any]], kind: str) -> dict[in
         if isinstance(entry.get("id"), int) and isinstance(entry.get("name"), str)
     }
     if len(names) < len(entries):
-        raise DataError(f"{file}: categories without a name or a number of their own; {UNPACK}")
+        raise DataError(f"{file}: categories without a name or a unique id; {UNPACK}")
     if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
-        raise DataError(f"{file}: several categories have the name {twice[0]!r}; name them apart")
+        raise DataError(f"{file}: several categories have the name {twice[0]!r}; rename them")
     if kind == "person_keypoints":
         for entry in entries:
             points = entry.get("keypoints", KEYPOINTS)
@@ -269,7 +271,7 @@ def _categories(file: Path, entries: list[dict[str, Any]], kind: str) -> dict[in
 
 
 def _images(file: Path, entries: list[dict[str, Any]], log: _Log) -> list[Numbered]:
-    """Return number and entry of each image, in the order of the numbers."""
+    """Return id and entry of each image, ordered by id."""
     images: dict[int, dict[str, Any]] = {}
     for entry in entries:
         numbers = [entry.get(key) for key in ("id", "width", "height")]
@@ -278,12 +280,14 @@ def _images(file: Path, entries: list[dict[str, Any]], log: _Log) -> list[Number
                 f"{file}: an image without a number, width, height or file_name: {entry}; {UNPACK}"
             )
         if entry["id"] in images:
-            log.lost.append(f"{log.file}: image {entry['id']} is listed more than once")
+            log.skipped_images.append(f"{log.file}: image {entry['id']} is listed more than once")
             continue
         images[entry["id"]] = entry
         if not _has_size(entry):
             size = f"{entry['width']} x {entry['height']} px"
-            log.lost.append(f"{log.file}: image {entry['id']} is said to have {size}")
+            log.skipped_images.append(
+                f"{log.file}: image {entry['id']} has an invalid size, {size}"
+            )
     return sorted(images.items())
 
 
@@ -296,36 +300,36 @@ def _by_image(
 ) -> dict[int, list[Numbered]]:
     """Return the annotations of each image, in the order of the file."""
     objects: dict[int, list[Numbered]] = {number: [] for number, _ in images}
-    seen: set[int] = set()
+    used_numbers: set[int] = set()
     for numbered in enumerate(annotations):
         image, number = numbered[1].get("image_id"), numbered[1].get("id")
         if not isinstance(number, int):
-            log.add_broken(numbered, "its number is no whole number")
+            log.add_broken(numbered, "its id is not an integer")
             continue
-        if number in seen:
-            log.add_broken(numbered, "the number is used more than once")
+        if number in used_numbers:
+            log.add_broken(numbered, "the id is used more than once")
         elif not isinstance(image, int) or image not in objects:
             log.add_broken(numbered, "the image is not listed")
         else:
             objects[image].append(numbered)
-        seen.add(number)
+        used_numbers.add(number)
     return objects
 
 
 def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log: _Log) -> Scene:
-    """Return an image with its usable annotations; add the others to the log."""
-    kept = []
+    """Return an image with its usable annotations; log the others."""
+    usable = []
     for numbered in annotations:
         annotation = numbered[1]
-        why = annotation_fault(annotation, image, log.kind, log.classes)
-        if why:
-            log.add_broken(numbered, why)
+        reason = annotation_fault(annotation, image, log.kind, log.classes)
+        if reason:
+            log.add_broken(numbered, reason)
         elif not is_flat(annotation["bbox"]):
-            kept.append(annotation)
+            usable.append(annotation)
             log.usable.append(numbered)
-    boxes = np.array([entry["bbox"] for entry in kept], dtype=np.float64).reshape(-1, 4)
-    boxes[:, 2:] += boxes[:, :2]  # COCO's left, top, width, height to corners
-    classes = [log.classes[entry["category_id"]] for entry in kept]
+    boxes = np.array([entry["bbox"] for entry in usable], dtype=np.float64).reshape(-1, 4)
+    boxes[:, 2:] += boxes[:, :2]  # left, top, width, height to corners
+    classes = [log.classes[entry["category_id"]] for entry in usable]
     return Scene(
         name=f"{folder}/{image['file_name']}",
         image_id=image["id"],
@@ -333,14 +337,14 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
         height=image["height"],
         boxes=boxes,
         classes=np.array(classes, dtype=np.int64),
-        aside=np.array([bool(entry["iscrowd"]) for entry in kept], dtype=np.bool_),
-        polygons=tuple(map(_outlines, kept)) if log.kind == "instances" else None,
-        keypoints=_keypoints(kept) if log.kind == "person_keypoints" else None,
+        aside=np.array([bool(entry["iscrowd"]) for entry in usable], dtype=np.bool_),
+        polygons=tuple(map(_outlines, usable)) if log.kind == "instances" else None,
+        keypoints=_keypoints(usable) if log.kind == "person_keypoints" else None,
     )
 
 
 def _wrong_boxes(scenes: list[Scene], log: _Log) -> dict[int, str]:
-    """Return the objects whose boxes are not left, top, width, height, if they are many."""
+    """Return the objects with boxes in another layout, with the reason, if they are many."""
     entries = [annotation for _, annotation in log.usable]
     image_sizes = [(scene.width, scene.height) for scene in scenes for _ in scene.boxes]
     return contradictions(
@@ -352,7 +356,7 @@ def _wrong_boxes(scenes: list[Scene], log: _Log) -> dict[int, str]:
 
 
 def _extent(mask: object) -> list[float]:
-    """Return left, top, right, bottom of outlines; NaN for run lengths and without any."""
+    """Return left, top, right, bottom of outlines; NaN without outlines."""
     outlines = list(filter(is_outline, mask)) if isinstance(mask, list) else []
     if not outlines:
         return [math.nan] * 4

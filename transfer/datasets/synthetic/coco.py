@@ -1,9 +1,9 @@
 """A small COCO 2017 in the published layout: images, instances and person keypoints.
 
-Objects are figures on a plain ground, filled with the kind of their class; persons carry a dot at
-each visible keypoint, always at the same place of the figure. Some images hold nothing, only a
-crowd, only persons without a labeled keypoint, or a figure cut in two. Numbers of images and
-categories have gaps, as in the published files.
+Objects are shapes on a plain background, filled with the pattern of their class. Persons have a dot
+at each visible keypoint, at a fixed relative position. Some images contain no object, only a crowd,
+only persons without a labeled keypoint, or an object in two pieces. Image and category ids have
+gaps, as in the published files.
 """
 
 import json
@@ -26,12 +26,12 @@ CATEGORIES = {1: "person", 3: "car", 17: "cat", 18: "dog", 62: "chair"}
 PERSON = 1
 HEIGHT_PX, WIDTH_PX = 96, 128
 KEYPOINTS: dict[str, tuple[float, float]] = facts()["keypoints"]
-"""Place of each keypoint in shares of the figure's width and height, in COCO's order."""
+"""Position of each keypoint as fractions of the shape's width and height, in COCO's order."""
 MARK_SHARES = (0.1, 0.1, 0.8)
-"""Shares of keypoints that are not labeled, hidden, visible."""
+"""Fractions of keypoints that are unlabeled, hidden and visible."""
 DOT_PX = 1.5
 EMPTY, ONLY_CROWD, NO_KEYPOINTS, WITH_CROWD, CUT = 11, 7, 3, 5, 9
-"""Places of the unusual images among every twelve."""
+"""Indices of the special images among every twelve."""
 
 Outline = NDArray[np.float64]
 """Points (k, 2): x, y."""
@@ -39,18 +39,18 @@ Outline = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sketch:
-    """The image that is being drawn, and the entries of its split's two annotation files."""
+    """An image that is being drawn, and the entries of its two annotation files."""
 
     image_id: int
     canvas: Pixels
-    turn: int
-    """Place of the image among twelve, 0 to 11."""
+    phase: int
+    """Index of the image among twelve, 0 to 11."""
     instances: list[dict[str, Any]]
     persons: list[dict[str, Any]]
     rng: np.random.Generator
 
     def paint(self, category: int, size_px: tuple[int, int]) -> Pixels:
-        """Return pixels (H, W, 3) of the kind of a category."""
+        """Return pixels (H, W, 3) with the pattern of a category."""
         kinds = kinds_of_classes(len(CATEGORIES), FIRST_KIND)
         return paint(kinds[list(CATEGORIES).index(category)], size_px, self.rng)
 
@@ -65,7 +65,7 @@ class Sketch:
 
 
 def write_coco(root: Path, rng: np.random.Generator) -> None:
-    """Write coco/ below `root`: train2017, val2017 and their annotations."""
+    """Write coco/ in `root`: train2017, val2017 and their annotations."""
     categories = [{"id": number, "name": name} for number, name in CATEGORIES.items()]
     person = {"id": PERSON, "name": "person", "keypoints": list(KEYPOINTS), "skeleton": []}
     for split, count in SMALL_IMAGES.items():
@@ -80,7 +80,7 @@ def write_coco(root: Path, rng: np.random.Generator) -> None:
             sketch = Sketch(number, _draw_ground(rng), i % 12, instances, persons, rng)
             _draw(sketch, list(CATEGORIES)[i % len(CATEGORIES)])
             write_file(root / "coco" / split / name, jpeg(sketch.canvas))
-        rng.shuffle(images)  # the published files are in no order either
+        rng.shuffle(images)  # the published files are not sorted either
         for kind, objects, classes in (
             ("instances", instances, categories),
             ("person_keypoints", persons, [person]),
@@ -96,27 +96,27 @@ def _draw_ground(rng: np.random.Generator) -> Pixels:
 
 
 def _draw(sketch: Sketch, category: int) -> None:
-    """Draw an object of the category and often a second one, or an unusual image if it is due."""
-    turn, rng, half = sketch.turn, sketch.rng, WIDTH_PX // 2
-    if turn in (ONLY_CROWD, WITH_CROWD):
+    """Draw one or two objects, or a special image, depending on the phase."""
+    phase, rng, half = sketch.phase, sketch.rng, WIDTH_PX // 2
+    if phase in (ONLY_CROWD, WITH_CROWD):
         _draw_crowd(sketch, half)
-    if turn not in (EMPTY, ONLY_CROWD):
-        _draw_figure(sketch, 0, PERSON if turn == NO_KEYPOINTS else category)
-    if turn not in (EMPTY, ONLY_CROWD, WITH_CROWD, NO_KEYPOINTS):
-        other = PERSON if rng.random() < 0.4 else int(rng.choice(list(CATEGORIES)))
-        _draw_figure(sketch, half, other)
+    if phase not in (EMPTY, ONLY_CROWD):
+        _draw_figure(sketch, 0, PERSON if phase == NO_KEYPOINTS else category)
+    if phase not in (EMPTY, ONLY_CROWD, WITH_CROWD, NO_KEYPOINTS):
+        second = PERSON if rng.random() < 0.4 else int(rng.choice(list(CATEGORIES)))
+        _draw_figure(sketch, half, second)
 
 
-def _draw_figure(sketch: Sketch, left: int, category: int) -> None:
-    """Draw an ellipse or a rectangle into one half of the image; persons are tall ellipses."""
+def _draw_figure(sketch: Sketch, start_x: int, category: int) -> None:
+    """Draw an ellipse or a rectangle in one half of the image; persons are tall ellipses."""
     rng = sketch.rng
     sides = ((32, 48), (64, 90)) if category == PERSON else ((32, 60), (32, 80))
     width, height = (int(rng.integers(*limits)) for limits in sides)
-    x = left + int(rng.integers(1, WIDTH_PX // 2 - width))
+    x = start_x + int(rng.integers(1, WIDTH_PX // 2 - width))
     y = int(rng.integers(1, HEIGHT_PX - height))
     if category == PERSON or rng.random() < 0.5:
         outlines = [_ellipse(width, height)]
-    elif sketch.turn == CUT:  # two parts, as if something stood in front of it
+    elif sketch.phase == CUT:  # two pieces, as if occluded
         outlines = [_rectangle(share * width, 0.4 * width, height) for share in (0, 0.6)]
     else:
         outlines = [_rectangle(0, width, height)]
@@ -142,9 +142,9 @@ def _ellipse(width: float, height: float) -> Outline:
     return np.stack([width / 2 * (1 + np.cos(angles)), height / 2 * (1 + np.sin(angles))], axis=1)
 
 
-def _rectangle(left: float, width: float, height: float) -> Outline:
-    right = left + width
-    return np.array([(left, 0.0), (right, 0.0), (right, height), (left, height)])
+def _rectangle(x: float, width: float, height: float) -> Outline:
+    x_end = x + width
+    return np.array([(x, 0.0), (x_end, 0.0), (x_end, height), (x, height)])
 
 
 def _area(outline: Outline) -> float:
@@ -158,7 +158,7 @@ def _fill(
     """Paste the texture where the outlines enclose it."""
     mask = Image.new("1", (canvas.shape[1], canvas.shape[0]))
     for outline in outlines:
-        # an outline runs between pixels, Pillow draws through their centers
+        # outline coordinates are pixel corners, Pillow's are pixel centers
         ImageDraw.Draw(mask).polygon((outline - 0.5).ravel().tolist(), fill=1)
     x, y = corner
     region = (slice(y, y + texture.shape[0]), slice(x, x + texture.shape[1]))
@@ -167,7 +167,10 @@ def _fill(
 
 
 def _draw_keypoints(sketch: Sketch, corner: tuple[int, int], size: tuple[int, int]) -> list[int]:
-    """Draw the visible keypoints, pairs in one color; return x, y and mark of every keypoint."""
+    """Draw the visible keypoints; return x, y and mark of every keypoint.
+
+    Left and right keypoints of a pair have the same color.
+    """
     values: list[int] = []
     picture = Image.fromarray(sketch.canvas)
     pen = ImageDraw.Draw(picture)
@@ -176,7 +179,7 @@ def _draw_keypoints(sketch: Sketch, corner: tuple[int, int], size: tuple[int, in
             round(start + share * (length - 1))
             for start, share, length in zip(corner, shares, size, strict=True)
         )
-        mark = int(sketch.rng.choice(3, p=MARK_SHARES)) if sketch.turn != NO_KEYPOINTS else 0
+        mark = int(sketch.rng.choice(3, p=MARK_SHARES)) if sketch.phase != NO_KEYPOINTS else 0
         values += [x, y, mark] if mark else [0, 0, 0]
         if mark == 2:
             pair = (i + 1) // 2  # 0 is the nose
@@ -186,10 +189,10 @@ def _draw_keypoints(sketch: Sketch, corner: tuple[int, int], size: tuple[int, in
     return values
 
 
-def _draw_crowd(sketch: Sketch, left: int) -> None:
-    """Draw small persons side by side, with one annotation by run lengths down the columns."""
+def _draw_crowd(sketch: Sketch, start_x: int) -> None:
+    """Draw a row of small persons with a single run-length annotation."""
     mask = np.zeros(sketch.canvas.shape[:2], dtype=np.bool_)
-    for x in range(left + 2, WIDTH_PX - 14, 14):
+    for x in range(start_x + 2, WIDTH_PX - 14, 14):
         y = int(sketch.rng.integers(4, 12))
         texture = sketch.paint(PERSON, (30, 13))
         _fill(sketch.canvas, texture, (x, y), [_ellipse(13, 30) + np.array((x, y))])
@@ -207,7 +210,7 @@ def _draw_crowd(sketch: Sketch, left: int) -> None:
 
 
 def _run_lengths(mask: NDArray[np.bool_]) -> list[int]:
-    """Return the lengths of runs outside and inside in turn, down the columns, outside first."""
+    """Return column-major run lengths, alternately outside and inside, outside first."""
     column = np.concatenate([[False], mask.ravel(order="F")])
     ends = [*np.flatnonzero(np.diff(column)), mask.size]
     return [int(n) for n in np.diff(ends, prepend=0)]

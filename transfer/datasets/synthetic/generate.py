@@ -1,8 +1,8 @@
-"""Small versions of every data set, with a signal that can be learned, for the demo and the tests.
+"""Generate small, learnable versions of all datasets, for the demo and the tests.
 
-The file of each data set writes its own. The sets share the kinds of `patterns.py`; each uses some
-of them as classes. `pretrain/` holds images of all kinds without labels, which are in no set.
-`small-data.json` lists what was written.
+Each dataset's file contains its writer. The datasets share the patterns of `patterns.py`; each uses
+some of them as classes. `pretrain/` contains unlabeled images of all patterns, which are not in any
+dataset. `small-data.json` lists the written datasets.
 """
 
 import shutil
@@ -24,10 +24,10 @@ POOL_FILES = {f"{i:05d}.jpg" for i in range(2_000)}
 
 
 def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) -> None:
-    """Write small versions of these sets below `data`; the key "pretrain" gives unlabeled images.
+    """Write small versions of datasets to `data`.
 
-    Without keys, everything is written. A version that `generate` wrote before is replaced; a
-    folder of any other origin is an error.
+    keys: dataset keys, or "pretrain" for unlabeled images; None: all. Earlier generated versions
+    are replaced; a folder of any other origin is an error.
     """
     data.mkdir(parents=True, exist_ok=True)
     to_write: list[str] = []
@@ -35,16 +35,16 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
         to_write += () if key == POOL_FOLDER else dataset_info(key).small.needs
         to_write.append(key)
     for key in dict.fromkeys(to_write):
-        # each set has random numbers of its own, so that it is the same whatever else is written
+        # each dataset has its own random numbers, so that it does not depend on the others
         rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
         with explain_write_errors(data / key):
             _write_set(data, key, rng)
 
 
 def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
-    """Write a set to a temporary folder and move it, so that an interruption leaves no half set.
+    """Write a dataset to a temporary folder and move it, so that no partial dataset remains.
 
-    DataError if its folder is of another origin. Nothing is done if all its files are of others.
+    DataError if its folder has another origin. Does nothing if it only uses other datasets' files.
     """
     info = None if key == POOL_FOLDER else dataset_info(key)
     name, write = (info.folder, info.small.write) if info else (POOL_FOLDER, _write_pool)
@@ -65,19 +65,19 @@ def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
 
 
 def _is_drawn(data: Path, key: str) -> bool:
-    """Return whether `generate` wrote the folder of a set, or of the unlabeled images."""
+    """Return whether `generate` wrote the dataset, or the unlabeled images."""
     if key != POOL_FOLDER:
         return key in small_sizes(data) and small_sizes(data)[key].drawn
     return {entry.name for entry in (data / POOL_FOLDER).iterdir()} == POOL_FILES
 
 
 def _mark(data: Path, written: str) -> None:
-    """Enter a set into `small-data.json`, and every set whose files all belong to entered sets."""
+    """Add a dataset to `small-data.json`, and all datasets that only use listed ones."""
     mark_small(data, written, dataset_info(written).small.sizes)
-    entered = {key for key, sizes in small_sizes(data).items() if sizes.drawn}
+    listed = {key for key, sizes in small_sizes(data).items() if sizes.drawn}
     for key, info in DATASETS.items():
-        reads_it = info.small.write is None and written in info.small.needs
-        if reads_it and entered.issuperset(info.small.needs):
+        is_user = info.small.write is None and written in info.small.needs
+        if is_user and listed.issuperset(info.small.needs):
             mark_small(data, key, info.small.sizes)
 
 

@@ -1,8 +1,8 @@
-"""Small versions of data sets with one label per image.
+"""Small versions of datasets with one label per image.
 
-The file of such a data set calls `labeled_jpegs` with the number of images per class and with a
-function that writes images and annotation files the way the publisher does. That function gets
-`draw`, which returns a new image of a class.
+A dataset's file calls `labeled_jpegs` with the number of images per class and a writer. The writer
+creates images and annotation files in the published layout. It gets the function `draw`, which
+returns a new image of a class.
 """
 
 import json
@@ -32,12 +32,12 @@ class PerClass:
 
     @property
     def trainval(self) -> int:
-        """Images of train and val together."""
+        """Images per class of train and val together."""
         return self.train + self.val
 
     @property
     def sizes(self) -> Sizes:
-        """Images of each split over all classes, as `small-data.json` stores them."""
+        """Total images of each split, as `small-data.json` stores them."""
         splits = ("train", "val", "trainval", "test")
         counts = {split: self.classes * getattr(self, split) for split in splits}
         return Sizes(classes=self.classes, counts=counts, drawn=True)
@@ -46,9 +46,9 @@ class PerClass:
 def labeled_jpegs(
     per_class: PerClass, *, first_kind: int, write: Callable[[Path, PerClass, Draw], None]
 ) -> SmallVersion:
-    """Return a small version whose images are JPEG files of 64 to 80 px a side.
+    """Return a small version with JPEG images of 64 to 80 px.
 
-    first_kind: kind of the first class; choose another one than the sets before.
+    first_kind: pattern of the first class; choose another one than the other datasets.
     write: gets the data folder, the images per class and `draw`.
     """
 
@@ -60,23 +60,23 @@ def labeled_jpegs(
 
 
 def _draw_jpeg(kinds: list[int], rng: np.random.Generator, label: int) -> bytes:
-    # the comment holds the class, so that tests know it without the annotation files
+    # the comment contains the class, for tests without the annotation files
     return jpeg(paint(kinds[label], draw_size_px(rng), rng), comment=f"class {label}")
 
 
 def write_file(file: Path, content: bytes) -> None:
-    """Write a file and create the folders above it."""
+    """Write a file and create its parent folders."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
 
 
 def write_lines(file: Path, lines: Sequence[str]) -> None:
-    """Write lines, each closed by a newline, and create the folders above the file."""
+    """Write lines, each with a final newline, and create the parent folders."""
     write_file(file, "".join(f"{line}\n" for line in lines).encode())
 
 
-def _each(classes: Sequence[str], count: int) -> Iterator[tuple[int, str, int]]:
-    """Yield label and name of a class and the number of an image, from 0, of each image."""
+def _enumerate_images(classes: Sequence[str], count: int) -> Iterator[tuple[int, str, int]]:
+    """Yield label, class name and number in the class, from 0, of each image."""
     for label, name in enumerate(classes):
         for i in range(count):
             yield label, name, i
@@ -89,8 +89,8 @@ def write_aircraft(data: Path, per_class: PerClass, draw: Draw) -> None:
     write_lines(folder / "variants.txt", variants)
     lists: dict[str, list[str]] = {"train": [], "val": [], "test": []}
     splits = [split for split in lists for _ in range(getattr(per_class, split))]
-    for place, (label, variant, i) in enumerate(_each(variants, len(splits)), start=1):
-        number = 1_000_000 + 7 * place
+    for index, (label, variant, i) in enumerate(_enumerate_images(variants, len(splits)), start=1):
+        number = 1_000_000 + 7 * index
         write_file(folder / "images" / f"{number}.jpg", draw(label))
         lists[splits[i]].append(f"{number} {variant}")
     lists["trainval"] = lists["train"] + lists["val"]
@@ -102,22 +102,22 @@ def write_birdsnap(data: Path, per_class: PerClass, draw: Draw) -> None:
     """Write a folder per species."""
     folder = data / "birdsnap"
     species = ["Acadian_Flycatcher", "Blue_Jay", "Dunlin", "Gadwall", "Killdeer", "Osprey"]
-    for label, directory, i in _each(species, per_class.trainval + per_class.test):
+    for label, directory, i in _enumerate_images(species, per_class.trainval + per_class.test):
         write_file(folder / "images" / directory / f"{430_000 + 31 * i}.jpg", draw(label))
 
 
 def write_caltech101(data: Path, per_class: PerClass, draw: Draw) -> None:
-    """Write a folder per category, the background class among them."""
+    """Write a folder per category, including the background class."""
     folder = data / "caltech101" / "101_ObjectCategories"
     classes = ["BACKGROUND_Google", "Faces", "Leopards", "accordion", "airplanes"]
-    for label, name, i in _each(classes, per_class.trainval + per_class.test):
+    for label, name, i in _enumerate_images(classes, per_class.trainval + per_class.test):
         write_file(folder / name / f"image_{i + 1:04d}.jpg", draw(label))
-    # the published archive has such a file, which is no image
+    # the published archive contains this file, which is not an image
     write_file(folder / "BACKGROUND_Google" / "tmp", b"")
 
 
 def write_cars(data: Path, per_class: PerClass, draw: Draw) -> None:
-    """Write the images and the .mat files of the devkit, which hold the labels."""
+    """Write the images, and the devkit's .mat files with the labels."""
     from scipy.io import savemat
 
     folder = data / "stanford_cars"
@@ -125,7 +125,7 @@ def write_cars(data: Path, per_class: PerClass, draw: Draw) -> None:
     names = np.array([f"{make} 2012" for make in makes], dtype=object)
     (folder / "devkit").mkdir(parents=True)
     savemat(folder / "devkit" / "cars_meta.mat", {"class_names": names[None]})
-    for part, num_images, annotations in (
+    for image_folder, num_images, annotations in (
         ("cars_train", per_class.trainval, folder / "devkit" / "cars_train_annos.mat"),
         ("cars_test", per_class.test, folder / "cars_test_annos_withlabels.mat"),
     ):
@@ -134,7 +134,7 @@ def write_cars(data: Path, per_class: PerClass, draw: Draw) -> None:
         table = np.array([rows], dtype=[("class", object), ("fname", object)])
         savemat(annotations, {"annotations": table})
         for number, file in rows:
-            write_file(folder / part / file, draw(number - 1))
+            write_file(folder / image_folder / file, draw(number - 1))
 
 
 def write_cub200(data: Path, per_class: PerClass, draw: Draw) -> None:
@@ -144,7 +144,7 @@ def write_cub200(data: Path, per_class: PerClass, draw: Draw) -> None:
     species += ["Brewer_Blackbird", "Bobolink", "Indigo_Bunting"]
     classes = [f"{i:03d}.{name}" for i, name in enumerate(species, start=1)]
     lists: dict[str, list[str]] = {"images": [], "image_class_labels": [], "train_test_split": []}
-    images = _each(classes, per_class.trainval + per_class.test)
+    images = _enumerate_images(classes, per_class.trainval + per_class.test)
     for number, (label, name, i) in enumerate(images, start=1):
         file = f"{name}/{name[4:]}_{i:04d}_{796_000 + number}.jpg"
         write_file(folder / "images" / file, draw(label))
@@ -162,7 +162,7 @@ def write_dtd(data: Path, per_class: PerClass, draw: Draw) -> None:
     classes = ["banded", "blotchy", "bubbly", "cracked", "dotted"]
     lists: dict[str, list[str]] = {"train": [], "val": [], "test": []}
     splits = [split for split in lists for _ in range(getattr(per_class, split))]
-    for label, name, i in _each(classes, len(splits)):
+    for label, name, i in _enumerate_images(classes, len(splits)):
         file = f"{name}/{name}_{i + 1:04d}.jpg"
         write_file(folder / "images" / file, draw(label))
         lists[splits[i]].append(file)
@@ -195,13 +195,13 @@ def write_food(data: Path, per_class: PerClass, draw: Draw) -> None:
         ("test", per_class.test, 9_000),
     ):
         paths = {name: [f"{name}/{first + 13 * i}" for i in range(num_images)] for name in classes}
-        for label, name, i in _each(classes, num_images):
+        for label, name, i in _enumerate_images(classes, num_images):
             write_file(folder / "images" / f"{paths[name][i]}.jpg", draw(label))
         write_file(folder / "meta" / f"{split}.json", json.dumps(paths).encode())
 
 
 SMALL_MOVED = 4
-"""Images per class of the small train2019.json, on average, that are moved to the test images."""
+"""Images per class, on average, that are moved from train2019.json to the test images."""
 
 
 def write_inat1k(data: Path, per_class: PerClass, draw: Draw) -> None:
@@ -210,30 +210,30 @@ def write_inat1k(data: Path, per_class: PerClass, draw: Draw) -> None:
     kingdoms = ["Amphibians", "Birds", "Fungi", "Insects", "Plants", "Reptiles"]
     categories = [{"id": i, "name": str(i)} for i in range(per_class.classes)]
     number = 0
-    parts = {"train2019": per_class.trainval + SMALL_MOVED, "val2019": per_class.test - SMALL_MOVED}
-    for part, num_images in parts.items():
+    sizes = {"train2019": per_class.trainval + SMALL_MOVED, "val2019": per_class.test - SMALL_MOVED}
+    for name, num_images in sizes.items():
         images, annotations = [], []
-        for label, kingdom, _ in _each(kingdoms, num_images):
+        for label, kingdom, _ in _enumerate_images(kingdoms, num_images):
             number += 1
             file = f"train_val2019/{kingdom}/{label}/{number:032x}.jpg"
             write_file(folder / file, draw(label))
             images.append({"id": number, "file_name": file})
             annotations.append({"id": number, "image_id": number, "category_id": label})
         content = {"images": images, "annotations": annotations, "categories": categories}
-        write_file(folder / f"{part}.json", json.dumps(content).encode())
+        write_file(folder / f"{name}.json", json.dumps(content).encode())
 
 
 def write_pets(data: Path, per_class: PerClass, draw: Draw) -> None:
     """Write images/, and annotations/ with trainval.txt and test.txt."""
     folder = data / "oxford-iiit-pet"
-    # the published numbering follows the alphabet without regard to case; cats have capitals
+    # breeds are numbered alphabetically, ignoring case; cats have a capital letter
     breeds = ["Abyssinian", "american_bulldog", "beagle", "Bengal", "boxer", "havanese"]
     for split, num_images, first in (
         ("trainval", per_class.trainval, 1),
         ("test", per_class.test, 101),
     ):
         lines = []
-        for label, breed, i in _each(breeds, num_images):
+        for label, breed, i in _enumerate_images(breeds, num_images):
             species = 1 if breed[0].isupper() else 2
             write_file(folder / "images" / f"{breed}_{first + i}.jpg", draw(label))
             lines.append(f"{breed}_{first + i} {label + 1} {species} 1")
@@ -247,7 +247,7 @@ def write_places365(data: Path, per_class: PerClass, draw: Draw) -> None:
     numbered = [f"{name} {label}" for label, name in enumerate(classes)]
     write_lines(folder / "categories_places365.txt", numbered)
     lines = []
-    for label, name, i in _each(classes, per_class.trainval):
+    for label, name, i in _enumerate_images(classes, per_class.trainval):
         path = f"{name}/{i + 1:08d}.jpg"
         write_file(folder / "data_256_standard" / path.lstrip("/"), draw(label))
         lines.append(f"{path} {label}")
@@ -266,9 +266,9 @@ def write_sun397(data: Path, per_class: PerClass, draw: Draw) -> None:
     classes = ["/a/abbey", "/a/apse/indoor", "/b/bakery/shop", "/c/canyon", "/d/diner/outdoor"]
     write_lines(folder / "ClassName.txt", classes)
     lists: dict[str, list[str]] = {"Training": [], "Testing": []}
-    for label, name, i in _each(classes, per_class.trainval + per_class.test):
-        path = f"{name}/sun_a{chr(97 + i // 26)}{chr(97 + i % 26)}qdkwkdm.jpg"
+    for label, class_name, i in _enumerate_images(classes, per_class.trainval + per_class.test):
+        path = f"{class_name}/sun_a{chr(97 + i // 26)}{chr(97 + i % 26)}qdkwkdm.jpg"
         write_file(folder / path.lstrip("/"), draw(label))
         lists["Training" if i < per_class.trainval else "Testing"].append(path)
-    for part, lines in lists.items():
-        write_lines(folder / f"{part}_01.txt", lines)
+    for name, lines in lists.items():
+        write_lines(folder / f"{name}_01.txt", lines)

@@ -1,10 +1,10 @@
-"""Drawn images with a class signal that is structure, never color.
+"""Synthetic images with classes defined by structure, not by color.
 
-Each of the 24 kinds is a drawing on the plane: stripes, lattices of small shapes, rings, mazes. An
-image shows one kind, light on dark or dark on light, at a random place, size and line width, under
-a field of strong random colors, with noise and now and then a box over it. Two crops of one image
-share the kind and little else. So contrastive learning (crop, flip, color jitter, grayscale, blur)
-learns the kind, while the features of an untrained network follow the colors first.
+Each of the 24 kinds is a pattern on the plane: stripes, lattices of small shapes, rings, mazes. An
+image shows one kind, light on dark or dark on light, with a random offset, scale and line width. It
+is multiplied by a field of strong random colors; noise and sometimes a box are added. Two crops of
+an image share little but the kind. Contrastive learning (crop, flip, color jitter, grayscale, blur)
+therefore learns the kind, while features of an untrained network mainly depend on colors.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ Plane = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 """An RGB image, (H, W, 3)."""
 FILE_PX = (64, 80)
-"""Shortest and longest side of the images of most small sets."""
+"""Minimum and maximum side of the images of most small datasets."""
 
 
 def _cell(x: Plane) -> Plane:
-    """Return the place in the unit cell, -0.5 to 0.5."""
+    """Return the position in the unit cell, -0.5 to 0.5."""
     return np.asarray(x - np.floor(x) - 0.5)
 
 
@@ -33,7 +33,7 @@ def _fold(x: Plane) -> Plane:
 
 
 def _bar(x: Plane, y: Plane, width: float, height: float) -> Plane:
-    """Return the signed depth inside a box about the origin, positive inside."""
+    """Return the signed depth in a box around the origin, positive inside."""
     return np.minimum(width / 2 - np.abs(x), height / 2 - np.abs(y))
 
 
@@ -43,24 +43,24 @@ def _lobes(x: Plane, y: Plane, count: int) -> Plane:
 
 
 def _offset_rows(x: Plane, y: Plane) -> Plane:
-    """Return x moved by half a period in every second row."""
+    """Return x, shifted by half a period in every second row."""
     return x + 0.5 * (np.floor(y) % 2)
 
 
 def _scales(x: Plane, y: Plane) -> Plane:
-    """Overlapping half discs, one row over the next."""
+    """Rows of overlapping half discs."""
     rows = _offset_rows(x, y)
     return np.abs(np.hypot(_cell(rows), _cell(y) + 0.5) - 0.5) * -1 + 0.13
 
 
 def _woven(x: Plane, y: Plane) -> Plane:
-    """Bundles of three threads, across in one cell and along in the next."""
+    """Bundles of three threads, alternately horizontal and vertical."""
     across = (np.floor(x) + np.floor(y)) % 2 == 0
     return np.where(across, _fold(3 * x), _fold(3 * y)) / 3 - 0.08
 
 
 def _maze(x: Plane, y: Plane) -> Plane:
-    """Winding bands: many plane waves of one length and all directions."""
+    """Winding bands: a sum of plane waves of one wavelength in all directions."""
     angles = np.arange(9) * np.pi / 9
     waves = [np.cos(2 * np.pi * (x * np.cos(a) + y * np.sin(a)) + 7 * a * a) for a in angles]
     return np.asarray(np.sum(waves, axis=0)) / 12
@@ -99,8 +99,10 @@ KINDS: tuple[Callable[[Plane, Plane, Plane, Plane], Plane], ...] = (
     lambda x, y, u, v: _fold(1.2 * np.maximum(np.abs(x), np.abs(y))) - 0.25,  # nested squares
     lambda x, y, u, v: np.minimum(_fold(0.5 * x), _fold(1.5 * x + 0.25)) - 0.12,  # thick and thin
 )
-"""Depth inside the ink, in cells, positive inside. x and y count cells of the lattice; u and v are
-the place in the cell, -0.5 to 0.5."""
+"""Signed depth in the ink, in cells, positive inside.
+
+x, y: position in cells of the lattice; u, v: position in the cell, -0.5 to 0.5.
+"""
 
 
 def paint(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Pixels:
@@ -116,9 +118,9 @@ def paint(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Pixe
 
 
 def kinds_of_classes(classes: int, first: int) -> list[int]:
-    """Return every fifth kind, from `first` on: a set mixes easy and hard kinds.
+    """Return every fifth kind, starting with `first`, so that easy and hard kinds are mixed.
 
-    5 and the number of kinds have no common factor, so no kind comes twice.
+    5 and the number of kinds are coprime, so no kind is repeated.
     """
     return [(first + 5 * i) % len(KINDS) for i in range(classes)]
 
@@ -130,7 +132,7 @@ def draw_size_px(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def jpeg(pixels: Pixels, *, comment: str = "") -> bytes:
-    """Return the image as a JPEG file, with a comment that does not touch the pixels."""
+    """Return the image as a JPEG file, with a comment in its header."""
     content = BytesIO()
     Image.fromarray(pixels).save(content, "JPEG", quality=85, comment=comment.encode())
     return content.getvalue()
@@ -144,7 +146,7 @@ def png(pixels: Pixels) -> bytes:
 
 
 def _ink(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Plane:
-    """Return ink (H, W), 0 to 1, of a kind at a random place; angle, size and width vary."""
+    """Return ink (H, W), 0 to 1, with random offset, angle, scale and line width."""
     height, width = size_px
     cell_px = min(size_px) * rng.uniform(0.2, 0.3)
     angle = rng.uniform(-0.2, 0.2)
@@ -157,10 +159,9 @@ def _ink(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Plane
 
 
 def _color_field(size_px: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return colors (H, W, 3), 0 to 1, that change within an image as much as between images.
+    """Return colors (H, W, 3), 0 to 1, that vary as much within as between images.
 
-    One color per image would be the easiest way to tell images apart, and a contrastive method
-    would learn that instead of the kind.
+    With one color per image, a contrastive method would distinguish images by color, not by kind.
     """
     coarse = Image.fromarray(rng.integers(0, 256, size=(5, 5, 3), dtype=np.uint8))
     smooth = coarse.resize((size_px[1], size_px[0]), Image.Resampling.BICUBIC)
@@ -168,9 +169,9 @@ def _color_field(size_px: tuple[int, int], rng: np.random.Generator) -> NDArray[
 
 
 def _cover(image: NDArray[np.float64], rng: np.random.Generator) -> None:
-    """Draw a box of plain color over a small part of every second image."""
+    """Draw a small box of one color, with probability 0.5."""
     height, width = image.shape[:2]
     if rng.random() < 0.5:
         h, w = rng.integers(height // 10, height // 3), rng.integers(width // 10, width // 3)
-        top, left = rng.integers(0, height - h), rng.integers(0, width - w)
-        image[top : top + h, left : left + w] = rng.random(3)
+        y, x = rng.integers(0, height - h), rng.integers(0, width - w)
+        image[y : y + h, x : x + w] = rng.random(3)

@@ -43,7 +43,7 @@ def test_each_list_is_a_set_of_its_own(copy_of: CopyOf) -> None:
     file.unlink()
     assert DATASETS["in1k_10pct"].is_there(data)
     assert not DATASETS["in1k_1pct"].is_there(data)
-    with pytest.raises(DataError, match=r"1percent\.txt is not there"):
+    with pytest.raises(DataError, match=r"1percent\.txt does not exist"):
         open_split("in1k_1pct", data, "test")
 
 
@@ -100,4 +100,6 @@ def test_a_half_unpacked_objectnet_is_known_by_its_total(copy_of: CopyOf) -> Non
     assert "test: class n03594734 has no image" in report.problems
     (data / SMALL_DATA).unlink()
     report = check("objectnet13", data, decode=False)
-    assert "37 images in 5 class folders, about 50,000 in 313 are published" in report.problems[0]
+    assert (
+        "37 images in 5 class folders, but about 50,000 in 313 are published" in report.problems[0]
+    )

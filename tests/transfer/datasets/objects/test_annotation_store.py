@@ -142,4 +142,4 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on(
     scenes = read(published, tmp_path)
     assert_same(scenes, coco._parse_scenes(published, published.read_bytes()))
     (line,) = capsys.readouterr().err.splitlines()
-    assert "each process parses instances_val2017.json by itself" in line
+    assert "each process parses instances_val2017.json again" in line

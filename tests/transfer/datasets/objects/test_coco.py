@@ -85,14 +85,14 @@ LEFT_OUT = object()
 BROKEN: dict[str, dict[str, Any]] = {
     "the image is not listed": {"image_id": 999},
     "the image is not listed ": {"image_id": [1]},
-    "its number is no whole number": {"id": [1]},
-    "its number is no whole number ": {"id": LEFT_OUT},
+    "its id is not an integer": {"id": [1]},
+    "its id is not an integer ": {"id": LEFT_OUT},
     "category [1] is not among the": {"category_id": [1]},
     "category 90 is not among the": {"category_id": 90},
     "its iscrowd is None": {"iscrowd": LEFT_OUT},
     "its area is None": {"area": LEFT_OUT},
     "its area is 12,": {"area": "12"},
-    "its run lengths are None, no whole numbers": {
+    "its run lengths are None, not integers": {
         "iscrowd": 1,
         "segmentation": {"size": [96, 128], "counts": None},
     },
@@ -185,11 +185,11 @@ def test_an_image_that_exif_turns_upright_has_its_annotated_size(data: Path) -> 
 def test_a_file_that_is_not_cocos_is_named_with_advice(data: Path) -> None:
     lists = '"annotations": [{}], "categories": [{"id": 1'
     for content, message in {
-        "{": "is no JSON",
-        "[]": "is not COCO's",
-        '{"images": [{}], "annotations": [{}]}': "holds no categories",
-        '{"images": [1], "annotations": [], "categories": []}': "holds no images",
-        '{"images": [], "annotations": [], "categories": []}': "holds no images",
+        "{": "is not valid JSON",
+        "[]": "is not a COCO annotation file",
+        '{"images": [{}], "annotations": [{}]}': "it has no categories",
+        '{"images": [1], "annotations": [], "categories": []}': "it has no images",
+        '{"images": [], "annotations": [], "categories": []}': "it has no images",
         '{"images": [{}], ' + lists + "}]}": "without a name",
         '{"images": [{}], ' + lists + ', "name": "a"}]}': "an image without a number",
     }.items():
@@ -295,7 +295,7 @@ def test_other_categories_in_val_than_in_train_are_refused(
         lambda: require("coco17", data, tolerated=10**6),
         lambda: announce(["coco17"], data),
     ):
-        with pytest.raises(DataError, match="its categories are not those of instances_train2017"):
+        with pytest.raises(DataError, match="its categories differ from instances_train2017"):
             do()
 
 

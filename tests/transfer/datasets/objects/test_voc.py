@@ -247,7 +247,7 @@ def test_a_file_that_is_not_sbds_is_named(data: Path) -> None:
     into_sbd(data)
     file = data / "benchmark_RELEASE/dataset/cls/2008_000099.mat"
     file.write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"2008_000099\.mat: holds no GTcls"):
+    with pytest.raises(DataError, match=r"2008_000099\.mat: has no GTcls"):
         convert_sbd(data)
     assert not (voc(data) / "ImageSets/Segmentation/trainaug.txt").exists()
     for classes in ([[0, 300]], [[[0, 1]]], [[0.5]]):
@@ -270,9 +270,9 @@ def test_everything_wrong_with_masks_is_named(data: Path) -> None:
     mask_file(split, 1).write_bytes(mask_file(split, 1).read_bytes()[:60])
     found = check("voc12_seg", data, decode=False).problems
     reasons = (
-        "mode LA, where class ids are expected",
+        "mode LA, but class ids are expected",
         "cannot be decoded",
-        "96 x 60 px, its image has 96 x 64",
+        "96 x 60 px, but its image has 96 x 64",
         "unknown ids 21, 30, 31, 32, 33, 34, 254; expected 0 to 20, and 255 for pixels that",
     )
     for i, (line, why) in enumerate(zip(found, reasons, strict=True)):
