@@ -1,4 +1,4 @@
-"""Checkpoints, from which a run resumes; each is complete or absent."""
+"""Checkpoints to resume a run from, written atomically."""
 
 import io
 from collections.abc import Mapping
@@ -10,8 +10,9 @@ import torch
 from pretrain.running.atomic_files import load_stage, write_whole
 
 FREE = {"paper", "table_row", "images", "norm_groups", "config.bn_splits"}
-"""Settings that a resumed run may change: facts about the paper, whose correction makes no other
-run, and splits, of which only the product with the processes counts, batch_norm_groups."""
+"""Settings that may change on resume.
+Facts about the paper do not affect the run. For bn_splits, only its product with the number of
+processes matters, batch_norm_groups."""
 
 
 SET_BY: Mapping[str, str] = {
@@ -23,7 +24,7 @@ SET_BY: Mapping[str, str] = {
     "data": "the images of --data",
     "texture": "--style-bank",
 }
-"""What sets a setting that is no option itself."""
+"""For settings that are not options themselves: what they depend on."""
 
 
 class CheckpointError(ValueError):
@@ -31,33 +32,36 @@ class CheckpointError(ValueError):
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write tensors and plain values; the previous file stays until this one is complete."""
+    """Write tensors and plain values.
+
+    The previous file is kept until the new one is complete.
+    """
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    write_whole(path, buffer.getbuffer())  # where getvalue would copy the whole file
+    write_whole(path, buffer.getbuffer())  # getvalue would copy the whole file
 
 
 def load(
     path: Path, settings: dict[str, object], published: Mapping[str, object]
 ) -> dict[str, Any] | None:
-    """Return the state saved under the same settings, on the CPU; None where none was saved.
+    """Return the state saved with the same settings, on the CPU; None if there is none.
 
-    published: settings of the recipe. One that the checkpoint does not know, since it was written
-    before there was such an option, may have the recipe's value.
+    published: settings of the recipe. If a checkpoint lacks a setting, since the option did not
+    exist yet, it is assumed to have the recipe's value.
     """
     if not path.exists():
         return None
-    # written without a digest, so that torch.load opens it
+    # written without digest, so that users can open it with torch.load
     state = load_stage(path)
     if state is None or "settings" not in state:
         raise CheckpointError(
-            f"{path} is not a training checkpoint, or not a complete one. Delete it, or choose "
-            "another --out"
+            f"{path} is not a training checkpoint, or is truncated. Delete it, or pass another "
+            "--out"
         )
     saved = {n: value for n, value in published.items() if n in settings} | state["settings"]
     if "views_made" in saved:
         raise CheckpointError(
-            f"{path} is of an earlier version, which made other views; choose another --out"
+            f"{path} was written by an earlier version with other views. Pass another --out"
         )
     names = sorted((settings.keys() | saved.keys()) - FREE)
     if changed := [name for name in names if settings.get(name) != saved.get(name)]:
@@ -65,14 +69,14 @@ def load(
             f"{option_of(name)} {saved.get(name)!r} -> {settings.get(name)!r}" for name in changed
         )
         raise CheckpointError(
-            f"{path} was made by another run: {differences}. Set these as they were to go on, or "
-            f"choose another --out"
+            f"{path} was made by another run: {differences}. To resume, set these as before; "
+            f"otherwise pass another --out"
         )
     return state
 
 
 def option_of(setting: str) -> str:
-    """Return the option that sets a setting of a run, or what else does, before its values."""
+    """Return the option of a setting, or otherwise what the setting depends on."""
     if setting in SET_BY:
         return f"{SET_BY[setting]}: {setting}"
     return f"--{setting.rpartition('.')[2].replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""The command of a run: its options and their defaults; it needs no torch."""
+"""The command of a run: its options and their defaults; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Options of execution; beyond rounding, only the precision changes a run's numbers."""
+    """Options of execution; apart from rounding, only the precision changes results."""
 
     precision: Precision = "auto"
     """Precision of the networks; losses are float32. auto: bfloat16 on GPUs that support it,
@@ -40,12 +40,12 @@ class Execution:
     """Minutes between checkpoints. A stop and the end of the run also save one."""
 
     def network_dtype(self, device_type: str) -> "torch.dtype":
-        """Return the type of the networks' matrix products on a device type, cpu or cuda."""
-        import torch  # not above: --help and --list need none
+        """Return the dtype of the networks' matrix products on cpu or cuda."""
+        import torch  # not needed for --help and --list
 
-        auto = self.precision == "auto" and device_type == "cuda" and has_bfloat16()
-        low = auto or self.precision == "bfloat16"
-        return torch.bfloat16 if low else torch.float32
+        auto_bfloat16 = self.precision == "auto" and device_type == "cuda" and has_bfloat16()
+        use_bfloat16 = auto_bfloat16 or self.precision == "bfloat16"
+        return torch.bfloat16 if use_bfloat16 else torch.float32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +90,10 @@ class Command(Generic[Config]):
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:
-    """Return a recipe's command: options from the dataclasses, defaults from the recipe.
+    """Parse a recipe's command: options from the dataclasses, defaults from the recipe.
 
-    An OptionError names an unknown recipe or a number that is out of range; the two ends of a
-    range, such as --crop-area, must be in order.
+    Raises OptionError for an unknown recipe, a number out of range, an option without effect, or a
+    range, such as --crop-area, whose ends are not in order.
     """
     if name not in RECIPES:
         raise OptionError(
@@ -112,13 +112,14 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
     check_ranges(command, ranges_of(command))
     for option, values in numbers(command):
         if len(values) == 2 and values[0] > values[1]:
-            words = " ".join(str(value).removesuffix(".0") for value in values)
-            flag = f"--{option.replace('_', '-')} {words}"
+            text = " ".join(str(value).removesuffix(".0") for value in values)
+            flag = f"--{option.replace('_', '-')} {text}"
             raise OptionError(f"{flag}: expected the smaller number first")
-    for option, (setting, heeding) in HEEDED_WITH.items():
-        for given, own in ((command.recipe, recipe), (command.recipe.config, recipe.config)):
-            changed = getattr(given, option, None) != getattr(own, option, None)
-            if changed and (value := getattr(given, setting, heeding[0])) not in heeding:
+    for option, (setting, effective) in EFFECTIVE_WITH.items():
+        for chosen, default in ((command.recipe, recipe), (command.recipe.config, recipe.config)):
+            is_changed = getattr(chosen, option, None) != getattr(default, option, None)
+            value = getattr(chosen, setting, effective[0])
+            if is_changed and value not in effective:
                 flag = f"--{option.replace('_', '-')}"
                 raise OptionError(f"{flag} has no effect with --{setting} {value}")
     return command
@@ -126,7 +127,7 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
 
 WHITENED = "variant", ("whitening", "trace", "trace_unscaled")
 ANY_PRIOR = "prior", ("laplace", "gaussian", "margin", "batch")
-HEEDED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
+EFFECTIVE_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "milestones": ("schedule", ("step",)),
     "final_learning_rate": ("schedule", ("cosine",)),
     "trust_coefficient": ("optimizer", ("lars",)),
@@ -139,4 +140,4 @@ HEEDED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **dict.fromkeys(("gaussian_center", "gaussian_variance"), ("prior", ("gaussian",))),
     **dict.fromkeys(("prior_from", "legacy_untempered"), ANY_PRIOR),
 }
-"""Option -> another, and its values with which the first one changes a run."""
+"""Option -> (setting, values): it has an effect only with these values."""

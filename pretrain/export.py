@@ -1,4 +1,4 @@
-"""The backbone and encoder files of a job, all that evaluation gets from pre-training."""
+"""The exported files of a job: the only interface from pre-training to evaluation."""
 
 import json
 import platform
@@ -31,10 +31,10 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
     """Return the origin of the backbone after `steps` steps: settings, data, versions."""
     recipe, images = job.recipe, job.feed.images
     settings, published = flatten(asdict(recipe)), job.published
-    made = ("batch_norm_groups", "texture", "colors_in")
-    left_out = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
+    extra_settings = ("batch_norm_groups", "texture", "colors_in")
+    bad_images = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
     if job.feed.bad_images is not None and (replaced := job.feed.bad_images.names()):
-        left_out += f", {len(replaced)} replaced"
+        bad_images += f", {len(replaced)} replaced"
     return {
         "method": recipe.method,
         "recipe": job.name,
@@ -44,29 +44,29 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
         "epochs": steps / job.feed.plan.steps_per_epoch,
         "steps": steps,
         "data": f"{printable(job.command.data.absolute().name)} ({len(images)} images"
-        f"{left_out}, fingerprint {images.fingerprint})",
+        f"{bad_images}, fingerprint {images.fingerprint})",
         "seed": job.command.seed,
         "precision": dtype_name(job.dtype),
         "tf32_convolutions": job.tf32,
-        "num_processes": job.process.num_processes,  # those of the last start
+        "num_processes": job.process.num_processes,  # since the last start
         "images_per_process": recipe.batch_size // job.process.num_processes,
-        **{name: job.settings[name] for name in made},
+        **{name: job.settings[name] for name in extra_settings},
         "commit": commit(),
         "versions": versions(),
     }
 
 
 def write_backbone(job: Job, steps: int) -> Path:
-    """Export the backbone as it is after `steps` steps; return the path of backbone.pt.
+    """Export the backbone after `steps` steps; return the path of backbone.pt.
 
-    A method with a projector also gives encoder.pt. A finished run that is started again takes no
-    step and writes both anew.
+    A method with a projector also gets encoder.pt. Restarting a finished run takes no step and
+    writes both files again.
     """
     last_epoch = means_after(job.command.out, steps - job.feed.plan.steps_per_epoch)
     made_by = backbone_origin(job, steps) | {"last_epoch": last_epoch}
     write, networks = _writer(job, made_by), exported_networks(job)
     for name, (arch, network) in networks.items():
-        for suffix in [".pt"] + [".safetensors"] * job.command.safetensors:
+        for suffix in (".pt", ".safetensors") if job.command.safetensors else (".pt",):
             write(job.command.out / f"{name}{suffix}", network, arch=arch)
     if job.method.projectors:
         arch, network = networks["backbone"]
@@ -76,7 +76,7 @@ def write_backbone(job: Job, steps: int) -> Path:
 
 
 def write_snapshot(job: Job, steps: int) -> None:
-    """Export the backbone after `steps` steps, all heads together."""
+    """Export the backbone after `steps` steps, with all heads."""
     epoch = steps // job.feed.plan.steps_per_epoch
     arch, network = exported_networks(job)["backbone"]
     path = job.command.out / "snapshots" / f"epoch{epoch:04d}.pt"
@@ -84,10 +84,10 @@ def write_snapshot(job: Job, steps: int) -> None:
 
 
 def remove_earlier_snapshots(job: Job) -> int:
-    """Delete snapshots that an earlier run left in the folder of a new one; return their number.
+    """Delete snapshots of an earlier run in a new run's folder; return their number.
 
-    A run without a checkpoint starts anew, even if the earlier one exported snapshots before it was
-    killed: one curve must not join the snapshots of two runs.
+    A run without a checkpoint starts from the beginning, even if the killed run exported snapshots.
+    One curve must not combine snapshots of two runs.
     """
     paths = list((job.command.out / "snapshots").glob("epoch*.pt"))
     for path in paths:
@@ -96,7 +96,7 @@ def remove_earlier_snapshots(job: Job) -> int:
 
 
 def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
-    """Return `export` with the run's stem, the image size of tests, and the origin."""
+    """Return `export` with the run's stem, evaluation image size, and origin."""
     views = replace(job.recipe.views, size_px=job.recipe.test_px or job.recipe.views.size_px)
     return partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
 
@@ -104,7 +104,7 @@ def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
 def exported_networks(job: Job) -> dict[str, tuple[str, nn.Module]]:
     """Return file name -> (architecture, network).
 
-    A backbone with several heads gives two files: all heads together, and the first alone.
+    A backbone with several heads gives two files: with all heads, and with only the first.
     """
     arch, backbone = job.recipe.arch, job.method.backbone
     if not isinstance(backbone, BranchedResNet):
@@ -125,11 +125,11 @@ def export(
     made_by: dict[str, object],
     projectors: Sequence[nn.Module] = (),
 ) -> None:
-    """Write a backbone's tensors in float32 under torchvision's names, its input and its origin.
+    """Write a backbone in float32 with torchvision's names, its input and its origin.
 
-    Projectors, one per head, make it an encoder file with "projectors", a list of what
-    `describe_projectors` says. The suffix .safetensors selects that format, with everything but the
-    tensors as JSON in its header. Any other suffix gives plain tensors and values for torch.load
+    With projectors, one per head, it is an encoder file: "projectors" is a list from
+    `describe_projectors`. The suffix .safetensors selects that format, with everything except the
+    tensors as JSON in its header. Any other suffix gives tensors and plain values for torch.load
     with weights_only.
     """
     tensors = {name: plain_tensor(value) for name, value in backbone.state_dict().items()}
@@ -158,7 +158,7 @@ def export(
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the libraries that affect a run's numbers."""
+    """Return the versions of libraries that affect a run's numbers."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -168,14 +168,14 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return this source tree's commit, with "+" if files have changed; "unknown" outside git.
+    """Return the commit of this source tree, with "+" if files were modified.
 
-    An installed copy of this package may lie in another repository, whose commit says nothing.
+    "unknown" outside of git, or if an installed copy is in another project's repository.
     """
     root = Path(__file__).parents[1]
 
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(root), *words]
+    def git(*args: str) -> str:
+        command = ["git", "-C", str(root), *args]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
@@ -187,7 +187,7 @@ def commit() -> str:
 
 
 Layer = dict[str, object]
-"""Plain values and tensors of a layer: "kind", and what that kind needs."""
+"""Plain values and tensors of a layer: "kind", and its parameters."""
 
 
 def describe_projectors(
@@ -196,20 +196,23 @@ def describe_projectors(
     """Return "features" and "layers" of each head's projector.
 
     "features" are the columns [start, stop) of the backbone's output that the projector reads: all
-    of them, or those of its own branch of a BranchedResNet.
+    of them, or those of its branch of a BranchedResNet.
     """
-    described: list[dict[str, object]] = []
+    descriptions: list[dict[str, object]] = []
     for head, projector in enumerate(projectors):
-        first = next(layer for layer in projector.modules() if isinstance(layer, nn.Linear))
-        # all branches have one width, and their features stand side by side
-        start = head * first.in_features if isinstance(backbone, BranchedResNet) else 0
-        columns = [start, start + first.in_features]
-        described.append({"features": columns, "layers": list(describe_layers(projector))})
-    return described
+        first_layer = next(layer for layer in projector.modules() if isinstance(layer, nn.Linear))
+        # all branches have equal width, and their features are concatenated
+        start = head * first_layer.in_features if isinstance(backbone, BranchedResNet) else 0
+        columns = [start, start + first_layer.in_features]
+        descriptions.append({"features": columns, "layers": list(describe_layers(projector))})
+    return descriptions
 
 
 def describe_layers(module: nn.Module) -> Iterator[Layer]:
-    """Yield the layers of a projector in order; ValueError at a layer of an unknown kind."""
+    """Yield the layers of a projector in order.
+
+    Raises ValueError for an unknown type of layer.
+    """
     match module:
         case nn.Sequential():
             for child in module:
@@ -225,23 +228,23 @@ def describe_layers(module: nn.Module) -> Iterator[Layer]:
             )
         case nn.ReLU():
             yield {"kind": "relu"}
-        # the tanh approximation has other values, so it would need a kind of its own
+        # the tanh approximation has other values, so it would need another kind
         case nn.GELU(approximate="none"):
             yield {"kind": "gelu"}
         case _:
             raise ValueError(
-                f"a projector has a layer {module}, which encoder.pt cannot describe; describe it "
-                f"in pretrain/export.py and apply it in transfer/encoders/projector.py"
+                f"the projector has a layer {module}, which encoder.pt does not support. Add it to "
+                f"pretrain/export.py and transfer/encoders/projector.py"
             )
 
 
 def plain_tensor(value: Tensor) -> Tensor:
-    """Return a copy on the CPU, contiguous, float32 if it holds floats."""
+    """Return a contiguous CPU copy; floats are converted to float32."""
     plain = value.detach().float() if value.is_floating_point() else value.detach()
-    # torch.save writes all that a view is a part of, and a plain clone keeps channels last
+    # torch.save writes the whole storage of a view, and a plain clone stays channels last
     return plain.cpu().clone(memory_format=torch.contiguous_format)
 
 
 def _tensors(**tensors: Tensor | None) -> Layer:
-    """Return copies of the tensors that a layer has."""
+    """Return copies of a layer's tensors, without None."""
     return {name: plain_tensor(value) for name, value in tensors.items() if value is not None}

@@ -1,4 +1,4 @@
-"""From the command of a run to the job that the loop executes."""
+"""Turns the command of a run into the job that the loop executes."""
 
 import os
 from collections import Counter
@@ -24,9 +24,10 @@ from pretrain.settings import SettingsError, check_cpu, check_views
 from pretrain.step_memory import memory_needs
 
 MOCO_NORM_GROUPS = 8
-"""Groups of shuffled batch norm in MoCo's code, for papers that do not say how many they have."""
-MOST_WORKERS = 32
-"""Loader processes beyond which one GPU gains nothing."""
+"""Groups of shuffled batch norm in MoCo's code.
+Used if a paper does not state its number of groups."""
+MAX_WORKERS = 32
+"""More loader processes than this do not speed up one GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +40,17 @@ class Job:
     feed: Feed
     num_steps: int
     settings: dict[str, object]
-    """Settings that a checkpoint must agree with."""
+    """Settings that must be the same in a checkpoint."""
     process: Process
 
     @property
     def recipe(self) -> Recipe[Any]:
-        """Return the recipe with the changes of the command."""
+        """Return the recipe with the command's changes."""
         return self.command.recipe
 
     @property
     def published(self) -> dict[str, object]:
-        """Return the settings of the recipe without the changes of the command."""
+        """Return the settings of the recipe without the command's changes."""
         return flatten(asdict(RECIPES[self.name]))
 
     @property
@@ -59,7 +60,7 @@ class Job:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Return the type of the networks' matrix products."""
+        """Return the dtype of the networks' matrix products."""
         return self.command.execution.network_dtype(self.process.device.type)
 
     @property
@@ -79,7 +80,10 @@ class Job:
 
 
 def planned_memory(command: Command[Any]) -> int:
-    """Return the bytes of a step, before processes join; 0 if neither a GPU nor a plan asks."""
+    """Return the bytes of a step, before processes join.
+
+    0 if there is no GPU and no --dry-run.
+    """
     cuda = command.device != "cpu" and torch.cuda.is_available()
     if not (cuda or command.dry_run):
         return 0
@@ -91,9 +95,9 @@ def planned_memory(command: Command[Any]) -> int:
 def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:
     """Check settings and data, build the networks from the seed, and return the job."""
     recipe, execution, device = command.recipe, command.execution, process.device
-    # a folder of this name, such as W&B itself makes, has no origin
+    # a folder named wandb, such as the one that W&B creates, has no origin
     if command.wandb and ((package := find_spec("wandb")) is None or package.origin is None):
-        raise SettingsError("--wandb needs a package that is not installed: pip install wandb")
+        raise SettingsError("--wandb requires a package that is not installed: pip install wandb")
     plan = BatchPlan(
         num_images=len(images),
         batch_size=recipe.batch_size,
@@ -130,7 +134,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
     num_steps = command.steps or round(recipe.epochs * plan.steps_per_epoch)
     if recipe.epochs and not num_steps:
         raise SettingsError(
-            f"--epochs {recipe.epochs:g} of {plan.steps_per_epoch} steps make a run of no step; "
+            f"--epochs {recipe.epochs:g} of {plan.steps_per_epoch} steps make a run of no step: "
             "choose more"
         )
     settings = {
@@ -157,13 +161,19 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
 
 
 def usual_workers() -> int:
-    """Return this process's share of the cores that the run may use."""
+    """Return the number of CPU cores per process of this machine.
+
+    Only cores available to the run count.
+    """
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return min(max(1, len(os.sched_getaffinity(0)) // local), MOST_WORKERS)
+    return min(max(1, len(os.sched_getaffinity(0)) // local), MAX_WORKERS)
 
 
 def _method(command: Command[Any]) -> Method:
-    """Build the networks from the seed; SettingsError if the settings contradict each other."""
+    """Build the networks from the seed.
+
+    Raises SettingsError if settings contradict each other.
+    """
     recipe = command.recipe
     torch.manual_seed(command.seed)  # every process builds the same networks
     try:
@@ -177,19 +187,19 @@ def _method(command: Command[Any]) -> Method:
 
 
 def require_counts(method: Method, images: TrainingImages) -> None:
-    """Raise a DataError if the data have not as many classes or images as a method expects."""
+    """Raise DataError if the number of classes or images is not as expected."""
     for kind, expected in (("classes", method.num_classes), ("images", method.num_images)):
-        # a flat folder has no classes, and needs none where none are expected
-        found = len(images.classes if kind == "classes" and expected else images.names)
-        if expected and found != expected:
+        # a flat folder has no classes, and needs none if the method uses no labels
+        count = len(images.classes if kind == "classes" and expected else images.names)
+        if expected and count != expected:
             raise DataError(
-                f"{images.folder} holds {found} {kind} and the recipe expects {expected}; "
-                f"pass --num-{kind} {found} or another folder"
+                f"{images.folder} contains {count} {kind} and the recipe expects {expected}: "
+                f"pass --num-{kind} {count} or another folder"
             )
 
 
 def texture(views: ViewRecipe, styles: tuple[Path, ...]) -> str:
-    """Return how views change their texture, for the record; empty where they do not."""
+    """Return how the views change textures, for the record; "" if they do not."""
     if views.texture_probability == 0:
         return ""
     if not styles:
@@ -199,22 +209,27 @@ def texture(views: ViewRecipe, styles: tuple[Path, ...]) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a name of a file with escapes in place of bytes that are not UTF-8, for records."""
+    """Return a file name with escapes for bytes that are not UTF-8."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def describe(job: Job) -> str:
-    """Return one line about the run: networks, views, data, length, processes and arithmetic."""
+    """Return one line about the run.
+
+    Networks, views, data, length, processes and precision.
+    """
     recipe, plan, device = job.recipe, job.feed.plan, job.process.device.type
-    kept = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
+    source = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
+    precision = dtype_name(job.dtype)
+    if job.tf32:
+        precision += " with convolutions in TF32"
     counts = Counter(view_recipe.size_px for view_recipe in job.feed.recipes)
     sizes = (f"{count} x {size_px} px" for size_px, count in counts.items())
     return (
         f"{job.name}: {recipe.arch} ({recipe.stem} stem), views {' + '.join(sizes)}, "
-        f"{plan.num_images} images {kept}, batch {plan.batch_size}, "
+        f"{plan.num_images} images {source}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
-        f"{job.process.num_processes} x {device}, "
-        f"{dtype_name(job.dtype)}{' with convolutions in TF32' * job.tf32}"
+        f"{job.process.num_processes} x {device}, {precision}"
     )
 
 
@@ -223,11 +238,11 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def cautions(job: Job) -> list[str]:
-    """Return warnings that matter to readers of the results, one sentence each."""
+    """Return warnings for readers of the results, one sentence each."""
     images = job.feed.images
     notes = [
-        f"{len(names)} {what}: {_first_names(names)}"
-        for names, what in (
+        f"{len(names)} {text}: {_first_names(names)}"
+        for names, text in (
             (images.repeated, "linked folders are read once, under another name"),
             (images.unreadable, "unreadable images are left out"),
         )
@@ -241,40 +256,42 @@ def cautions(job: Job) -> list[str]:
     needs, num_processes = job.method.batch_needs(job.recipe.config), job.process.num_processes
     if needs.bn_splits:
         groups = num_processes * needs.bn_splits
-        caution = norm_caution(
+        warning = norm_caution(
             groups, job.recipe.norm_groups, num_processes, batch_size=job.recipe.batch_size
         )
-        notes += filter(None, [caution])
+        notes += filter(None, [warning])
     notes += job.method.cautions(job.recipe.batch_size)
     if texture(job.recipe.views, job.feed.styles) == "randconv_luma":
         notes.append(
-            "textures by randconv_luma, a stand-in for the paper's style transfer; "
-            "pass --style-bank for prepared styles"
+            "textures by randconv_luma, which replaces the paper's style transfer; "
+            "pass --style-bank to use prepared styles"
         )
     return notes
 
 
 def norm_caution(groups: int, published: int, num_processes: int, *, batch_size: int) -> str:
-    """Return a warning if shuffled batch norm has other groups than the paper's; else nothing.
+    """Return a warning about the number of groups of shuffled batch norm, or "".
 
-    published: groups of the paper, 0 if it does not say how many.
+    published: the paper's number of groups; 0 if it is not stated.
     """
-    wanted = published or MOCO_NORM_GROUPS
+    recommended = published or MOCO_NORM_GROUPS
     advice = (
-        f"pass --bn-splits {wanted // num_processes}"
-        if wanted % num_processes == 0
-        else f"use a number of processes that divides {wanted}"
+        f"pass --bn-splits {recommended // num_processes}"
+        if recommended % num_processes == 0
+        else f"use a number of processes that divides {recommended}"
     )
-    if batch_size % wanted or batch_size < 2 * wanted:  # groups are equal and have two images
-        advice += f" and a --batch-size of {2 * wanted} or a larger multiple of {wanted}"
+    if (
+        batch_size % recommended or batch_size < 2 * recommended
+    ):  # equal groups of at least two images
+        advice += f" and a --batch-size of {2 * recommended} or a larger multiple of {recommended}"
     if published and groups != published:
         return (
-            f"groups of shuffled batch norm (processes times --bn-splits): {groups}, the paper's "
-            f"{published}, so tables will give this run no verdict; {advice}"
+            f"groups of shuffled batch norm (processes times --bn-splits): {groups}, but the "
+            f"paper's {published}, so tables will give this run no verdict; {advice}"
         )
     if groups == 1:
         return (
-            "shuffled batch norm has one group, which tells which key belongs to a query; "
+            "shuffled batch norm has one group, which reveals the key of each query; "
             f"{advice}, as in MoCo's code"
         )
     return ""
@@ -285,7 +302,7 @@ def _first_names(names: list[str] | tuple[str, ...]) -> str:
 
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, object]:
-    """Return nested settings as plain values under dotted names."""
+    """Return nested settings as plain values with dotted names."""
     plain: dict[str, object] = {}
     for name, value in nested.items():
         if isinstance(value, dict):

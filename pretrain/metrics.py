@@ -1,7 +1,7 @@
-"""The log of a run: metrics.jsonl, TensorBoard, on request Weights & Biases, and its first views.
+"""The logs of a run: metrics.jsonl, TensorBoard, Weights & Biases, and its first views.
 
-Each line holds one mean per window of steps. Weights & Biases copies TensorBoard's events;
-`WANDB_MODE=offline` keeps its log on the disk.
+Each line contains the means over a window of steps. Weights & Biases copies TensorBoard's events,
+if requested; `WANDB_MODE=offline` keeps its log on disk.
 """
 
 import io
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 LOG_FILE = "metrics.jsonl"
-RATES = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
-"""Entries of a line of the log that are no metrics of the method."""
+NOT_METRICS = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
+"""Fields of a log line that are not metrics of the method."""
 
 
 class Window:
-    """Metrics of the steps since they were last read; nothing waits for the device until then.
+    """Metrics of the steps since the last reading.
 
-    A method may leave out metrics of steps after which nobody reads; means are over the others.
+    Only reading them waits for the device. A method may skip metrics in steps that are not read;
+    means are over the other steps.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,10 @@ class Window:
         return len(self.values.get("loss", ()))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return name -> values (steps,) on the CPU; wait for the device once per metric."""
+        """Return name -> values (steps,) on the CPU.
+
+        Waits for the device once per metric.
+        """
         return {
             name: torch.stack([value.to(values[-1].device) for value in values]).cpu()
             for name, values in self.values.items()
@@ -59,20 +63,20 @@ class Window:
         self.values = {name: list(values) for name, values in state.items()}
 
     def first_bad_step(self) -> int | None:
-        """Return the place in the window of the first loss that is not finite, or None."""
+        """Return the window index of the first loss that is not finite, or None."""
         losses = self.state_dict().get("loss", torch.empty(0))
-        bad = (~losses.isfinite()).nonzero()
-        return int(bad[0]) if len(bad) else None
+        bad_steps = (~losses.isfinite()).nonzero()
+        return int(bad_steps[0]) if len(bad_steps) else None
 
     def is_unwhitened(self) -> bool:
-        """Return whether no covariance of any step had a Cholesky factor, so that all losses are 0.
+        """Return whether no covariance of any step could be whitened, so that all losses are 0.
 
-        False if the method whitens nothing.
+        False if the method does not whiten.
         """
         failures, losses = (self.values.get(name) for name in ("whitening_failures", "loss"))
         if not failures or not losses:
             return False
-        # a batch without a factor counts as zero: zero is the mean of failed batches alone
+        # a failed batch has loss zero, so a mean of zero means that all batches failed
         failed = (torch.stack(failures) > 0) & (torch.stack(losses) == 0)
         return bool(failed.all())
 
@@ -84,35 +88,35 @@ class Window:
 
 
 class Logger:
-    """A logger of another project, without which the run goes on after its first error."""
+    """A third-party logger; after its first error, the run continues without it."""
 
     def __init__(self, name: str, start: Callable[[], Any]) -> None:
         self.name = name
         self.writer: Any = None
-        with self._or_without():
+        with self._disable_on_error():
             self.writer = start()
 
     def use(self, action: Callable[[Any], Any]) -> None:
-        """Call `action` with the writer, unless that has failed before."""
+        """Call `action` with the writer, unless an error occurred before."""
         if self.writer is not None:
-            with self._or_without():
+            with self._disable_on_error():
                 action(self.writer)
 
     @contextmanager
-    def _or_without(self) -> Iterator[None]:
+    def _disable_on_error(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # a network, a helper process, a version: of any type
+        except Exception as error:  # network, helper process, version: any type of error
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            print_line(f"{self.name} failed ({reason}); the run goes on without it")
+            print_line(f"{self.name} failed ({reason}); the run continues without it")
             self.writer = None
 
 
 class Log:
-    """Writer of metrics.jsonl and TensorBoard events; drops what exists after `first_step`.
+    """Writer of metrics.jsonl and TensorBoard events; drops entries after `first_step`.
 
-    project: project of Weights & Biases, which copies the events; "": none. settings: shown there
-    beside the curves.
+    project: Weights & Biases project that copies the events; "": none. settings: shown there next
+    to the curves.
     """
 
     def __init__(
@@ -123,18 +127,21 @@ class Log:
         settings: Mapping[str, object] | None = None,
     ) -> None:
         self.path = folder / LOG_FILE
-        kept = [line for step, line in _lines(self.path) if step <= first_step]
-        # whole or not at all: a kill between emptying and writing it would lose all earlier lines
-        write_whole(self.path, "".join(f"{line}\n" for line in kept).encode())
+        earlier_lines = [line for step, line in _lines(self.path) if step <= first_step]
+        # atomically: a kill between truncating and writing would lose all earlier lines
+        write_whole(self.path, "".join(f"{line}\n" for line in earlier_lines).encode())
         self.wandb: Logger | None = None
-        if project:  # before the writer of events, which it watches
+        if project:  # before the event writer, which it patches
             start = partial(_start_wandb, project, folder, settings or {})
             self.wandb = Logger("Weights & Biases", start)
         board = folder.absolute() / BOARD_FOLDER
         self.board = Logger(f"TensorBoard in {board}", lambda: _start_board(board, first_step))
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Write one line of values; step counts finished steps. Raise WriteError if that fails."""
+        """Write one line of values after `step` finished steps.
+
+        Raises WriteError if that fails.
+        """
         line = {name: value if math.isfinite(value) else None for name, value in values.items()}
         with explain_write_errors(self.path), self.path.open("a") as file:
             file.write(json.dumps({"step": step, **line}) + "\n")
@@ -148,19 +155,19 @@ class Log:
 
 BOARD_FOLDER = "tensorboard"
 ID_FILE = "wandb-id"
-"""File in the folder of a run that names its run on Weights & Biases."""
+"""File in the run's folder with the id of its run on Weights & Biases."""
 
 
 def _start_wandb(project: str, folder: Path, settings: Mapping[str, object]) -> Any:
-    """Start or resume the run of a project that belongs to a folder; return the package."""
+    """Start or resume the Weights & Biases run of a folder; return the package."""
     import wandb
 
     identity = folder / ID_FILE
     if not identity.exists():
-        # in the folder: a path may mean another run on another machine, or after a new start
+        # stored in the folder: the same path may be another run on another machine or later
         write_whole(identity, secrets.token_hex(8).encode())
     path = str(folder.absolute())
-    # as sync_tensorboard=True, which only knows folders below the current one
+    # like sync_tensorboard=True, which only works in the current folder
     wandb.tensorboard.patch(root_logdir=f"{path}/{BOARD_FOLDER}", save=False)
     wandb.init(
         project=project,
@@ -174,7 +181,7 @@ def _start_wandb(project: str, folder: Path, settings: Mapping[str, object]) -> 
 
 
 def _start_board(folder: Path, first_step: int) -> "SummaryWriter":
-    from torch.utils.tensorboard import SummaryWriter  # it fails with some versions of others
+    from torch.utils.tensorboard import SummaryWriter  # fails with some versions of other packages
 
     return SummaryWriter(str(folder), purge_step=first_step + 1)
 
@@ -185,17 +192,17 @@ def _add_scalars(board: "SummaryWriter", step: int, values: dict[str, float]) ->
 
 
 def means_after(folder: Path, first_step: int) -> dict[str, float]:
-    """Return the mean of each metric over the steps after `first_step`, from the log of a run.
+    """Return the mean of each metric over the steps after `first_step`, from the log.
 
-    A line counts with all its steps if it ends after `first_step`. Metrics that were not finite are
-    left out; the result is empty without a log.
+    All steps of a line count if it ends after `first_step`. Metrics that were not finite are
+    skipped; without a log, the result is empty.
     """
     sums: dict[str, float] = {}
     steps: dict[str, int] = {}
     previous = 0
     for step, text in _lines(folder / LOG_FILE):
         for name, value in json.loads(text).items():
-            if step > first_step and name not in RATES and value is not None:
+            if step > first_step and name not in NOT_METRICS and value is not None:
                 sums[name] = sums.get(name, 0.0) + value * (step - previous)
                 steps[name] = steps.get(name, 0) + step - previous
         previous = step
@@ -205,7 +212,7 @@ def means_after(folder: Path, first_step: int) -> dict[str, float]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield step and text of each complete line of a log.
 
-    A killed run may leave half a line at the end, a dying machine zeros.
+    A killed run may leave half a line at the end, and a crashed machine zeros.
     """
     content = path.read_bytes() if path.exists() else b""
     for line in content.decode(errors="replace").split("\n")[:-1]:
@@ -213,16 +220,17 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield int(json.loads(line)["step"]), line
 
 
-NUM_IMAGES, MOST_VIEWS = 6, 10
+NUM_IMAGES, MAX_VIEWS = 6, 10
 SIDE_PX, GAP_PX = 96, 4
 
 
 def write_view_sheet(
     folder: Path, views: Sequence[Tensor], mean: Sequence[float], std: Sequence[float]
 ) -> None:
-    """Write a row per image and a column per view, if that is possible.
+    """Write an image with a row per image and a column per view.
 
-    views: V of (n, 3, S, S), normalized by mean and std; only the first few are drawn.
+    views: V of (n, 3, S, S), normalized by mean and std; only the first few are drawn. Disk errors
+    are ignored.
     """
     scale, shift = (torch.tensor(values).view(3, 1, 1) for values in (std, mean))
     tiles = [
@@ -232,10 +240,10 @@ def write_view_sheet(
             mode="bilinear",
             antialias=True,
         )
-        for view in views[:MOST_VIEWS]
+        for view in views[:MAX_VIEWS]
     ]
     rows = torch.stack(tiles, dim=1).flatten(0, 1)
     buffer = io.BytesIO()
     save_image(rows, buffer, "JPEG", nrow=len(tiles), padding=GAP_PX, pad_value=1.0)
-    with suppress(OSError):  # a picture must not stop a run
+    with suppress(OSError):  # a failed picture must not stop the run
         write_whole(folder / "views.jpg", buffer.getbuffer())

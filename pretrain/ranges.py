@@ -1,6 +1,6 @@
-"""Types of numeric settings with the range in which an option can mean anything at all.
+"""Types of numeric settings with the range of valid values.
 
-Whether settings fit each other, the data and the processes is checked in settings.py.
+settings.py checks whether settings fit each other, the data and the processes.
 """
 
 from dataclasses import fields, is_dataclass
@@ -26,7 +26,7 @@ SidePx = Annotated[int, Range(1, MAX_SIDE_PX)]
 
 
 def ranges_of(options: Any) -> dict[str, Range]:
-    """Return the range of each field of a dataclass, and of those in it, that declares one."""
+    """Return the range of each field that declares one, also in nested dataclasses."""
     ranges: dict[str, Range] = {}
     hints = get_type_hints(type(options), include_extras=True)
     for spec in fields(options):
@@ -38,7 +38,7 @@ def ranges_of(options: Any) -> dict[str, Range]:
 
 
 def _range_of(hint: Any) -> Range | None:
-    """Return the range that an annotation holds, or one of its parts, such as a tuple's items."""
+    """Return the range in an annotation or its arguments, such as a tuple's items."""
     if isinstance(hint, Range):
         return hint
     ranges = map(_range_of, get_args(hint))

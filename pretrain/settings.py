@@ -1,4 +1,4 @@
-"""Checks that the settings of a run fit each other, before it starts."""
+"""Checks before a run starts that its settings fit each other."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,14 +16,15 @@ class SettingsError(ValueError):
 
 
 def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
-    """Raise a SettingsError for a schedule without steps or rest, and a batch that does not fit.
+    """Raise SettingsError for an invalid schedule or batch.
 
-    A batch must split as the method needs it, and its keys must fit into the queue.
+    The warm-up must be shorter than the run. The batch must be divisible as the method requires,
+    and its keys must fit into the queue.
     """
     if recipe.warmup_epochs and recipe.warmup_epochs >= recipe.epochs:
         raise SettingsError(
             f"--warmup-epochs {recipe.warmup_epochs:g} leaves nothing of --epochs "
-            f"{recipe.epochs:g} for the schedule after it; choose fewer"
+            f"{recipe.epochs:g} for the schedule after it: choose fewer"
         )
     if recipe.schedule == "step" and not recipe.milestones:
         raise SettingsError("--schedule step needs --milestones, such as 0.6 0.8 of the run")
@@ -32,25 +33,25 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
     if needs.bn_splits and num_images % needs.bn_splits:
         raise SettingsError(
             f"the {num_images} images of a process do not split into --bn-splits "
-            f"{needs.bn_splits} equal groups; choose a divisor"
+            f"{needs.bn_splits} equal groups: choose a divisor"
         )
     num_groups = needs.norm_groups(num_processes)
     if recipe.batch_size // num_groups < 2:
-        words = f"--bn-splits {needs.bn_splits} of {num_processes} processes leave"
+        text = f"--bn-splits {needs.bn_splits} of {num_processes} processes leave"
         if not needs.bn_splits:
-            words = f"{num_processes} processes leave"
+            text = f"{num_processes} processes leave"
         raise SettingsError(
-            f"{words} {recipe.batch_size // num_groups} of --batch-size {recipe.batch_size} images "
+            f"{text} {recipe.batch_size // num_groups} of --batch-size {recipe.batch_size} images "
             f"to each group of batch norm, which needs two: choose fewer groups, or a larger batch"
         )
     if recipe.batch_size % needs.whitening_size:
         raise SettingsError(
             f"a batch of {recipe.batch_size} does not split into sub-batches of --whitening-size "
-            f"{needs.whitening_size}; choose a divisor"
+            f"{needs.whitening_size}: choose a divisor"
         )
     if 0 < needs.queue_size < recipe.batch_size:
         raise SettingsError(
-            f"a batch of {recipe.batch_size} does not fit into --queue-size {needs.queue_size}; "
+            f"a batch of {recipe.batch_size} does not fit into --queue-size {needs.queue_size}: "
             f"choose a longer queue or a smaller batch"
         )
 
@@ -58,59 +59,63 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
 def check_cpu(
     recipe: Recipe[Any], views: Sequence[View], execution: Execution, device_type: str
 ) -> None:
-    """Raise a SettingsError where torch 2.15 fails in bfloat16 on a CPU, or --compile in general.
+    """Raise SettingsError for bfloat16 on a CPU or --compile where torch 2.15 fails.
 
-    It computes weight gradients of 1e29 for a 3x3 convolution of stride 2 on a map of 1x1, and its
-    compiler writes C++ that does not build for some networks. The compiler chooses itself what it
-    keeps, and builds no blocks whose activations are computed again.
+    On CPUs in bfloat16, torch 2.15 computes weight gradients of 1e29 for a 3x3 convolution of
+    stride 2 on a 1x1 map, and its compiler writes C++ that does not build for some networks. The
+    compiler itself chooses which activations to store, and does not support blocks with activation
+    checkpointing.
     """
     if execution.compile and execution.checkpoint_activations:
         raise SettingsError("--compile with --checkpoint-activations: choose one of the two")
     if device_type != "cpu" or execution.network_dtype(device_type).itemsize == 4:
         return
-    what = f"--precision {execution.precision} on a CPU"
+    precision_option = f"--precision {execution.precision} on a CPU"
     if execution.compile:
         raise SettingsError(
-            f"--compile with {what} does not build for some networks; drop --compile, or take "
-            "--precision float32"
+            f"--compile with {precision_option} does not build for some networks: omit --compile, "
+            "or pass --precision float32"
         )
     reduction = 4 if recipe.stem == "cifar" else 16  # pixels of a view per pixel before layer4
     sizes = [recipe.views.small_size_px if view.small else recipe.views.size_px for view in views]
     if (smallest := min(sizes)) <= reduction:
         raise SettingsError(
-            f"{what} with views of {smallest} px: layer4 gets maps of 1x1, for which torch 2.15 "
-            f"computes wrong gradients; take --precision float32 or views above {reduction} px"
+            f"{precision_option} with views of {smallest} px: layer4 gets maps of 1x1, for which "
+            f"torch 2.15 computes wrong gradients. Pass --precision float32, or choose views "
+            f"above {reduction} px"
         )
 
 
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
-    """Raise a SettingsError for what neither views nor a style bank can have."""
+    """Raise SettingsError if the views or the style bank contradict the recipe."""
     if any(first.small and not second.small for first, second in pairwise(views)):
         raise SettingsError("the method's small views must come last")
     for view in views:
         if "crop" in view.without:
             raise SettingsError(
-                f"a view goes without {', '.join(view.without)}, but its crop gives a view its size"
+                f"a view excludes {', '.join(view.without)}, but every view needs a crop"
             )
-        # a weak view goes without all that the recipe has, one augmentation of them at least
-        needed = any(is_ever_applied(recipe, name) for name in view.without)
-        for name in {*view.copies, *(() if needed else view.without)}:
+        # a weak view excludes at least one augmentation that the recipe applies
+        excludes_any = any(is_ever_applied(recipe, name) for name in view.without)
+        for name in {*view.copies, *(() if excludes_any else view.without)}:
             if not is_ever_applied(recipe, name):
                 raise SettingsError(
-                    f"the method's views share or withhold {name}, which this recipe never "
-                    f"changes; give it a probability, such as --{name}-probability 0.5"
+                    f"the method's views share or exclude {name}, which this recipe never "
+                    f"changes: pass a probability, such as --{name}-probability 0.5"
                 )
     if has_styles and not is_ever_applied(recipe, "texture"):
         raise SettingsError(
             "--style-bank has no effect with --texture-probability "
-            f"{recipe.texture_probability:g}; pass --texture-probability above 0, or no bank"
+            f"{recipe.texture_probability:g}: pass --texture-probability above 0, or no bank"
         )
 
 
 def is_ever_applied(recipe: ViewRecipe, augmentation: Augmentation) -> bool:
     """Return whether a recipe ever applies an augmentation to any view."""
-    own = {"color": ["jitter", "gray"]}.get(augmentation, [augmentation])
+    names = {"color": ["jitter", "gray"]}.get(augmentation, [augmentation])
     second = recipe.second_view_recipe()
     return augmentation == "crop" or any(
-        getattr(each, f"{name}_probability") > 0 for each in (recipe, second) for name in own
+        getattr(view_recipe, f"{name}_probability") > 0
+        for view_recipe in (recipe, second)
+        for name in names
     )

@@ -1,4 +1,4 @@
-"""The start of a run and its end: processes, its folder, the result line, and the exit status."""
+"""Start and end of a run: processes, folder, result line, and exit status."""
 
 import os
 import sys
@@ -39,17 +39,17 @@ from pretrain.running.reading import ReadError
 from pretrain.settings import SettingsError, check_recipe
 
 FAILURES = DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledError
-"""Errors of a run that was requested rightly and failed on its way."""
+"""Errors of a valid run that failed while running."""
 
-LESS = (
-    "pass --checkpoint-activations, which changes no number, spread the batch over more GPUs, or "
-    "choose a smaller --batch-size or --memory-gb"
+USE_LESS_MEMORY = (
+    "pass --checkpoint-activations, which does not change results, use more GPUs, or choose a "
+    "smaller --batch-size or --memory-gb"
 )
-"""Ways to need less memory."""
+"""Advice after running out of memory."""
 
 
 def start(name: str, command: Command[Any]) -> int:
-    """Run a command, print an error in one line, and return the exit status of `main`."""
+    """Run a command, print errors in one line, and return the exit status of `main`."""
     try:
         return run(name, command)
     except stop.Stopped:
@@ -63,31 +63,32 @@ def start(name: str, command: Command[Any]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except Exception as error:
-        line = str(error).partition("\n")[0]  # the others are details
-        # torch has no type for memory of a CPU that is too small
+        line = str(error).partition("\n")[0]  # the other lines are details
+        # torch has no error type for running out of CPU memory
         if isinstance(error, OutOfMemoryError | MemoryError) or "t allocate memory" in str(error):
-            print(f"error: {line or 'out of memory'}; {LESS}", file=sys.stderr)
+            print(f"error: {line or 'out of memory'}; {USE_LESS_MEMORY}", file=sys.stderr)
             return 1
-        # the last line names any other error, below its traceback
+        # for any other error, the last line names it below the traceback
         traceback.print_exc()
         print(f"error: {type(error).__name__}: {line}", file=sys.stderr)
         return 1
 
 
 def require_memory(needs: int, free: int) -> None:
-    """Raise a SettingsError if a step needs more than the bytes that are free on its GPU."""
+    """Raise SettingsError if a step needs more bytes than are free on its GPU."""
     if needs > free:
         raise SettingsError(
-            f"a step needs at least {needs / 1e9:.1f} GB in each process, of which "
-            f"{free / 1e9:.1f} GB are free on the GPU; {LESS}"
+            f"a step needs at least {needs / 1e9:.1f} GB in each process, but only "
+            f"{free / 1e9:.1f} GB are free on the GPU: {USE_LESS_MEMORY}"
         )
 
 
 def same_images(command: Command[Any], process: Process) -> TrainingImages:
-    """Return the images that the main process finds, in every process.
+    """Return, in every process, the images that the main process finds.
 
-    One process reads the headers of a million files on a slow disk, and a file that is added in the
-    meantime cannot make the processes disagree. All raise the error of the main process.
+    Only one process reads the headers of maybe a million files from a slow disk. A file that is
+    added in the meantime cannot make the processes disagree. All raise the error of the main
+    process.
     """
     results: list[Any] = [None]
     if process.is_main:
@@ -106,9 +107,10 @@ def same_images(command: Command[Any], process: Process) -> TrainingImages:
 
 @contextmanager
 def join_processes(choice: DeviceChoice) -> Iterator[Process]:
-    """Join the processes that torchrun started, by nccl on GPUs and gloo on CPUs, or run alone.
+    """Join the processes started by torchrun, with nccl on GPUs and gloo on CPUs.
 
-    Raises a LostProcessError if another process has ended too early.
+    Without torchrun, it is a single process. Raises LostProcessError if another process has ended
+    too early.
     """
     if choice == "cuda" and not torch.cuda.is_available():
         raise LaunchError(
@@ -120,72 +122,72 @@ def join_processes(choice: DeviceChoice) -> Iterator[Process]:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a run's folder, which is created if absent, and remove what a killed run has left.
+    """Lock a run's folder, create it if missing, and remove temporary files of a killed run.
 
-    Raises a LaunchError if a run holds it, if it cannot be written, and if its file system has no
-    locks.
+    Raises LaunchError if another run holds the lock, if the folder cannot be written, or if its
+    file system does not support locks.
     """
     with ExitStack() as stack:
         try:
             stack.enter_context(lock_folder(folder, "--out"))
         except (BusyError, WriteError) as error:
             raise LaunchError(str(error)) from error
-        for place in (folder, folder / "snapshots"):
-            for half in place.glob(f"*{UNFINISHED}"):
-                half.unlink(missing_ok=True)
+        for parent in (folder, folder / "snapshots"):
+            for unfinished in parent.glob(f"*{UNFINISHED}"):
+                unfinished.unlink(missing_ok=True)
         yield
 
 
 def run(name: str, command: Command[Any]) -> int:
     """Train, export, and print the result line on stdout; return the exit status."""
-    started_s = time.monotonic()
+    start_s = time.monotonic()
     stop.listen(at_once=True)
     require_launcher()
     check_recipe(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
     if command.out.resolve().is_relative_to(command.data.resolve()):
         raise SettingsError(
-            f"--out {command.out} lies in --data {command.data}, so that a resumed run would also "
-            "train on the pictures that it has written; choose a folder beside the images"
+            f"--out {command.out} is in --data {command.data}, so a resumed run would also train "
+            "on the pictures that it has written. Choose a folder outside of the images"
         )
     needs = planned_memory(command)
     with ExitStack() as stack:
         process = stack.enter_context(join_processes(command.device))
         images = same_images(command, process)
         stop.listen(twice=False)
-        # last: if the folder is in use, rank 0 fails as a member of the group; the others notice
+        # last: if the folder is in use, rank 0 fails within the group, so the others notice
         stack.enter_context(folder_lock(command.out) if process.is_main else nullcontext())
         job = prepare(name, command, process, images)
         wait_for_all("that prepare the data")
         if process.is_main:
             print_line(describe(job))
-            for caution in cautions(job):
-                print_line(f"note: {caution}")
+            for warning in cautions(job):
+                print_line(f"note: {warning}")
             if needs:
                 print_line(f"memory: a step needs at least {needs / 1e9:.3g} GB in each process")
-        # what torch.compile computes anew in the backward pass it does not keep
+        # torch.compile may recompute activations instead of storing them
         if needs and process.device.type == "cuda" and not command.execution.compile:
             require_memory(needs, torch.cuda.mem_get_info(process.device)[0])
         if command.dry_run:
             return 0
         steps = train(job)
-        finished = steps == job.num_steps
+        is_finished = steps == job.num_steps
         if process.is_main:
             epochs = steps / job.feed.plan.steps_per_epoch
-            elapsed = format_duration(time.monotonic() - started_s)
+            elapsed = format_duration(time.monotonic() - start_s)
             reason = f"stopped by {stop.signal_name() or 'a signal to another process'}"
-            state = "" if finished else f"{reason}  "
+            state = "" if is_finished else f"{reason}  "
             try:
                 path = write_backbone(job, steps)
                 print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
             except WriteError as error:
-                if finished:
+                if is_finished:
                     raise
-                print_line(f"no backbone of this step: {error}")  # the checkpoint is written
-        if finished:
+                print_line(f"no backbone of this step: {error}")  # but a checkpoint
+        if is_finished:
             return 0
         if process.is_main:
             print_line(
-                f"{reason}, run the same command to go on from step {steps} of {job.num_steps}, "
-                f"which {job.checkpoint_path} holds"
+                f"{reason}. Run the same command to resume {job.checkpoint_path} from step "
+                f"{steps} of {job.num_steps}"
             )
         return stop.EXIT_RESUMABLE

@@ -125,7 +125,7 @@ class Feed:
             self.make,
             range(first_step, num_steps),
             num_workers=num_workers,
-            pin=pin_memory if on_gpu else None,
+            pin_memory=pin_memory if on_gpu else None,
         )
         with closing(loaded):
             for host_batch in loaded:

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, explain errors of writing, and name cached work by its hash.
+"""Write files atomically, explain write errors, and name cached work by its hash.
 
 After a kill or on a full disk, a file has either its old or its new content.
 """
@@ -26,28 +26,38 @@ ADVICE = {
     errno.EROFS: "make it writable",
 }
 """Advice by error number."""
-LOCKLESS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-"""Errors of a file system without locks, such as a mounted folder without a lock service."""
-UNSYNCED = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-"""Errors of syncing a folder that is written nevertheless: some network and FUSE file systems
-cannot sync folders, and a folder may be writable but not readable."""
+NO_LOCK_ERRORS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of a file system without locks, such as a mount without a lock service."""
+NO_SYNC_ERRORS = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of syncing a folder, after which files are written nevertheless.
+Some network and FUSE file systems cannot sync folders, and a folder may be writable but not
+readable."""
 
 ZIP = b"PK\x03\x04"
-"""First bytes of a file of torch.save; of a digest, two bytes would be these by chance."""
+"""First bytes of a file of torch.save.
+The first two bytes of a digest could equal them by chance."""
 DIGEST_BYTES = 32
-TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
-"""Errors of torch.load for a file that was cut short or filled with zeros."""
+TRUNCATED_ERRORS = (
+    RuntimeError,
+    EOFError,
+    KeyError,
+    TypeError,
+    ValueError,
+    OSError,
+    UnpicklingError,
+)
+"""Errors of torch.load for a truncated file, or one filled with zeros."""
 UNFINISHED = ".unfinished"
-"""Last part of the name of a file that is being written; a kill leaves it."""
+"""Suffix of a file while it is written; a killed process leaves it."""
 
 
 class WriteError(SuiteError, OSError):
-    """Error for a file that could not be written; it names the file and says what to do."""
+    """A file could not be written; the message names it and says what to do."""
 
 
 @contextmanager
 def explain_write_errors(path: Path, option: str = "") -> Iterator[None]:
-    """Raise WriteError in place of any other OSError.
+    """Raise WriteError instead of any other OSError.
 
     option: the command-line option that selects another folder, such as --results.
     """
@@ -56,23 +66,23 @@ def explain_write_errors(path: Path, option: str = "") -> Iterator[None]:
     except WriteError:
         raise
     except OSError as error:
-        advice = ADVICE.get(error.errno or 0, "see that it can be written")
+        advice = ADVICE.get(error.errno or 0, "make sure that it can be written")
         action = "written"
-        if error.errno in LOCKLESS:
-            advice = "its file system must have locks, which keep two processes apart"
+        if error.errno in NO_LOCK_ERRORS:
+            advice = "its file system must support locks, which exclude other processes"
             action = "locked"
-        elsewhere = f", or give another {option}" if option else ""
+        alternative = f", or pass another {option}" if option else ""
         raise WriteError(
-            f"{path}: cannot be {action} ({error.strerror or error}); {advice}{elsewhere}; "
-            "the same command goes on"
+            f"{path}: cannot be {action} ({error.strerror or error}); {advice}{alternative}. "
+            "Then run the same command to resume"
         ) from error
 
 
 def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> None:
     """Write a file with a temporary file, fsync and rename; WriteError if that fails."""
-    # processes on two machines that share a folder may have the same number
+    # a process id is not unique if machines share the folder
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    with explain_write_errors(path, option), stop.own_work():
+    with explain_write_errors(path, option), stop.local_work():
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as file:
@@ -86,7 +96,7 @@ def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> No
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, on file systems that can do that."""
+    """Sync a folder, if its file system supports that."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -94,37 +104,37 @@ def _sync_folder(folder: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        if error.errno not in UNSYNCED:
+        if error.errno not in NO_SYNC_ERRORS:
             raise
 
 
 def write_text(path: Path, text: str, option: str = "") -> None:
-    """Write a text in UTF-8, whole or not at all; WriteError if that fails.
+    """Write a text in UTF-8, atomically; WriteError if that fails.
 
-    A name in it that is not UTF-8, which Linux allows for files, is written with escapes.
+    File names that are not UTF-8, which Linux allows, are written with escapes.
     """
     write_whole(path, text.encode(errors="backslashreplace"), option)
 
 
 def save_stage(path: Path, state: dict[str, Any], option: str = "--runs") -> None:
-    """Write tensors and plain values in nested dicts, after their SHA-256; WriteError if it fails.
+    """Write tensors and plain values in nested dicts, with a SHA-256; WriteError if it fails.
 
-    A view stores all of the tensor that it belongs to.
+    For a view, the whole tensor's storage is written.
     """
     import torch
 
     content = io.BytesIO()
     content.write(bytes(DIGEST_BYTES))
     torch.save(state, content)
-    stored = content.getbuffer()  # where getvalue would copy it
+    stored = content.getbuffer()  # getvalue would copy it
     stored[:DIGEST_BYTES] = hashlib.sha256(stored[DIGEST_BYTES:]).digest()
     write_whole(path, stored, option)
 
 
 def load_stage(path: Path) -> dict[str, Any] | None:
-    """Return a saved stage, on the CPU; None if the file is absent, torn or altered.
+    """Return a saved stage, on the CPU; None if the file is missing, truncated or altered.
 
-    Files of versions before this format are read: those of torch.save, and safetensors after their
+    Formats of earlier versions are supported: torch.save without digest, and safetensors after a
     SHA-256.
     """
     import torch
@@ -146,7 +156,7 @@ def load_stage(path: Path) -> dict[str, Any] | None:
         return dict(safetensors.torch.load(bytes(content)))
     try:
         state: Any = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except TORN:
+    except TRUNCATED_ERRORS:
         if has_digest:
             raise
         return None
@@ -154,5 +164,5 @@ def load_stage(path: Path) -> dict[str, Any] | None:
 
 
 def content_hash(content: Any, num_digits: int) -> str:
-    """Return the first hex digits of the SHA-256 of a content that json can store."""
+    """Return the first hex digits of the SHA-256 of JSON content."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:num_digits]

@@ -1,8 +1,8 @@
-"""Log lines and progress on stderr: done, total, rate and time left.
+"""Log lines and progress on stderr: done, total, throughput and remaining time.
 
-In a terminal, and in a notebook that has ipywidgets, progress is a bar that is drawn again in
-place, below the lines that are printed meanwhile. Elsewhere it is a line every half minute. With
-`--quiet` it is neither. A function may be called with the progress, too (`telling`).
+In a terminal, and in a notebook with ipywidgets, progress is a bar that is redrawn in place, below
+the lines printed in the meantime. Elsewhere it is a line every half minute. `--quiet` disables
+both. A function may also be called with the progress (`telling`).
 """
 
 import errno
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
 QUIET = "SSL_BENCHMARK_QUIET"
-"""Environment variable that silences log lines and progress, also of processes started later."""
+"""Environment variable that silences log lines and progress.
+Processes started later inherit it."""
 LINE_INTERVAL_S = 30.0
 FIRST_LINE_S = 10.0
 """Seconds until the first line of a log."""
@@ -30,24 +31,24 @@ TELL_INTERVAL_S = 5.0
 BAR_WIDTH = 24
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-"""Errors after which a later line may be written again, if the output goes to a file."""
+"""Errors after which later lines may succeed, if the output goes to a file."""
 
 _bars: "ContextVar[Bars | None]" = ContextVar("bars", default=None)
 _tell: ContextVar[Callable[[str], None] | None] = ContextVar("tell", default=None)
 
 
 class _Output(io.FileIO):
-    """A standard stream whose text is dropped once nobody can receive it any more."""
+    """A standard stream that drops its text once nobody can receive it."""
 
     def write(self, content: Any, /) -> int:
-        """Write bytes, as many as the stream takes; return how many were written or dropped."""
+        """Write bytes; return how many were written or dropped."""
         try:
-            while (count := super().write(content)) is None:  # a terminal that does not block
+            while (count := super().write(content)) is None:  # a non-blocking terminal
                 select.select([], [self], [])
-        except OSError as error:  # the reader, such as tee, has ended; or the terminal is closed
+        except OSError as error:  # the reader, such as tee, has ended, or the terminal was closed
             if error.errno not in FULL_DISK:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
-                # also for libraries and processes that write to the same descriptor
+                # also redirects libraries and processes that write to the same descriptor
                 os.dup2(nowhere, self.fileno())
                 os.close(nowhere)
             return memoryview(content).nbytes
@@ -55,9 +56,9 @@ class _Output(io.FileIO):
 
 
 def protect_output() -> None:
-    """Let no failure of stdout or stderr end this process, and print every character somehow.
+    """Prevent failures of stdout or stderr from ending this process.
 
-    Text is dropped after the reader has ended; characters that the terminal or log cannot show are
+    Text is dropped after the reader has ended. Characters that the terminal or log cannot show are
     printed as escapes.
     """
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
@@ -79,12 +80,12 @@ def protect_output() -> None:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in the form "4 min 07 s"."""
-    minutes, rest = divmod(round(seconds), 60)
+    """Format a duration like "4 min 07 s"."""
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    return f"{minutes} min {seconds_left:02d} s" if minutes else f"{seconds_left} s"
 
 
 def is_quiet() -> bool:
@@ -93,18 +94,21 @@ def is_quiet() -> bool:
 
 
 def is_live() -> bool:
-    """Return whether progress is drawn as bars: stderr is a terminal that can move its cursor."""
+    """Return whether progress is drawn as bars.
+
+    For that, stderr must be a terminal that can move its cursor.
+    """
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_quiet()
 
 
 def _in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook that can draw in place."""
+    """Return whether this process is a notebook's kernel that can redraw in place."""
     return "ipykernel" in sys.modules and find_spec("ipywidgets") is not None and not is_quiet()
 
 
-def print_line(*words: str) -> None:
-    """Print a text to stderr, after the time and, if it is given before the text, the step."""
-    *steps, text = words
+def print_line(*texts: str) -> None:
+    """Print a text to stderr, after the time and an optional step before the text."""
+    *steps, text = texts
     if not is_quiet():
         line = "  ".join([time.strftime("%H:%M:%S"), *(f"{step:<10}" for step in steps), text])
         print(line, file=sys.stderr, flush=True)
@@ -112,7 +116,7 @@ def print_line(*words: str) -> None:
 
 @contextmanager
 def live_bars() -> "Iterator[Bars | None]":
-    """Yield the bars of this terminal, those of an outer call if there is one; None elsewhere."""
+    """Yield this terminal's bars, or those of an outer call; None elsewhere."""
     outer = _bars.get()
     if outer is not None or not (is_live() or _in_notebook()):
         yield outer
@@ -122,7 +126,7 @@ def live_bars() -> "Iterator[Bars | None]":
     from rich.progress import Progress as Bars
 
     text = TextColumn("{task.description}", markup=False)
-    # without a thread of its own: loader processes are forked, and a lock that it holds stays held
+    # no refresh thread: loader processes are forked, and would inherit its locks
     with Bars(
         text,
         BarColumn(bar_width=BAR_WIDTH),
@@ -140,7 +144,7 @@ def live_bars() -> "Iterator[Bars | None]":
 
 @contextmanager
 def telling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Call a function with the progress of the work inside, in words, every few seconds."""
+    """Call a function with the progress as text, every few seconds."""
     token = _tell.set(tell)
     try:
         yield
@@ -157,9 +161,9 @@ class Progress:
         self.step, self.subject, self.total, self.unit = step, subject, total, unit
         self.done = self.start_count = done
         self.printed = ("", -1)
-        """Subject and finished items of the last line."""
-        self.start = self.told = time.monotonic()
-        self.shown = self.start - LINE_INTERVAL_S + FIRST_LINE_S
+        """Subject and number of finished items of the last line."""
+        self.start = self.last_call = time.monotonic()
+        self.last_update = self.start - LINE_INTERVAL_S + FIRST_LINE_S
         self.bars, self.tell = bars, _tell.get()
         self.bar = None if bars is None else bars.add_task(self._title(), total=total, count="")
 
@@ -167,12 +171,12 @@ class Progress:
         """Add `count` finished items."""
         self.done += count
         now = time.monotonic()
-        if self.tell is not None and now - self.told >= TELL_INTERVAL_S:
-            self.told = now
+        if self.tell is not None and now - self.last_call >= TELL_INTERVAL_S:
+            self.last_call = now
             self.tell(f"{self.step}  {self.subject}  {self.state()}")
-        if now - self.shown < (LINE_INTERVAL_S if self.bars is None else BAR_INTERVAL_S):
+        if now - self.last_update < (LINE_INTERVAL_S if self.bars is None else BAR_INTERVAL_S):
             return
-        self.shown = now
+        self.last_update = now
         if self.bars is None or self.bar is None:
             self._print()
         else:
@@ -192,17 +196,17 @@ class Progress:
         return (self.done - self.start_count) / self.elapsed_s
 
     def state(self) -> str:
-        """Return words such as "256/2000 images   94 images/s   1 min 20 s left"."""
+        """Return text such as "256/2000 images   94 images/s   1 min 20 s left"."""
         rate, text = self.rate, f"{self.done}/{self.total} {self.unit}"
         if not rate:
             return text
-        one = self.unit.removesuffix("s")
-        text += f"   {rate:.0f} {self.unit}/s" if rate >= 1 else f"   {1 / rate:.1f} s/{one}"
-        left = (self.total - self.done) / rate
-        return f"{text}   {format_duration(left)} left" if left > 60 else text
+        item = self.unit.removesuffix("s")
+        text += f"   {rate:.0f} {self.unit}/s" if rate >= 1 else f"   {1 / rate:.1f} s/{item}"
+        remaining_s = (self.total - self.done) / rate
+        return f"{text}   {format_duration(remaining_s)} left" if remaining_s > 60 else text
 
     def close(self) -> None:
-        """Print the last line, unless it was printed."""
+        """Print the last line, unless it was printed already."""
         if self.bars is not None and self.bar is not None:
             self.bars.remove_task(self.bar)
         if self.printed != (self.subject, self.done):
@@ -221,7 +225,7 @@ class Progress:
 def progress(
     step: str, subject: str, total: int, unit: str = "images", done: int = 0
 ) -> Iterator[Progress]:
-    """Yield a Progress, and close it also when the work is interrupted."""
+    """Yield a Progress, which is closed even if the work is interrupted."""
     with live_bars() as bars:
         counter = Progress(step, subject, total, unit, done, bars)
         try:

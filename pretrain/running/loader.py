@@ -1,10 +1,10 @@
-"""Batches that worker processes of torch's DataLoader make ahead, in order.
+"""Batches that worker processes of torch's DataLoader prepare in advance, in order.
 
 A scheduler sends its signals to every process of a job. The workers ignore them, so that the run
-can save and then end the workers. Every error of a worker arrives as the error it was.
+can first save and then end the workers. Errors of workers are raised unchanged.
 
-Tensors travel in shared memory, which costs no copy. Containers often have only 64 MB of it, or
-none: what finds no room there is copied through the connection.
+Tensors are passed in shared memory, which needs no copy. Containers often have only 64 MB of it, or
+none; tensors that do not fit are copied through the connection.
 """
 
 import atexit
@@ -38,87 +38,88 @@ from pretrain.running.errors import SuiteError
 from pretrain.running.processes import pickled_error
 
 BATCHES_AHEAD = 2
-"""Batches that each worker may make or begin before they are requested."""
+"""Batches that each worker may prepare before they are requested."""
 PATIENCE_S = 5.0
-"""Longest wait for a worker that was killed."""
+"""Longest wait for a killed worker."""
 LOOK_AGAIN_S, HANGING_S = 1.0, 30.0
-"""Time between two looks for a signal, and longest wait for images after one."""
+"""Time between two checks for a signal, and longest wait for images after a signal."""
 SHARED_MEMORY = Path("/dev/shm")
 RESERVE_BYTES = 2**24
-"""Bytes that are left to others in shared memory, such as NCCL."""
+"""Bytes of shared memory that are left to others, such as NCCL."""
 
-Place = TypeVar("Place")
+Item = TypeVar("Item")
 Batch = TypeVar("Batch")
 
 
 class WorkerKilledError(SuiteError, RuntimeError):
-    """Error for a worker process that ended without an error of its own."""
+    """A worker process has ended without raising an error."""
 
 
 def load_batches(
-    make: Callable[[Place], Batch],
-    places: Iterable[Place],
+    make: Callable[[Item], Batch],
+    items: Iterable[Item],
     *,
     num_workers: int,
-    pin: Callable[[Batch], Batch] | None = None,
+    pin_memory: Callable[[Batch], Batch] | None = None,
 ) -> Generator[Batch, None, None]:
-    """Yield make(place) for each place, in order; with 0 workers, this process makes them.
+    """Yield make(item) for each item, in order; with 0 workers, in this process.
 
     The workers are forks, so the data that `make` refers to is shared, not copied. Errors of `make`
     are raised here unchanged, with the worker's traceback as a note. WorkerKilledError names the
     probable reason why a worker has ended. The workers end with the iteration, however it ends, and
-    with this process or the thread that began the iteration.
-    pin: moves a batch to pinned memory, in this process.
+    with this process or the thread that began the iteration. pin_memory: copies a batch to pinned
+    memory, in this process.
     """
-    batches = _batches_of_workers(make, places, num_workers) if num_workers else map(make, places)
-    yield from batches if pin is None else map(pin, batches)
+    batches = _batches_of_workers(make, items, num_workers) if num_workers else map(make, items)
+    yield from batches if pin_memory is None else map(pin_memory, batches)
 
 
 def _batches_of_workers(
-    make: Callable[[Any], Any], places: Iterable[Any], num_workers: int
+    make: Callable[[Any], Any], items: Iterable[Any], num_workers: int
 ) -> Iterator[Any]:
     _note_missing_shared_memory()
     context = _Context()
     workers = context.workers
     end = partial(_end, workers)
-    atexit.register(end)  # an exception's traceback may hold this generator until then
-    received: Any = None
+    atexit.register(end)  # an exception's traceback may keep this generator alive until then
+    iterator: Any = None
     try:
         # workers inherit the blocked signals
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
         try:
             with _sigchld_handler(signal.SIG_DFL), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "This DataLoader will create")  # more than cores
+                # more workers than cores are intended
+                warnings.filterwarnings("ignore", "This DataLoader will create")
                 loader = DataLoader(
                     _PackedBatches(make),
-                    sampler=places,
+                    sampler=items,
                     batch_size=None,
                     num_workers=num_workers,
                     prefetch_factor=BATCHES_AHEAD,
                     timeout=LOOK_AGAIN_S,
                     worker_init_fn=partial(_set_up_worker, os.getpid()),
                     multiprocessing_context=context,
-                    generator=torch.Generator(),  # the default one keeps its state
+                    generator=torch.Generator(),  # keeps the state of the default generator
                 )
-                received = iter(loader)
+                iterator = iter(loader)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        while (packed := _received(received, workers)) is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+        while (packed := _next_packed(iterator, workers)) is not None:
             batch = pickle.loads(packed)
             if isinstance(batch, Exception):
                 raise batch
             yield batch
     finally:
         end()
-        if received is not None:
-            # a killed worker may hold the lock of the shared event, which torch sets at the end
-            received._workers_done_event = threading.Event()
-        del received  # later workers must not inherit it
+        if iterator is not None:
+            # a killed worker may hold the lock of the shared event that torch sets at the end
+            iterator._workers_done_event = threading.Event()
+        del iterator  # later workers must not inherit it
         atexit.unregister(end)
 
 
 class _Context(ForkContext):
-    """Forks that are known from the start, so that one that fails midway leaves none."""
+    """Forks that are registered at once, so none remains if starting one fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,16 +133,16 @@ class _Context(ForkContext):
         return worker
 
 
-def _received(batches: Iterator[bytes], workers: list[ForkProcess]) -> bytes | None:
+def _next_packed(batches: Iterator[bytes], workers: list[ForkProcess]) -> bytes | None:
     """Return the next packed batch, or None after the last one."""
 
     def check(*_: object) -> None:
         for worker in workers:
-            if worker.exitcode:  # a worker that has made its last batch exits with 0
-                raise _killed(worker.exitcode)
+            if worker.exitcode:  # a worker exits with 0 after its last batch
+                raise _killed_error(worker.exitcode)
 
-    # the signal interrupts a read of a batch of which a killed worker has sent a part
-    with _sigchld_handler(check), stop.own_work():
+    # SIGCHLD interrupts the read of a batch that a killed worker has sent in part
+    with _sigchld_handler(check), stop.local_work():
         while True:
             check()
             try:
@@ -149,62 +150,63 @@ def _received(batches: Iterator[bytes], workers: list[ForkProcess]) -> bytes | N
             except RuntimeError as error:
                 check()
                 if any(worker.exitcode == 0 for worker in workers):
-                    raise _killed(0) from error
+                    raise _killed_error(0) from error
                 if "timed out" not in str(error):
                     raise
-                # where SIGCHLD is ignored, nobody learns the exit status
+                # if SIGCHLD is ignored, the exit status is lost
                 if wait([worker.sentinel for worker in workers], 0):
                     check()
-                    raise _killed(0) from error
-            if stop.requested_s() > HANGING_S:  # on a disk that hangs, after a signal
+                    raise _killed_error(0) from error
+            if stop.requested_s() > HANGING_S:  # a disk hangs, after a signal
                 raise stop.Stopped(stop.EXIT_RESUMABLE)
 
 
 @contextlib.contextmanager
 def _sigchld_handler(handler: Any) -> Iterator[None]:
-    """Replace the handler of SIGCHLD; torch's raises wherever the main thread happens to be."""
+    """Replace the handler of SIGCHLD; torch's raises anywhere in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGCHLD, handler)
+    old_handler = signal.signal(signal.SIGCHLD, handler)
     try:
         yield
     finally:
-        if before is not None:  # else code outside of Python has installed it
-            signal.signal(signal.SIGCHLD, before)
+        if old_handler is not None:  # None: it was installed outside of Python
+            signal.signal(signal.SIGCHLD, old_handler)
 
 
-def _killed(status: int) -> WorkerKilledError:
+def _killed_error(status: int) -> WorkerKilledError:
     """Return the error for a worker's exit status, with the probable reason."""
-    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-    why = "its last words may stand above"
+    ending = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    reason = "see its last messages above"
     if status == -signal.SIGKILL:
-        why = (
-            "most likely because memory ran out: load with fewer processes (--workers of "
-            "pretrain; else a smaller --cpus on a cluster, taskset -c 0-3 "
-            "before the command elsewhere), or give the run more memory"
+        reason = (
+            "most likely because memory ran out: use fewer loader processes (pretrain: --workers; "
+            "otherwise a smaller --cpus on a cluster, or taskset -c 0-3 before the command "
+            "elsewhere), or give the run more memory"
         )
     return WorkerKilledError(
-        f"a process that loads images has ended ({how}), {why}; the same command goes on"
+        f"a process that loads images has ended ({ending}), {reason}. Run the same command to "
+        "resume"
     )
 
 
 def _end(workers: list[ForkProcess]) -> None:
-    """Kill the workers, and remove what one of them was about to share."""
-    workers = [worker for worker in workers if worker.pid]  # without one whose fork failed
+    """Kill the workers, and remove shared memory that one was about to pass."""
+    workers = [worker for worker in workers if worker.pid]  # without workers whose fork failed
     with _sigchld_handler(signal.SIG_DFL):
         for worker in workers:
             worker.kill()
         for worker in workers:
             worker.join(PATIENCE_S)
     for worker in workers:
-        # torch removes the name as soon as the memory is mapped, unless it is killed before
+        # torch removes the name once the memory is mapped, unless it is killed before
         for file in SHARED_MEMORY.glob(f"torch_{worker.pid}_*"):
             file.unlink(missing_ok=True)
 
 
 def _set_up_worker(parent: int, _: int) -> None:
-    """Let this process end with its parent; its libraries start no threads of their own."""
+    """End this process with its parent, and disable threads of its libraries."""
     ctypes.CDLL(None).prctl(stop.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -213,30 +215,30 @@ def _set_up_worker(parent: int, _: int) -> None:
 
 
 class _PackedBatches(Dataset[bytes]):
-    """The batches by their places, as bytes."""
+    """The packed batches, indexed by item."""
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
         self.make = make
 
-    def __getitem__(self, place: Any) -> bytes:
-        return bytes(_packed(self.make, place))
+    def __getitem__(self, item: Any) -> bytes:
+        return bytes(_packed(self.make, item))
 
 
-def _packed(make: Callable[[Any], Any], place: object) -> memoryview:
-    """Return a batch as bytes for pickle.loads, or the error with its traceback as a note."""
+def _packed(make: Callable[[Any], Any], item: object) -> memoryview:
+    """Return a pickled batch, or the pickled error with its traceback as a note."""
     try:
-        return _Packer.dumps(make(place), protocol=5)
+        return _Packer.dumps(make(item), protocol=5)
     except Exception as error:  # raised again in the parent process
-        where = "".join(traceback.format_exception(error))
-        error.add_note(f"In a process that loads images:\n{where}")
+        text = "".join(traceback.format_exception(error))
+        error.add_note(f"In a process that loads images:\n{text}")
         return memoryview(pickled_error(error))
 
 
 class _Packer(ForkingPickler):
-    """Pickler of a batch that copies tensors for which shared memory has no room."""
+    """Pickler that copies tensors if shared memory has no space for them."""
 
     def reducer_override(self, value: object) -> Any:
-        """Return how to restore a tensor from a copy; NotImplemented for everything else."""
+        """Return how to restore a tensor from a copy; NotImplemented for other values."""
         if type(value) is not Tensor or value.device.type != "cpu" or _move_to_shared_memory(value):
             return NotImplemented
         content = value.contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -244,7 +246,7 @@ class _Packer(ForkingPickler):
 
 
 def _move_to_shared_memory(tensor: Tensor) -> bool:
-    """Move a tensor to shared memory; return whether there was room."""
+    """Move a tensor to shared memory; return whether there was enough space."""
     size = tensor.untyped_storage().nbytes()
     if not size:
         return True
@@ -252,13 +254,13 @@ def _move_to_shared_memory(tensor: Tensor) -> bool:
         return False
     try:
         tensor.share_memory_()
-    except RuntimeError:  # other processes were faster
+    except RuntimeError:  # other processes have used the space
         return False
     return True
 
 
 def shared_memory_bytes() -> int:
-    """Return the room in shared memory; 0 on a machine that has none."""
+    """Return the free bytes of shared memory; 0 if the machine has none."""
     try:
         return shutil.disk_usage(SHARED_MEMORY).free
     except OSError:
@@ -267,9 +269,9 @@ def shared_memory_bytes() -> int:
 
 @lru_cache(maxsize=1)
 def _note_missing_shared_memory() -> None:
-    """Print, once in a process, that batches are copied."""
+    """Print, once per process, that batches are copied."""
     if not SHARED_MEMORY.is_dir():
-        print_line(f"note: no {SHARED_MEMORY} here; loader processes copy their batches")
+        print_line(f"note: there is no {SHARED_MEMORY}, so loader processes copy their batches")
 
 
 def _restore(content: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:

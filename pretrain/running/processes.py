@@ -1,4 +1,4 @@
-"""The processes of a run: those that torchrun started, or a single one."""
+"""The processes of a run: started by torchrun, or a single one."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed.distributed_c10d import Store
 
-MEETING_S = 600.0
-"""Longest wait for the other processes of a run when it starts, and of rank 0 in `wait_for_all`."""
+BARRIER_S = 600.0
+"""Longest wait for the other processes at the start of a run.
+Also the longest wait of rank 0 in `wait_for_all`."""
 WORK_S = 24 * 3600.0
-"""Longest wait while rank 0 lists or checks data, counts an average precision or draws a gallery.
-In collectives the limits of torch count, of ten or thirty minutes."""
+"""Longest wait while rank 0 checks data, computes an average precision, or draws a gallery.
+Collectives have torch's limits of ten or thirty minutes."""
 FIRST_LINE_S, LINE_INTERVAL_S = 5.0, 60.0
-"""Time until a waiting process says what it waits for, and between such lines."""
+"""Time until a waiting process prints what it waits for, and between such lines."""
 LOOK_AGAIN_S, CONNECTION_S = 0.2, 2.0
-"""Time between two looks at the other processes; limit of one attempt to find rank 0."""
+"""Time between two checks of the other processes.
+Also the time limit of one attempt to connect to rank 0."""
 LAUNCHERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-"""Variables in which srun and mpirun say how many processes they have started."""
+"""Variables in which srun and mpirun store the number of processes."""
 DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
-"""Devices of the drivers that torch.cuda works with: NVIDIA's, its Tegra's, AMD's, Windows'."""
+"""Devices of drivers for torch.cuda: NVIDIA, NVIDIA Tegra, AMD, Windows."""
 LOST_PEER = "process {} has lost another process of the run, whose own messages name the cause"
 STOPPED, FAILED = "stopped", "failed"
-"""Keys under which a process that leaves tells why."""
+"""Keys under which a process that leaves stores the reason."""
 
 
 class LaunchError(SuiteError, ValueError):
@@ -46,7 +48,7 @@ class LaunchError(SuiteError, ValueError):
 
 
 class LostProcessError(SuiteError, RuntimeError):
-    """Another process of the run has not come, hangs, or has ended before the run did."""
+    """Another process of the run has not started, hangs, or has ended early."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,7 @@ class Process:
 
     @property
     def is_main(self) -> bool:
-        """True for the process that writes records and prints, which is rank 0."""
+        """True for rank 0, which writes records and prints."""
         return self.rank == 0
 
 
@@ -71,7 +73,7 @@ def num_gpus() -> int:
     assumed = _assumed_gpus.get()
     if assumed is not None:
         return assumed
-    # without a driver there is no GPU to count, and a plan is spared the import of torch
+    # without a driver there is no GPU, so plans need not import torch
     if "torch" not in sys.modules and not any(Path(device).exists() for device in DRIVER_DEVICES):
         return 0
     import torch
@@ -80,20 +82,20 @@ def num_gpus() -> int:
 
 
 def has_bfloat16() -> bool:
-    """Return whether the GPUs multiply in bfloat16; those before Ampere emulate it.
+    """Return whether the GPUs support bfloat16; those before Ampere only emulate it.
 
-    True without a GPU, where the question is for another machine.
+    Without a GPU it is True, since the plan is for another machine.
     """
     import torch
 
-    there = torch.cuda.is_available()
-    return not there or torch.cuda.is_bf16_supported(including_emulation=False)
+    has_gpu = torch.cuda.is_available()
+    return not has_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def tf32_convolutions() -> bool:
-    """Return whether float32 convolutions run in TF32 here, with 10 bits of mantissa.
+    """Return whether float32 convolutions use TF32 here, with 10 bits of mantissa.
 
-    PyTorch allows it for convolutions, not for other products; GPUs have it since Ampere.
+    PyTorch allows it for convolutions, but not for other products; GPUs support it since Ampere.
     """
     import torch
 
@@ -102,14 +104,14 @@ def tf32_convolutions() -> bool:
     cudnn: Any = torch.backends.cudnn
     try:
         allowed: bool = cudnn.allow_tf32
-    except RuntimeError:  # set for convolutions alone, by an attribute since torch 2.9
+    except RuntimeError:  # since torch 2.9, another attribute may set it only for convolutions
         allowed = cudnn.conv.fp32_precision == "tf32"
     return allowed and torch.cuda.get_device_capability() >= (8, 0)
 
 
 @contextmanager
 def assume_gpus(count: int) -> Iterator[None]:
-    """Make `num_gpus` return this count within the context, to plan for another machine."""
+    """Make `num_gpus` return this count, to plan for another machine."""
     token = _assumed_gpus.set(count)
     try:
         yield
@@ -117,24 +119,27 @@ def assume_gpus(count: int) -> Iterator[None]:
         _assumed_gpus.reset(token)
 
 
-class _Opened:
-    """Meetings of the process group that `process_group` has opened; a caller's own is not used."""
+class _OpenGroup:
+    """The barriers of the process group opened by `process_group`, if any.
 
-    meetings: Meetings | None = None
+    A caller's process group is not used.
+    """
+
+    barriers: Barriers | None = None
 
 
 def has_own_group() -> bool:
-    """Return whether the suite itself, not the code that calls it, has opened a process group."""
+    """Return whether the suite, not its caller, has opened a process group."""
     import torch.distributed as dist
 
-    return _Opened.meetings is not None and dist.is_initialized()
+    return _OpenGroup.barriers is not None and dist.is_initialized()
 
 
 def this_process(*, cuda: bool = True) -> Process:
-    """Return rank and device of this process, a GPU if there is one and cuda is true.
+    """Return rank and device of this process, a GPU if available and `cuda` is true.
 
-    Inside a process group that somebody else has opened, such as the one of a user's DDP training,
-    it is a single process: the other ranks may not take part. Its GPU is then the current one.
+    Inside a process group opened by the caller, such as that of a user's DDP training, it is a
+    single process: the other ranks may not take part. Its device is then the current GPU.
     """
     import torch
     import torch.distributed as dist
@@ -151,9 +156,9 @@ def this_process(*, cuda: bool = True) -> Process:
 
 
 def started_processes() -> int:
-    """Return the number of processes that torchrun started for this run, 0 without torchrun.
+    """Return the number of processes that torchrun started; 0 without torchrun.
 
-    Also 0 inside a process group that somebody else has opened.
+    Also 0 inside a process group opened by the caller.
     """
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_initialized() and not has_own_group():
@@ -162,10 +167,10 @@ def started_processes() -> int:
 
 
 def require_launcher() -> None:
-    """Raise a LaunchError in one of several processes that cannot find each other.
+    """Raise LaunchError if this is one of several processes that cannot find each other.
 
-    An interactive session of Slurm has the variables of its allocation, and a terminal; it is one
-    process.
+    An interactive Slurm session has the variables of its allocation, but also a terminal; it is a
+    single process.
     """
     count = started_processes()
     names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -174,34 +179,39 @@ def require_launcher() -> None:
         reason = f"WORLD_SIZE is {count}, without {', '.join(missing)}"
     elif count == 0 and not os.isatty(0):
         counts = {name: int(os.environ.get(name) or 1) for name in LAUNCHERS}
-        started = next((name for name in LAUNCHERS if counts[name] > 1), "")
-        reason = f"{started} is {counts[started]}, but WORLD_SIZE is not set" if started else ""
+        launcher = next((name for name in LAUNCHERS if counts[name] > 1), "")
+        reason = ""
+        if launcher:
+            reason = f"{launcher} is {counts[launcher]}, but WORLD_SIZE is not set"
     else:
         reason = ""
     if reason:
         raise LaunchError(
-            f"{reason}: the processes of this run cannot find each other. Start it once, by "
-            "`python -m slurm ... -- COMMAND` on a cluster, or by `torchrun --nproc-per-node N`"
+            f"{reason}: the processes of this run cannot find each other. Start it once, with "
+            "`python -m slurm ... -- COMMAND` on a cluster, or with `torchrun --nproc-per-node N`"
         )
 
 
-def any_process(wishes: list[bool], process: Process) -> list[bool]:
-    """Return, for each wish, whether any process has it; all processes must call this together."""
+def any_process(flags: list[bool], process: Process) -> list[bool]:
+    """Return, for each flag, whether any process has set it.
+
+    All processes must call this together.
+    """
     import torch
     import torch.distributed as dist
 
     if process.num_processes == 1:
-        return wishes
-    flags = torch.tensor(wishes, dtype=torch.int32, device=process.device)
-    dist.all_reduce(flags, dist.ReduceOp.MAX)
-    return [bool(flag) for flag in flags.tolist()]
+        return flags
+    tensor = torch.tensor(flags, dtype=torch.int32, device=process.device)
+    dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    return [bool(flag) for flag in tensor.tolist()]
 
 
 def indices_of_process(count: int, process: Process) -> Iterator[int]:
-    """Yield this process's indices below `count`, which are dealt to the processes in turn.
+    """Yield this process's indices below `count`, which are distributed round-robin.
 
-    After a signal to any process, all raise Stopped, so that none waits for one that is gone. All
-    processes therefore take the same number of turns, also those with one index less.
+    After a signal to any process, all raise Stopped, so that none waits for one that has ended. So
+    all processes make the same number of iterations, even those with one index less.
     """
     for first in range(0, count, process.num_processes):
         if any_process([stop.is_requested()], process)[0]:
@@ -212,10 +222,11 @@ def indices_of_process(count: int, process: Process) -> Iterator[int]:
 
 @contextmanager
 def process_group(*, cuda: bool = True) -> Iterator[Process]:
-    """Join torchrun's process group, by nccl on GPUs and gloo on CPUs; without torchrun, none.
+    """Join torchrun's process group, with nccl on GPUs and gloo on CPUs.
 
-    cuda: use GPUs if there are any. A process that fails does not leave the group: that would wait
-    for the others, which may be in a collective and notice only when it ends.
+    Without torchrun, there is no group. cuda: use GPUs if available. A process that fails does not
+    destroy the group: that would wait for the others, which may be in a collective and notice only
+    when it ends.
     """
     import torch
     import torch.distributed as dist
@@ -230,78 +241,84 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
         torch.cuda.set_device(gpu)
     rank, count = int(os.environ["RANK"]), started_processes()
     with stop.end_of_waits(spinning=gpu is not None), _stopped_together(rank):
-        meetings = Meetings(_store(rank, count), rank, count)
-        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        barriers = Barriers(_store(rank, count), rank, count)
+        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         try:
-            meetings.wait(f"at {place}", MEETING_S)
+            barriers.wait(f"at {address}", BARRIER_S)
             backend = "gloo" if gpu is None else "nccl"
             dist.init_process_group(
-                backend, store=meetings.store, rank=rank, world_size=count, device_id=gpu
+                backend, store=barriers.store, rank=rank, world_size=count, device_id=gpu
             )
-            _Opened.meetings = meetings
+            _OpenGroup.barriers = barriers
             yield this_process(cuda=cuda)
         except BaseException as error:
-            meetings.leave(stopped=isinstance(error, stop.Stopped))
+            barriers.leave(stopped=isinstance(error, stop.Stopped))
             raise
         dist.destroy_process_group()
-        _Opened.meetings = None
+        _OpenGroup.barriers = None
 
 
 @contextmanager
 def _stopped_together(rank: int) -> Iterator[None]:
-    """Raise LostProcessError for an error after a signal, which other processes may have obeyed."""
+    """Raise LostProcessError for errors of collectives after a signal.
+
+    Other processes may have stopped because of the signal.
+    """
     try:
         yield
-    except RuntimeError as error:  # of a collective; neither gloo nor NCCL has types for theirs
+    except RuntimeError as error:  # of a collective; gloo and NCCL have no error types
         if isinstance(error, SuiteError) or not stop.is_requested():
             raise
         raise LostProcessError(LOST_PEER.format(rank)) from error
 
 
 def _store(rank: int, count: int) -> Store:
-    """Connect to the store that rank 0 or torchrun serves, and return this start's part of it."""
+    """Connect to the store of rank 0 or torchrun; return this start's part of it."""
     from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
 
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if not serves:
         _wait_for_port(host, port, count)
-    limit = timedelta(seconds=MEETING_S)
+    limit = timedelta(seconds=BARRIER_S)
     try:
         store = TCPStore(host, port, count, serves, limit, wait_for_workers=False)
-    except DistError as error:  # a port in use, or the address of another machine
+    except DistError as error:  # the port is in use, or the address is another machine's
         raise LaunchError(f"{host}:{port}: {str(error).partition(chr(10))[0]}") from error
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"ssl-benchmark-{start}", store)
 
 
 def _wait_for_port(host: str, port: int, count: int) -> None:
-    """Wait until rank 0 accepts connections; torch would print a stack for each attempt."""
-    notes = _Notes(f"waiting for process 0 of {count} at {host}:{port}", MEETING_S)
+    """Wait until rank 0 accepts connections.
+
+    torch would print a stack trace for each attempt.
+    """
+    messages = _WaitMessages(f"waiting for process 0 of {count} at {host}:{port}", BARRIER_S)
     while True:
         try:
             socket.create_connection((host, port), CONNECTION_S).close()
             return
         except OSError:
             stop.exit_if_requested()
-            notes.look()
+            messages.check()
             time.sleep(LOOK_AGAIN_S)
 
 
-class _Notes:
-    """Lines of a process that waits; the wait ends with a LostProcessError."""
+class _WaitMessages:
+    """Messages of a waiting process, until LostProcessError after the time limit."""
 
-    def __init__(self, text: str, patience_s: float) -> None:
-        self.text, self.patience_s = text, patience_s
+    def __init__(self, text: str, limit_s: float) -> None:
+        self.text, self.limit_s = text, limit_s
         self.start_s = time.monotonic()
         self.next_s = FIRST_LINE_S
 
-    def look(self, *, printed: bool = True) -> None:
-        """Print a line if it is time for one; LostProcessError after the patience."""
+    def check(self, *, printed: bool = True) -> None:
+        """Print a line if it is time; raise LostProcessError after the time limit."""
         waited_s = time.monotonic() - self.start_s
-        if waited_s > self.patience_s:
+        if waited_s > self.limit_s:
             raise LostProcessError(
-                f"{self.text} ended after {format_duration(self.patience_s)}; see that the "
+                f"{self.text} ended after {format_duration(self.limit_s)}. Make sure that the "
                 "launcher has started all processes and that they run, then start them again"
             )
         if waited_s >= self.next_s:
@@ -310,71 +327,71 @@ class _Notes:
                 print_line(f"{self.text} ({format_duration(waited_s)})")
 
 
-class Meetings:
-    """Points at which the processes of a run wait for each other, in Python.
+class Barriers:
+    """Barriers in Python, at which the processes of a run wait for each other.
 
-    Unlike in a collective, the wait says what it is for, and a signal ends it at once.
+    In contrast to a collective, a wait prints its reason, and a signal ends it at once.
     """
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
         self.store, self.rank, self.count = store, rank, count
         self.number = 0
 
-    def wait(self, what: str, patience_s: float) -> None:
-        """Wait until all processes are here; LostProcessError after the patience.
+    def wait(self, purpose: str, limit_s: float) -> None:
+        """Wait until all processes have arrived; LostProcessError after the time limit.
 
-        Stopped if a signal comes to this process, or came to one that was waiting.
+        Stopped after a signal to this process, or to another one that was waiting.
         """
         self.number += 1
-        self._await(f"arrived {self.number}", what, patience_s)
-        # process 0 may serve the store, and may end next: the others must have seen its arrival
-        gone = f"gone on {self.number}"
+        self._await(f"arrived {self.number}", purpose, limit_s)
+        # process 0 may serve the store and may end next: first, all must have seen its arrival
+        continued = f"continued {self.number}"
         if self.rank:
-            self.store.add(gone, 1)
+            self.store.add(continued, 1)
         else:
-            self._await(gone, what, patience_s)
+            self._await(continued, purpose, limit_s)
 
-    def _await(self, key: str, what: str, patience_s: float) -> None:
+    def _await(self, key: str, purpose: str, limit_s: float) -> None:
         missing = self.count - self.store.add(key, 1)
         text = "waiting for {} of {} processes {}"
-        notes = _Notes(text.format(missing, self.count, what), patience_s)
+        messages = _WaitMessages(text.format(missing, self.count, purpose), limit_s)
         while missing:
             if stop.is_requested() or self.store.check([STOPPED]):
                 raise stop.Stopped(stop.EXIT_RESUMABLE)
             if self.store.check([FAILED]):
                 raise LostProcessError(LOST_PEER.format(self.rank))
-            notes.text = text.format(missing, self.count, what)
-            notes.look(printed=self.rank < 2)  # process 0 may be the one that is waited for
+            messages.text = text.format(missing, self.count, purpose)
+            messages.check(printed=self.rank < 2)  # all may be waiting for process 0
             time.sleep(LOOK_AGAIN_S)
             missing = self.count - self.store.add(key, 0)
 
     def leave(self, *, stopped: bool) -> None:
-        """Tell the processes that wait for this one that it does not come."""
-        with suppress(RuntimeError):  # the store is gone with the process that served it
+        """Tell the processes that wait for this one that it will not arrive."""
+        with suppress(RuntimeError):  # the process that served the store has ended
             self.store.set(STOPPED if stopped else FAILED, "")
-            if not self.rank:  # which may serve the store
+            if not self.rank:  # process 0 may serve the store
                 time.sleep(2 * LOOK_AGAIN_S)
 
 
 def wait_for_all(what: str, *, all_work: bool = False) -> None:
-    """Wait until all processes of the run are here.
+    """Wait until all processes of the run have arrived.
 
-    Rank 0 works alone before it comes, for which the others wait up to a day. It waits for minutes.
-    what: what the missing ones are doing, such as "that prepare the data".
-    all_work: the others have as much to do before they come as rank 0.
+    Rank 0 may work alone before it arrives, so the others wait up to a day; rank 0 waits only for
+    minutes. what: what the missing processes are doing, such as "that prepare the data". all_work:
+    the others have as much work before they arrive as rank 0.
     """
-    if has_own_group() and (meetings := _Opened.meetings) is not None:
-        meetings.wait(what, WORK_S if all_work or meetings.rank else MEETING_S)
+    if has_own_group() and (barriers := _OpenGroup.barriers) is not None:
+        barriers.wait(what, WORK_S if all_work or barriers.rank else BARRIER_S)
 
 
 class _Rebuilt:
-    """A pickled error whose constructor takes other arguments than a message."""
+    """A wrapper to pickle an error whose constructor takes more than a message."""
 
     def __init__(self, error: Exception) -> None:
-        self.parts = type(error), error.args, error.__dict__
+        self.state = type(error), error.args, error.__dict__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, self.parts
+        return _rebuild, self.state
 
 
 def _rebuild(kind: type[Exception], args: tuple[Any, ...], state: dict[str, Any]) -> Exception:
@@ -388,17 +405,17 @@ def pickled_error(error: Exception) -> bytes:
     """Return bytes from which pickle.loads restores the same error.
 
     An error that cannot be pickled becomes a RuntimeError with its type and message. Notes are
-    kept, causes and tracebacks are not.
+    preserved, causes and tracebacks are not.
     """
-    for form in (error, _Rebuilt(error)):
+    for candidate in (error, _Rebuilt(error)):
         try:
-            content = pickle.dumps(form)
+            content = pickle.dumps(candidate)
             copy = pickle.loads(content)
-        except Exception:  # an error class of a library may raise anything while it is copied
+        except Exception:  # a library's error class may raise anything while it is copied
             continue
         if type(copy) is type(error) and str(copy) == str(error):
             return content
-    words = RuntimeError(f"{type(error).__name__}: {error}")
+    substitute = RuntimeError(f"{type(error).__name__}: {error}")
     for note in getattr(error, "__notes__", ()):
-        words.add_note(note)
-    return pickle.dumps(words)
+        substitute.add_note(note)
+    return pickle.dumps(substitute)

@@ -1,6 +1,6 @@
-"""Reading files of network disks, whose errors may pass: try again for some seconds.
+"""Read files of network disks: repeat reads for some seconds after temporary errors.
 
-ReadError means that the machine could not read a file. Nothing is said about its content.
+ReadError means that the machine could not read a file. It says nothing about its content.
 """
 
 import codecs
@@ -16,7 +16,7 @@ from pretrain.running import stop
 from pretrain.running.console import print_line
 from pretrain.running.errors import SuiteError
 
-PASSING = frozenset(
+TEMPORARY_ERRORS = frozenset(
     (
         *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EREMOTEIO, errno.ECOMM),
         *(errno.ENOTCONN, errno.ESHUTDOWN, errno.ECONNRESET, errno.ECONNABORTED),
@@ -24,43 +24,46 @@ PASSING = frozenset(
         *(errno.EHOSTDOWN, errno.EHOSTUNREACH),
     )
 )
-"""Numbers of errors of a disk or its network, as opposed to a missing or forbidden file."""
+"""Temporary errors of a disk or its network, not a missing or forbidden file."""
 PATIENCE_S, FIRST_PAUSE_S = 10.0, 0.1
-"""Time for which a read is repeated, and the first pause between two reads, which doubles."""
+"""Time for which reads are repeated, and first pause, which doubles each time."""
 
 Content = TypeVar("Content")
 
 
 class ReadError(SuiteError):
-    """A file could not be read for some seconds; a later start of the same command may succeed.
+    """A file could not be read for some seconds; running the same command later may succeed.
 
-    It is not an OSError, so that no code takes it for a damaged or missing file.
+    It is not an OSError, so no code mistakes it for a damaged or missing file.
     """
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether an error says nothing about the request, so that a later start may succeed."""
-    return isinstance(error, ReadError) or (isinstance(error, OSError) and error.errno in PASSING)
+    """Return whether an error is temporary, so that a later start may succeed."""
+    return isinstance(error, ReadError) or (
+        isinstance(error, OSError) and error.errno in TEMPORARY_ERRORS
+    )
 
 
 def retry_reads(path: Path | str, read: Callable[[], Content]) -> Content:
-    """Return what `read` returns; repeat it after an error that may pass.
+    """Return the result of `read`; repeat it after temporary errors.
 
-    Raises a ReadError when the patience ends or a stop is requested, and any other error at once.
+    Raises ReadError after the time limit or if a stop is requested; other errors are raised at
+    once.
     """
-    until_s, pause_s = time.monotonic() + PATIENCE_S, FIRST_PAUSE_S
+    deadline_s, pause_s = time.monotonic() + PATIENCE_S, FIRST_PAUSE_S
     while True:
         try:
             return read()
         except OSError as error:
-            if error.errno not in PASSING:
+            if error.errno not in TEMPORARY_ERRORS:
                 raise
             reason = os.strerror(error.errno)
-            if stop.is_requested() or time.monotonic() > until_s:
+            if stop.is_requested() or time.monotonic() > deadline_s:
                 raise ReadError(
-                    f"{path}: cannot be read ({reason}), although it was tried for "
+                    f"{path}: cannot be read ({reason}), although reading was repeated for "
                     f"{PATIENCE_S:.0f} s. Check the disk or its network; the file itself may be "
-                    "fine. Run the same command to go on"
+                    "fine. Run the same command to resume"
                 ) from error
         if pause_s == FIRST_PAUSE_S:
             print_line(f"{path}: {reason}; reading it again")
@@ -69,14 +72,14 @@ def retry_reads(path: Path | str, read: Callable[[], Content]) -> Content:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, as `retry_reads` does."""
+    """Return the content of a file, with `retry_reads`."""
     return retry_reads(path, path.read_bytes)
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """Return the text of a file in UTF-8, as `retry_reads` does, with "\\n" as the line end.
+    r"""Return the text of a UTF-8 file, with `retry_reads` and "\\n" line ends.
 
-    A byte order mark is left out; that of UTF-16, which Windows writes, is heeded.
+    A byte order mark is removed; one of UTF-16, which Windows writes, selects that encoding.
     """
     content = read_bytes(path)
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))

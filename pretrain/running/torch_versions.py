@@ -1,15 +1,15 @@
-"""What differs between the versions of torch that this suite supports, from 2.6 on.
+"""Differences between the versions of torch that this suite supports, from 2.6 on.
 
-- Whether DistributedDataParallel sends buffers to all processes before a forward pass is its option
+- The option of DistributedDataParallel that sends buffers to all processes before a forward pass is
   `forward_sync_buffers` in torch 2.15, and `broadcast_buffers` in torch 2.11 and earlier.
 - torch 2.15 has `isolate_recompiles` for compiled modules; torch 2.11 and earlier do not. Without
-  it, the limit of graphs is shared by all modules of a class.
-- Autocast knows the device "mtia" since torch 2.7.
-- Since torch 2.9, one backend's precision of float32 products is an attribute of its own;
-  transfer/process_state.py reads it where the common setting cannot be read.
+  it, all modules of a class share the limit of graphs.
+- Autocast supports the device "mtia" since torch 2.7.
+- Since torch 2.9, each backend has a separate attribute for the precision of float32 products;
+  transfer/process_state.py reads it if the common setting cannot be read.
 
-pretrain/parts/sync_bn.py calls kernels of nn.SyncBatchNorm, which are not public. A test compares
-their arguments with those that it passes.
+pretrain/parts/sync_bn.py calls private kernels of nn.SyncBatchNorm. A test compares their arguments
+with the passed ones.
 """
 
 import inspect
@@ -21,9 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def data_parallel(network: nn.Module, device: torch.device) -> DistributedDataParallel:
-    """Return the network whose gradients are means over all processes; buffers stay as they are.
+    """Wrap a network in DDP, which averages gradients but does not sync buffers.
 
-    Batch-norm statistics are per process or synchronized by their norms, and queues are equal.
+    Batch-norm statistics are per process or synchronized by their norm layers, and queues are equal
+    on all processes.
     """
     parameters = inspect.signature(DistributedDataParallel).parameters
     name = next(n for n in ("forward_sync_buffers", "broadcast_buffers") if n in parameters)
@@ -35,10 +36,10 @@ def data_parallel(network: nn.Module, device: torch.device) -> DistributedDataPa
 
 
 def compile_module(module: nn.Module, *, backend: str = "inductor") -> None:
-    """Compile a module in place when it is first called, with a graph for each size of its input.
+    """Compile a module in place at its first call, with one graph per input size.
 
-    Symbolic sizes make slower kernels. The limit of graphs holds for each module, since beyond it
-    torch runs the rest uncompiled.
+    Symbolic sizes give slower kernels. The limit of graphs applies to each module; beyond it, torch
+    runs uncompiled code.
     """
     options: dict[str, Any] = {}
     if "isolate_recompiles" in inspect.signature(torch.compile).parameters:
@@ -47,10 +48,10 @@ def compile_module(module: nn.Module, *, backend: str = "inductor") -> None:
 
 
 def autocast_devices() -> list[str]:
-    """Return the devices for which this torch has autocast."""
-    known = ["cpu", "cuda", "xpu", "mps", "hpu", "xla"]
+    """Return the devices with autocast in this version of torch."""
+    devices = ["cpu", "cuda", "xpu", "mps", "hpu", "xla"]
     try:
         torch.is_autocast_enabled("mtia")
     except RuntimeError:
-        return known
-    return [*known, "mtia"]
+        return devices
+    return [*devices, "mtia"]

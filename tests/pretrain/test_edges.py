@@ -53,7 +53,7 @@ def test_a_hangup_is_ignored_under_nohup_unless_torchrun_passes_it_on(
     run.send_signal(signal.SIGHUP)
     output, _ = run.communicate(timeout=200)
     assert run.returncode == (1 if launcher else 0)  # torchrun has no other status
-    assert ("stopped by SIGHUP, run the same command to go on" in output) == bool(launcher)
+    assert ("stopped by SIGHUP. Run the same command to resume" in output) == bool(launcher)
     assert (tmp_path / "run" / "checkpoint.pt").exists()
 
 

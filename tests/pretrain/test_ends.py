@@ -97,7 +97,7 @@ def test_the_last_line_of_a_stopped_run_tells_how_to_go_on(
     output, errors = run.communicate(timeout=200)
     assert run.returncode == (75 if launcher == PYTHON else 1)  # torchrun knows no other
     assert "stopped by SIGTERM" in output
-    told = "stopped by SIGTERM, run the same command to go on from step"
+    told = "stopped by SIGTERM. Run the same command to resume"
     (last,) = (line for line in errors.splitlines() if told in line)
     assert str(image_folder.parent / "run" / "checkpoint.pt") in last
     assert processes(image_folder) == {}

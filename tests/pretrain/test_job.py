@@ -128,8 +128,8 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
         (("lorac/smoke", "--num-keys", "7"), "1 to num_large_views keys"),
         (("moco/smoke", "--arch", "resnet19"), "unknown architecture"),
         (("dino/smoke", "--precision", "bfloat16"), "16 px: layer4 gets maps of 1x1"),
-        (("supervised/smoke",), "2 classes and the recipe expects 10; pass --num-classes 2"),
-        (("instdisc/smoke",), "20 images and the recipe expects 50000; pass --num-images 20"),
+        (("supervised/smoke",), "2 classes and the recipe expects 10: pass --num-classes 2"),
+        (("instdisc/smoke",), "20 images and the recipe expects 50000: pass --num-images 20"),
         (("moco/smoke", "--epochs", "0.1"), "of 1 steps make a run of no step"),
         (
             ("simaffinity/smoke", "--schedule", "step"),
@@ -154,7 +154,7 @@ def test_a_run_within_its_images_is_refused_before_it_adds_its_pictures_to_them(
 ) -> None:
     monkeypatch.chdir(image_folder)
     assert main(["moco/smoke", "--data", ".", "--out", "warm/run"]) == 2
-    assert "--out warm/run lies in --data ." in capsys.readouterr().err
+    assert "--out warm/run is in --data ." in capsys.readouterr().err
     assert not (image_folder / "warm" / "run").exists()
 
 

@@ -35,7 +35,7 @@ def test_a_signal_while_images_are_listed_is_an_interruption(
     monkeypatch.setattr(pretrain.data.listing, "image_sizes", interrupt)
     words = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
     assert main(["moco/smoke", *words]) == 75
-    assert "stopped by SIGTERM, run the same command to go on" in capsys.readouterr().err
+    assert "stopped by SIGTERM. Run the same command to resume" in capsys.readouterr().err
 
 
 def test_the_list_shows_every_recipe_with_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_wandb_error_is_one_line(
         log.write(step, {"loss": 1.0})
     log.close()
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
-    line = "Weights & Biases failed (Connection lost); the run goes on without it\n"
+    line = "Weights & Biases failed (Connection lost); the run continues without it\n"
     assert capsys.readouterr().err.endswith(line)
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from pretrain.__main__ import main
-from pretrain.command import HEEDED_WITH, Command, parse
+from pretrain.command import EFFECTIVE_WITH, Command, parse
 from pretrain.ranges import ranges_of
 from pretrain.recipes import RECIPES
 from pretrain.running.command_line import OptionError, check_ranges
@@ -40,8 +40,8 @@ def options_by_recipe() -> dict[str, tuple[str, str]]:
         command: Command[Any] = Command(data=Path("d"), out=Path("o"), recipe=recipe)
         own = {**vars(recipe.config), **vars(recipe)}
         for option, words in numeric_fields(command).items():
-            setting, heeding = HEEDED_WITH.get(option, ("", ("",)))
-            if own.get(setting, heeding[0]) in heeding:
+            setting, effective = EFFECTIVE_WITH.get(option, ("", ("",)))
+            if own.get(setting, effective[0]) in effective:
                 found.setdefault(option, (name, words))
     return found
 

@@ -17,7 +17,7 @@ def test_a_second_run_on_a_folder_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(LaunchError, match=rf"{place}/lock: cannot be written.*give another --out"),
+        pytest.raises(LaunchError, match=rf"{place}/lock: cannot be written.*pass another --out"),
         folder_lock(tmp_path / place),
     ):
         pass

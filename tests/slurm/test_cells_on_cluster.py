@@ -157,7 +157,7 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
         errors = Path(cell.stored.content["log"]).resolve()
         assert "waits to be started again" in errors.with_suffix(".out").read_text()
         told = errors.read_text()
-        assert re.search("stopped by SIG(TERM|USR2), run the same command to go on", told)
+        assert re.search("stopped by SIG(TERM|USR2). Run the same command to resume", told)
     assert run(here) == 0
     assert load_records(request.settings.results) == load_records(here.settings.results)
 

@@ -100,7 +100,7 @@ def crop_batches(
         crops,
         batch_places(len(images), batch_size, seed, steps),
         num_workers=num_workers(num_crops),
-        pin=_pin if where.type == "cuda" else None,
+        pin_memory=_pin if where.type == "cuda" else None,
     )
     for pixels, labels in batches:
         yield normalize(pixels), labels.to(where, non_blocking=True)

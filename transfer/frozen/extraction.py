@@ -192,6 +192,6 @@ def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple
         read,
         chunks,
         num_workers=num_workers(total - start),
-        pin=Tensor.pin_memory if pinned else None,
+        pin_memory=Tensor.pin_memory if pinned else None,
     )
     yield from zip(chunks, batches, strict=True)

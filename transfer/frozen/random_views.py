@@ -116,7 +116,7 @@ def statistics_of_views(
     chunks = [indices[start : start + IMAGES_PER_BATCH] for start in starts]
     workers = num_workers(len(indices) * settings.num_views)
     with progress("views", "images", len(indices)) as counter:
-        for raw in load_batches(make, chunks, num_workers=workers, pin=pin):
+        for raw in load_batches(make, chunks, num_workers=workers, pin_memory=pin):
             features = forward(network, to_input(raw.flatten(0, 1)))
             require_finite(features, partial(name, done))
             rows = {"feature": normalize(features, dim=1)}

@@ -7,7 +7,7 @@ import pytest
 import pretrain.running.host_memory
 from pretrain.running.host_memory import (
     CPU_MEMORY,
-    DEFAULT_SHARE,
+    DEFAULT_FRACTION,
     JOB_CPUS,
     JOB_MEMORY,
     SHARERS,
@@ -81,7 +81,7 @@ def test_processes_side_by_side_share_what_is_free(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pretrain.running.host_memory, "free_memory", lambda: 8_000_000)
     for text, parts in [("4", 4), ("", 1), ("0", 1), ("many", 1)]:
         monkeypatch.setenv(SHARERS, text)
-        assert image_memory_bytes() == int(8_000_000 * DEFAULT_SHARE) // parts
+        assert image_memory_bytes() == int(8_000_000 * DEFAULT_FRACTION) // parts
         with image_memory(1.5):
             assert image_memory_bytes() == 1_500_000_000, "an option of each process"
         with image_memory(0):

@@ -44,7 +44,7 @@ def worker_pids(batches: Iterator[int]) -> list[int]:
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
 def test_batches_come_in_order_whatever_the_workers(num_workers: int) -> None:
     for pin, sign in ((None, 1), (torch.neg, -1)):
-        found = load_batches(square, range(20), num_workers=num_workers, pin=pin)
+        found = load_batches(square, range(20), num_workers=num_workers, pin_memory=pin)
         assert [int(batch[0, 0]) for batch in found] == [sign * n**2 for n in range(20)]
 
 
@@ -102,7 +102,7 @@ def test_an_error_of_a_worker_is_the_error_it_was() -> None:
 def test_a_killed_worker_is_told_as_memory_that_ran_out() -> None:
     batches = load_batches(lambda _: os.getpid(), count(), num_workers=2)
     os.kill(worker_pids(batches)[1], signal.SIGKILL)
-    with pytest.raises(WorkerKilledError, match=r"SIGKILL.*memory ran out.*--cpus.*goes on"):
+    with pytest.raises(WorkerKilledError, match=r"SIGKILL.*memory ran out.*--cpus.*to resume"):
         for _ in batches:
             pass
     assert not children()
@@ -110,7 +110,7 @@ def test_a_killed_worker_is_told_as_memory_that_ran_out() -> None:
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_exit_of_a_worker_is_an_error(status: int) -> None:
-    with pytest.raises(WorkerKilledError, match=rf"exit status {status}\b.*goes on"):
+    with pytest.raises(WorkerKilledError, match=rf"exit status {status}\b.*to resume"):
         list(load_batches(lambda _: os._exit(status), range(3), num_workers=1))
 
 
@@ -185,7 +185,7 @@ def test_an_iteration_that_is_left_ends_its_workers(pin: None) -> None:
         time.sleep(0.0 if place < 2 else 600)
         return place
 
-    batches = load_batches(slow, range(9), num_workers=2, pin=pin)
+    batches = load_batches(slow, range(9), num_workers=2, pin_memory=pin)
     assert next(batches) == 0
     assert len(children()) == 2
     del batches
@@ -222,7 +222,7 @@ def test_batches_are_copied_where_no_shared_memory_is(
     for _ in range(2):
         found = load_batches(square, range(5), num_workers=num_workers)
         assert [int(batch[0, 0]) for batch in found] == [n**2 for n in range(5)]
-    assert capsys.readouterr().err.count("no /dev/none here") == min(num_workers, 1)
+    assert capsys.readouterr().err.count("there is no /dev/none") == min(num_workers, 1)
 
 
 PROGRAM = """
@@ -235,7 +235,7 @@ def make(place):
     time.sleep(0.0 if place < 4 else 600)
     return os.getpid()
 
-batches = load_batches(make, count(), num_workers=2, pin={pin})
+batches = load_batches(make, count(), num_workers=2, pin_memory={pin})
 print(*{{next(batches) for _ in range(4)}}, flush=True)
 {end}
 """

@@ -63,7 +63,7 @@ def test_a_file_system_without_locks_is_named_before_any_work(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    words = "cannot be locked .*; its file system must have locks, .*, or give another --runs"
+    words = "cannot be locked .*; its file system must support locks, .*, or pass another --runs"
     with pytest.raises(WriteError, match=f"lock: {words}"):
         lock_folder(tmp_path / "cell").__enter__()
     with pytest.raises(WriteError, match=f"b: {words}"):

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from pretrain.running import processes, stop
 from pretrain.running.processes import (
-    Meetings,
+    Barriers,
     indices_of_process,
     pickled_error,
     process_group,
@@ -60,7 +60,7 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
     for name, value in (places | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(processes, "_store", lambda *_: Mock())
-    monkeypatch.setattr(Meetings, "wait", lambda *_: None)
+    monkeypatch.setattr(Barriers, "wait", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     monkeypatch.setattr(dist, "get_rank", lambda: 1)

@@ -27,7 +27,7 @@ from pretrain.running import processes, stop
 from pretrain.running.command_line import run_command
 
 processes.FIRST_LINE_S, processes.LINE_INTERVAL_S, stop.WAIT_S = 0.2, 0.2, 1.0
-processes.MEETING_S = {meeting_s}
+processes.BARRIER_S = {meeting_s}
 
 def main(words):
     stop.listen(twice=False)
@@ -119,7 +119,7 @@ def test_signal_ends_the_wait_for_a_hanging_process(work: str, number: int) -> N
     assert waiting.wait(60) == 75
     hanging.kill()
     last = waiting.communicate()[1].splitlines()[-1]
-    assert last == f"stopped by {signal.Signals(number).name}, run the same command to go on"
+    assert last == f"stopped by {signal.Signals(number).name}. Run the same command to resume"
     hanging.communicate()
 
 

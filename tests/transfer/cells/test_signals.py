@@ -109,7 +109,7 @@ def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record
         command.signal_all(number)
         gate.touch()
     assert command.wait() == stop.EXIT_RESUMABLE, command.log.read_text()
-    assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
+    assert command.last_line() == f"stopped by {number.name}. Run the same command to resume"
     assert not list((disturbed / "results").rglob("*.seed0.json"))
     assert start_cell(disturbed, words).wait() == 0
     assert result(disturbed) == result(undisturbed)
@@ -133,7 +133,7 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
             os.kill(pid, signal.SIGTERM)
         told = both.stderr.read().splitlines()
     assert both.returncode == stop.EXIT_RESUMABLE, told
-    assert told[-1] == "stopped by SIGTERM, run the same command to go on"
+    assert told[-1] == "stopped by SIGTERM. Run the same command to resume"
     states = [one.name for one in read_states(tmp_path / "b/results")]
     assert set(states) <= {"stopped", "done"}
     subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=True)
