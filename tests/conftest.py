@@ -44,9 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small versions of every data set, made once for all processes of a run; only to be read."""
-    own = tmp_path_factory.getbasetemp()
+    ours = tmp_path_factory.getbasetemp()
     # a run that a test has started is no worker, although it inherits a worker's environment
-    run = own.parent if hasattr(request.config, "workerinput") else own
+    run = ours.parent if hasattr(request.config, "workerinput") else ours
     with (run / "small-data.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (run / "small-data").exists():
@@ -107,8 +107,8 @@ def checkpoint(small_backbone: Encoder, tmp_path: Path) -> Path:
 @pytest.fixture
 def other_checkpoint(small_backbone: Encoder, tmp_path: Path) -> Path:
     """Other weights of the same network, "other.pth"."""
-    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=small_backbone.input)
-    return own_file(other, {}, tmp_path / "other.pth")
+    second = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=small_backbone.input)
+    return own_file(second, {}, tmp_path / "other.pth")
 
 
 @pytest.fixture

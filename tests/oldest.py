@@ -84,12 +84,12 @@ def installs(words: Sequence[str | Path], folder: Path) -> bool:
 
     SystemExit for any other error, such as requirements that exclude each other.
     """
-    done = subprocess.run(words, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == 0:
+    completed = subprocess.run(words, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
+    if completed.returncode == 0:
         return True
-    print(done.stderr, file=sys.stderr)
-    if not any(sign in done.stderr for sign in UNREACHABLE):
-        sys.exit(done.returncode)
+    print(completed.stderr, file=sys.stderr)
+    if not any(sign in completed.stderr for sign in UNREACHABLE):
+        sys.exit(completed.returncode)
     print("test-oldest: the rest is skipped, since the package index does not answer")
     return False
 
@@ -99,13 +99,13 @@ def try_the_wheel(install: Sequence[str | Path], folder: Path) -> bool:
 
     False if the wheel's requirements could not be installed.
     """
-    before = installed()
+    previous = installed()
     run([UV, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT])
     (wheel,) = folder.glob("*.whl")
     if not installs([*install, wheel], folder):
         return False
     after = installed()
-    changed = {name for name, version in before.items() if after.get(name) != version}
+    changed = {name for name, version in previous.items() if after.get(name) != version}
     assert not changed, f"the installation changed {changed}"
     run([UV, "pip", "check", "--quiet", "--python", PYTHON])
     (folder / "transfer").mkdir()  # a user's folder of this name must not hide ours
@@ -113,13 +113,13 @@ def try_the_wheel(install: Sequence[str | Path], folder: Path) -> bool:
     run([PYTHON, "-c", MAKE_CHECKPOINT], folder)
     scripts = PYTHON.parent
     run([scripts / "ssl-transfer", "generate-data", "--data", "data"], folder)
-    words = ["--ckpt", "r18.pth", "--data", "data", "--schedule", "smoke", "--tasks", "cifar10_knn"]
-    run([scripts / "ssl-benchmark", *words], folder)
+    args = ["--ckpt", "r18.pth", "--data", "data", "--schedule", "smoke", "--tasks", "cifar10_knn"]
+    run([scripts / "ssl-benchmark", *args], folder)
     assert (folder / "results" / "tables" / "overview.md").is_file()
     record = ["explain", "--name", "r18", "--task", "cifar10_knn"]
     explain: list[str | Path] = [scripts / "ssl-benchmark", *record]
-    told = subprocess.run(explain, cwd=folder, capture_output=True, text=True, check=True).stdout
-    assert "ssl-transfer cifar10_knn --ckpt" in told, told
+    output = subprocess.run(explain, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert "ssl-transfer cifar10_knn --ckpt" in output, output
     return True
 
 

@@ -59,9 +59,9 @@ def assert_equal_up_to_rounding(
         assert found.keys() == expected.keys()
         found, expected = list(found.values()), list(expected.values())
     if isinstance(expected, list | tuple):
-        for one, other in zip(found, expected, strict=True):
+        for item, second in zip(found, expected, strict=True):
             assert_equal_up_to_rounding(
-                one, other, magnitude=magnitude, operations=operations, dtype=dtype
+                item, second, magnitude=magnitude, operations=operations, dtype=dtype
             )
         return
     ours = found.detach()

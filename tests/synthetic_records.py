@@ -38,7 +38,7 @@ def put(folder: Path, name: str, content: dict[str, Any]) -> None:
 
 def _shown(task: str) -> dict[str, str]:
     """Primary metric and heading of a task id."""
-    of_task = next((one for key, one in TASKS.items() if reading_of(key)[0] == task), None)
+    of_task = next((item for key, item in TASKS.items() if reading_of(key)[0] == task), None)
     metric, heading = (of_task.primary_metric, of_task.heading) if of_task else ("top1", "Others")
     return {"primary_metric": metric, "heading": heading}
 
@@ -89,17 +89,17 @@ def record(results: Path, score: float, **changes: Any) -> None:
             written[name]["name"] = value
         else:
             next(part for part in (backbone, protocol, data, written) if name in part)[name] = value
-    shown = _shown(written["task"])
-    metric = metric or shown["primary_metric"]
+    output = _shown(written["task"])
+    metric = metric or output["primary_metric"]
     written["details"] = _tested(written["task"], metric, score) | written["details"]
-    made = written | shown | {"metrics": {metric: score}} | content
-    path = cell_path(_records(results), Record(**made))
+    created = written | output | {"metrics": {metric: score}} | content
+    path = cell_path(_records(results), Record(**created))
     # like the suite: of other conditions, or here also of other weights, a file of its own
     files = {_identity(json.loads(file.read_text())): file for file in record_files(path)}
-    digest = hashlib.sha256(_identity(made).encode()).hexdigest()[:8]
-    further = path.with_name(f"{path.stem}.{made['engine']}-{digest}.json")
-    file = files.get(_identity(made), further if files else path)
-    put(file.parent, file.name, made)
+    digest = hashlib.sha256(_identity(created).encode()).hexdigest()[:8]
+    further = path.with_name(f"{path.stem}.{created['engine']}-{digest}.json")
+    file = files.get(_identity(created), further if files else path)
+    put(file.parent, file.name, created)
 
 
 def _records(results: Path) -> Path:
@@ -109,8 +109,8 @@ def _records(results: Path) -> Path:
 
 def _identity(content: dict[str, Any]) -> str:
     """Weights, protocol and conditions."""
-    one = Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
-    of_run = [one.backbone["sha256"], one.protocol["hash"], conditions(one)]
+    item = Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
+    of_run = [item.backbone["sha256"], item.protocol["hash"], conditions(item)]
     return json.dumps(of_run, sort_keys=True)
 
 
@@ -152,11 +152,11 @@ def page(results: Path, name: str = "co2_table3.md") -> str:
 
 def blocks(text: str) -> list[dict[str, list[str]]]:
     """The tables of a page: first cell -> other cells."""
-    found = []
+    result = []
     for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
         lines = [[c.strip() for c in line.split("|")[1:-1]] for line in table.splitlines()]
-        found.append({line[0]: line[1:] for line in lines[2:]})
-    return found
+        result.append({line[0]: line[1:] for line in lines[2:]})
+    return result
 
 
 def transfer_records(results: Path, tasks: tuple[str, ...] = (), **changes: Any) -> None:

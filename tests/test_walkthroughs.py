@@ -46,40 +46,40 @@ def follow(copy: Path, text: str) -> int:
         (copy / name).write_text(content)
     for name, blocks in edits:
         for block in re.findall(r"```diff\n(.*?)```", blocks, re.S):
-            before = "".join(line[1:] + "\n" for line in block.splitlines() if line[0] == " ")
+            previous = "".join(line[1:] + "\n" for line in block.splitlines() if line[0] == " ")
             after = "".join(line[1:] + "\n" for line in block.splitlines())
             content = (copy / name).read_text()
-            assert before in content, f"{name} has no {before!r}"
-            (copy / name).write_text(content.replace(before, after))
+            assert previous in content, f"{name} has no {previous!r}"
+            (copy / name).write_text(content.replace(previous, after))
     return len(files) + len(edits)
 
 
 def run(copy: Path, command: str) -> str:
     """Return what a command prints in the copy."""
-    program, *words = shlex.split(command)
+    program, *args = shlex.split(command)
     assert program == "python"
-    done = subprocess.run(
-        [sys.executable, *words],
+    completed = subprocess.run(
+        [sys.executable, *args],
         cwd=copy,
         env={**os.environ, "PYTHONPATH": str(copy)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
-    shown = re.findall(r"`python ([^`]*runs/small[^`]*)`", (ROOT / "README.md").read_text())
-    shown.sort(key=lambda command: "generate-data" not in command)
-    assert len(shown) == 5
-    for command in shown:
-        words = shlex.split(command.replace("runs/", f"{tmp_path}/runs/"))
-        if "--ckpt" in words:
-            words += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
+    output = re.findall(r"`python ([^`]*runs/small[^`]*)`", (ROOT / "README.md").read_text())
+    output.sort(key=lambda command: "generate-data" not in command)
+    assert len(output) == 5
+    for command in output:
+        args = shlex.split(command.replace("runs/", f"{tmp_path}/runs/"))
+        if "--ckpt" in args:
+            args += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+        subprocess.run([sys.executable, *args], cwd=ROOT, check=True, capture_output=True)
     records = (tmp_path / "results" / "records" / "jcl-smoke").glob("*.json")
     assert len([path for path in records if not path.name.endswith(STATE)]) == 3
 

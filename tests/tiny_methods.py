@@ -71,8 +71,8 @@ def thin_resnet(norm: type[nn.Module] = nn.BatchNorm2d) -> ResNet:
 def tiny_config(name: str) -> Any:
     """The smoke recipe's, with what is smaller here."""
     config = RECIPES[f"{name}/smoke"].config
-    known = {field.name for field in fields(config)}
-    smaller = {key: value for key, value in SMALLER.items() if key in known}
+    expected = {field.name for field in fields(config)}
+    smaller = {key: value for key, value in SMALLER.items() if key in expected}
     return replace(config, **smaller | OPTIONS.get(name, {}))
 
 
@@ -90,8 +90,8 @@ def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
     images = torch.randn(num_images, 3, 16, 16, generator=generator)
     views: list[Tensor] = []
     for view in method.views:
-        seen = images + 0.5 * torch.randn(images.shape, generator=generator)
-        views.append(avg_pool2d(seen, 2) if view.small else seen)
+        observed = images + 0.5 * torch.randn(images.shape, generator=generator)
+        views.append(avg_pool2d(observed, 2) if view.small else observed)
     indices = torch.arange(num_images)
     extras = [indices % 2] * (method.num_classes > 0) + [indices] * (method.num_images > 0)
     return Batch(views, extras)

@@ -22,10 +22,10 @@ def two_processes(module: str, folder: Path) -> list[dict[str, Any]]:
         port = free.getsockname()[1]
     workers = []
     for rank in range(2):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+        location = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "tests.two_processes", module, str(folder / f"{rank}.pt")]
-        settings = {**os.environ, **place, **meeting}
+        settings = {**os.environ, **location, **meeting}
         workers.append(subprocess.Popen(command, cwd=ROOT, env=settings))
     assert [worker.wait(timeout=200) for worker in workers] == [0, 0]
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]

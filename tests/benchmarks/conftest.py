@@ -32,9 +32,9 @@ def rows(small_backbone: Encoder, settings: Settings) -> Rows:
         schedule: str = "smoke",
     ) -> list[PlannedCell]:
         named = [replace(small_backbone, name=name, sha256=name) for name in names]
-        own = replace(settings, schedule=schedule)
+        ours = replace(settings, schedule=schedule)
         cells = [
-            Cell.with_backbone(task=key, backbone=backbone, seed=seed, settings=own)
+            Cell.with_backbone(task=key, backbone=backbone, seed=seed, settings=ours)
             for backbone in named or [small_backbone]
             for key in keys
             for seed in range(seeds)

@@ -40,7 +40,7 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv(
 ) -> None:
     assert main(words(snapshots, small_data, tmp_path)) == 0
     assert "3 cells, 0 failed, " in capsys.readouterr().err
-    states = [(one.identity[0], one.name) for one in all_states(tmp_path / "results")[0]]
+    states = [(state.identity[0], state.name) for state in all_states(tmp_path / "results")[0]]
     assert states == [(f"mine@epoch00{epoch}", "done") for epoch in ("00", "01", "10")]
     folder = tmp_path / "results" / "figures"
     with (folder / "mine.cifar10_knn.uniclr-2022-1.smoke.generated-data.csv").open() as file:
@@ -82,18 +82,18 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
         later.write_bytes(b"torn")
 
     monkeypatch.setattr("benchmarks.run_all.write_requested", tear)
-    work = tmp_path / "runs" / "cells" / "mine@epoch0000"
-    work.parent.mkdir(parents=True)
-    work.write_text("a file where the cell's folder belongs")
+    workspace = tmp_path / "runs" / "cells" / "mine@epoch0000"
+    workspace.parent.mkdir(parents=True)
+    workspace.write_text("a file where the cell's folder belongs")
     assert main(words(snapshots, small_data, tmp_path)) == 1
-    shown, told = capsys.readouterr()
-    assert "mine@epoch0001  failed: " in told
-    assert "3 cells, 2 failed, 1 checkpoint could not be read, " in told
-    assert "failed  mine@epoch0001  " in shown
+    output, text = capsys.readouterr()
+    assert "mine@epoch0001  failed: " in text
+    assert "3 cells, 2 failed, 1 checkpoint could not be read, " in text
+    assert "failed  mine@epoch0001  " in output
     runs = read_results(tmp_path / "results").snapshots
     failed = [run for run in runs if run.failure]
     assert [failure.backbone for failure in failed] == ["mine@epoch0000", "mine@epoch0011"]
-    assert all(f"failed  {one.backbone}  cifar10_knn  " in shown for one in failed)
+    assert all(f"failed  {item.backbone}  cifar10_knn  " in output for item in failed)
     (path,) = (tmp_path / "results" / "figures").glob("*.csv")
     with path.open() as file:
         assert [row["epoch"] for row in csv.DictReader(file)] == ["10"]

@@ -33,13 +33,13 @@ def test_a_later_declaration_is_added_to_finished_records(
     backbone: Encoder, settings: Settings
 ) -> None:
     cell = Cell.with_backbone(task="cifar10_knn", backbone=backbone, seed=0, settings=settings)
-    before = evaluate(cell)
+    previous = evaluate(cell)
     declared = with_declared_recipe(backbone, RECIPE)
     assert evaluate(replace(cell.asking(seed=1), backbone=declared)).declared == RECIPE
-    other = replace(declared, sha256="0" * 64, declared="moco/in1k-r50-v2")
-    for asked in (declared, other):
-        settle_declaration(cell.records, asked, given=True)
-    assert read_record(cell.path) == replace(before, declared=RECIPE)
+    second = replace(declared, sha256="0" * 64, declared="moco/in1k-r50-v2")
+    for requested in (declared, second):
+        settle_declaration(cell.records, requested, given=True)
+    assert read_record(cell.path) == replace(previous, declared=RECIPE)
 
 
 def test_declarable_recipes_are_those_of_published_numbers() -> None:
@@ -58,37 +58,37 @@ def test_an_unknown_declaration_leaves_earlier_ones(backbone: Encoder, settings:
 def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
     backbone: Encoder, tmp_path: Path
 ) -> None:
-    other = "moco/in1k-r50-v2"
+    second = "moco/in1k-r50-v2"
     cases: tuple[tuple[tuple[str, ...], str, bool, str, str], ...] = (
         (
             (RECIPE,),
-            other,
+            second,
             True,
-            other,
-            f"--trained-with {RECIPE} is replaced by {other} in 1 records",
+            second,
+            f"--trained-with {RECIPE} is replaced by {second} in 1 records",
         ),
         ((RECIPE, RECIPE), "", True, "", f"--trained-with {RECIPE} is withdrawn in 2 records"),
-        ((other, RECIPE), "", False, RECIPE, f"declared as {RECIPE} by an earlier run"),
+        ((second, RECIPE), "", False, RECIPE, f"declared as {RECIPE} by an earlier run"),
         (("",), "", True, "", ""),
         (("",), "", False, "", ""),
     )
-    for number, (stored, now, given, expected, fact) in enumerate(cases):
+    for number, (stored, now, inputs, expected, fact) in enumerate(cases):
         records = tmp_path / str(number) / RECORDS
         named = {"backbone": backbone.name, "sha256": backbone.sha256}
-        for day, said in enumerate(stored, 1):
-            changes = {"finished": f"2026-01-0{day}T00:00:00Z", "content": {"declared": said}}
+        for day, message in enumerate(stored, 1):
+            changes = {"finished": f"2026-01-0{day}T00:00:00Z", "content": {"declared": message}}
             record(records, 1.0, task=str(day), **named, **changes)
         files = sorted((records / backbone.name).glob("*.json"))
         shutil.copy(files[0], files[0].with_name(f"{files[0].stem} (1).json"))  # does not count
-        record(records, 1.0, backbone="foreign", sha256="0" * 64, content={"declared": other})
-        asked = replace(backbone, declared=now)
-        settled, line = settle_declaration(records, asked, given=given)
+        record(records, 1.0, backbone="foreign", sha256="0" * 64, content={"declared": second})
+        requested = replace(backbone, declared=now)
+        settled, line = settle_declaration(records, requested, given=inputs)
         assert settled.declared == read_record(files[-1]).declared == expected
         assert fact in line
         assert bool(line) == bool(fact)
-        if given:
+        if inputs:
             assert {read_record(file).declared for file in files} == {expected}
-            assert settle_declaration(records, asked, given=True)[1] == ""
+            assert settle_declaration(records, requested, given=True)[1] == ""
 
 
 def declare(results: Path, recipe: str) -> None:

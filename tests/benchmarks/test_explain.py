@@ -33,23 +33,23 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main([*OWN, "--task", "cifar10_linear", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert " ".join(found) == "Number Published Comparable Protocol Checkpoint Data Computed Again"
-    assert found["Protocol"]["epochs"] == "2   (paper: 100)"
-    assert found["Published"] == {"none": "JPEG-coded subset of the data"}
-    assert found["Checkpoint"]["made_by.recipe"] == "vicreg/cifar10-cpu"
-    with_these = found["Comparable"]["with"]
+    result = json.loads(capsys.readouterr().out)
+    assert " ".join(result) == "Number Published Comparable Protocol Checkpoint Data Computed Again"
+    assert result["Protocol"]["epochs"] == "2   (paper: 100)"
+    assert result["Published"] == {"none": "JPEG-coded subset of the data"}
+    assert result["Checkpoint"]["made_by.recipe"] == "vicreg/cifar10-cpu"
+    with_these = result["Comparable"]["with"]
     assert with_these.startswith("every record of cifar10_linear under uniclr-2022/1 with the same")
     assert "(crop_px, resize_px, std); 0.02-length schedule; on the same images (" in with_these
-    command = found["Again"]["command"]
+    command = result["Again"]["command"]
     assert command.startswith("python -m transfer cifar10_linear --ckpt runs/vicreg/backbone.pt ")
     assert "--schedule 0.02" in command
-    assert found["Again"]["cached"].startswith("yes")
+    assert result["Again"]["cached"].startswith("yes")
 
 
 def test_a_snapshot_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--results", str(ROOT / "results" / "reference"), "--name", "SimCLR@epoch0001"]
-    assert main([*words, "--task", "cifar10_knn", "--json"]) == 0
+    args = ["--results", str(ROOT / "results" / "reference"), "--name", "SimCLR@epoch0001"]
+    assert main([*args, "--task", "cifar10_knn", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["Checkpoint"]["name"] == "SimCLR@epoch0001"
 
 
@@ -59,10 +59,10 @@ def test_records_are_found_by_a_task_with_a_slash_and_copies_are_not(
     complete(tmp_path, "mine", transfer_tasks()[0])
     (path,) = tmp_path.rglob("*.json")
     shutil.copy(path, path.with_name(f"{path.stem} (1).json"))
-    words = ["--results", str(tmp_path), "--name", "mine", "--task"]
-    assert main([*words, transfer_tasks()[0], "--json"]) == 0
+    args = ["--results", str(tmp_path), "--name", "mine", "--task"]
+    assert main([*args, transfer_tasks()[0], "--json"]) == 0
     assert "Number" in json.loads(capsys.readouterr().out)  # one, not a list
-    assert main([*words, "cifar10_knn"]) == 2
+    assert main([*args, "cifar10_knn"]) == 2
     assert "(1).json: not used (a copy of " in capsys.readouterr().err
 
 
@@ -89,7 +89,7 @@ def test_a_row_without_a_number_of_the_task_is_said(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--name", "cifar10-vicrg", "--task", "cifar10_knn"], "nearest: cifar10-vicreg"),
         (["--name", "cifar10-vicreg", "--task", "cifar10_kn"], "nearest: cifar10_knn"),
@@ -100,12 +100,12 @@ def test_a_row_without_a_number_of_the_task_is_said(
     ],
 )
 def test_what_names_no_record_is_refused_with_advice(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words, "--results", str(ROOT / "results" / "reference")]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
-    assert said in error
+    assert message in error
 
 
 def test_a_command_is_one_line_and_every_record_of_the_suite_can_be_explained(
@@ -116,9 +116,9 @@ def test_a_command_is_one_line_and_every_record_of_the_suite_can_be_explained(
     out = capsys.readouterr().out
     command_line = next(line for line in out.splitlines() if line.startswith("  command  "))
     assert main([str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["Protocol"]["recipe.iterations"] == "600   (paper: 90000)"
-    command = found["Again"]["command"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["Protocol"]["recipe.iterations"] == "600   (paper: 90000)"
+    command = result["Again"]["command"]
     assert command_line.removeprefix("  command  ").strip() == command
     for path in RECORDS.rglob("*.json"):
         assert main([str(path)]) == 0, path

@@ -41,15 +41,15 @@ def planned_cell(words: list[str], backbone: Encoder, monkeypatch: pytest.Monkey
         return tyro.cli(Evaluate, args=words[3:]).cell()
     request = tyro.cli(RunAll, args=words[2:])
     snapshot = Checkpoint(ckpt=Path("x"), snapshot=True)
-    asked = Request(task=request.tasks, checkpoint=snapshot, settings=request.settings)
-    return Cell(request=asked, backbone=backbone)
+    requested = Request(task=request.tasks, checkpoint=snapshot, settings=request.settings)
+    return Cell(request=requested, backbone=backbone)
 
 
 def stand_in(record: Record) -> Encoder:
     """The record's backbone without weights."""
     form: dict[str, Any] = {k: v for k, v in record.request["input"].items() if k == "size_px"}
-    known = {name: record.backbone[name] for name in NAMES}
-    return Encoder(**known, state_dict={}, input=InputFormat(**form))
+    expected = {name: record.backbone[name] for name in NAMES}
+    return Encoder(**expected, state_dict={}, input=InputFormat(**form))
 
 
 def test_commands_of_all_own_records_plan_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,21 +63,21 @@ def test_commands_of_all_own_records_plan_them(monkeypatch: pytest.MonkeyPatch) 
     assert len(kinds) >= 10
     for path in kinds.values():
         record = read_record(path)
-        words = shlex.split(lines_of(path)["command"])
+        args = shlex.split(lines_of(path)["command"])
         with assume_gpus(0):
-            cell = planned_cell(words, stand_in(record), monkeypatch)
-            own = protocol_hash(record.task, cell.task)
-        assert (own, cell.path) == (record.protocol["hash"], path), words
+            cell = planned_cell(args, stand_in(record), monkeypatch)
+            ours = protocol_hash(record.task, cell.task)
+        assert (ours, cell.path) == (record.protocol["hash"], path), args
 
 
 def stored(cell: Cell) -> Path:
     """The record that a cell leaves, but for its numbers, its data and what shaped them."""
-    own, task = read_record(OWN), reading_of(cell.key)[0]
+    ours, task = read_record(OWN), reading_of(cell.key)[0]
     record = replace(
-        own,
+        ours,
         backbone={name: getattr(cell.backbone, name) for name in NAMES},
         task=task,
-        protocol=own.protocol | {"paper_hash": protocol_hash(task, task_of(cell.key))},
+        protocol=ours.protocol | {"paper_hash": protocol_hash(task, task_of(cell.key))},
         schedule=cell.settings.schedule,
         seed=cell.seed,
         request=stored_request(cell),
@@ -102,13 +102,13 @@ def stored(cell: Cell) -> Path:
 def test_the_stored_command_asks_for_the_same_cell(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = [*words.split(), "--ckpt", "a/mine.pt", "--results", str(tmp_path)]
-    checkpoint = tyro.cli(Evaluate, args=asked).request.checkpoint
+    requested = [*words.split(), "--ckpt", "a/mine.pt", "--results", str(tmp_path)]
+    checkpoint = tyro.cli(Evaluate, args=requested).request.checkpoint
     whole = random_backbone(arch="resnet50", stem="imagenet", seed=0, name="mine")
     opened = replace(checkpoint, name="mine")
     whole = replace(whole, checkpoint=opened, file_sha256="b" * 64, made_by={})
     with assume_gpus(0):
-        cell = planned_cell(["python", "-m", "transfer", *asked], whole, monkeypatch)
+        cell = planned_cell(["python", "-m", "transfer", *requested], whole, monkeypatch)
         lines = lines_of(stored(cell))
         again = planned_cell(shlex.split(lines["command"]), whole, monkeypatch)
         assert (again.task, again.path, again.seed) == (cell.task, cell.path, cell.seed)
@@ -129,8 +129,8 @@ def test_removed_flags_are_left_out(tmp_path: Path) -> None:
 def test_heads_are_part_of_the_words_and_snapshots_have_a_command_of_their_own() -> None:
     whole = random_backbone(arch="resnet18-heads4", stem="imagenet", seed=0, name="looc")
     some = with_heads(replace(whole, checkpoint=Checkpoint(ckpt=Path("looc.pt"))), (2, 0))
-    words = "--ckpt looc.pt --random --heads 2 0"
-    assert words_of(some.random_twin().checkpoint) == words.split()
+    args = "--ckpt looc.pt --random --heads 2 0"
+    assert words_of(some.random_twin().checkpoint) == args.split()
     assert with_heads(whole, (1,)).checkpoint is None  # made in Python
     path = next((RECORDS / "snapshots").rglob("*@epoch0003/*.json"))
     lines = lines_of(path)
@@ -143,10 +143,10 @@ def test_heads_are_part_of_the_words_and_snapshots_have_a_command_of_their_own()
 def test_what_has_no_command_or_another_protocol_says_so(tmp_path: Path) -> None:
     content = json.loads(OWN.read_text())
     changed = {"protocol": content["protocol"] | {"paper_hash": "another"}}
-    for changes, label, words in (
+    for changes, label, args in (
         ({"request": {}}, "not possible", "Python code or an earlier version"),
         (changed, "cached", "no: the numbers of the protocol have changed since"),
         ({}, "cached", "no: the record is not in a results folder"),
     ):
         put(tmp_path, "record.json", content | changes)
-        assert words in lines_of(tmp_path / "record.json")[label]
+        assert args in lines_of(tmp_path / "record.json")[label]

@@ -33,8 +33,8 @@ def test_model_card_is_read_by_hugging_face(
     name, results = card.model_index_to_eval_results(content["model-index"])
     assert name == "mine"
     first, second = sorted(results, key=lambda result: result.dataset_type)
-    facts = first.task_type, first.dataset_type, first.metric_type, first.metric_value
-    assert facts == ("image-classification", "cifar10", "accuracy", 70.5)
+    fields = first.task_type, first.dataset_type, first.metric_type, first.metric_value
+    assert fields == ("image-classification", "cifar10", "accuracy", 70.5)
     assert first.metric_args["schedule"] == "short"
     assert first.metric_args["seeds"] == [0, 1]
     assert first.metric_args["deviations"] == ["crop_px"]
@@ -46,10 +46,10 @@ def test_what_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     record(tmp_path, 90.0, task=key, protocol="jcl-2020/1", request={"task": key})
     failure(tmp_path, "voc07_svm", "out of memory")
     assert main(["--results", str(tmp_path), "--name", "mine"]) == 0
-    told = capsys.readouterr()
-    assert yaml.safe_load(told.out) == {"model-index": [{"name": "mine", "results": []}]}
-    assert f"left out: {key} has no task there" in told.err
-    assert "left out: voc07_svm failed" in told.err
+    output = capsys.readouterr()
+    assert yaml.safe_load(output.out) == {"model-index": [{"name": "mine", "results": []}]}
+    assert f"left out: {key} has no task there" in output.err
+    assert "left out: voc07_svm failed" in output.err
 
 
 def test_unknown_name_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

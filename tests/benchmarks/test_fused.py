@@ -40,6 +40,6 @@ def test_fused_convolutions_give_equal_features(arch: str, monkeypatch: pytest.M
 
 
 def test_both_ways_are_measured_on_a_cpu() -> None:
-    facts = fused_rate(torch.device("cpu"), Path())
-    assert sum("images/s" in name for name in facts) == 4
-    assert float(facts["smallest cosine of their features"]) > 0.9999
+    fields = fused_rate(torch.device("cpu"), Path())
+    assert sum("images/s" in name for name in fields) == 4
+    assert float(fields["smallest cosine of their features"]) > 0.9999

@@ -18,8 +18,8 @@ def rows(page: str) -> list[list[str]]:
 
 
 def test_everything_but_steps_is_measured_on_a_cpu(tmp_path: Path) -> None:
-    words = ["--device", "cpu", "--runs", str(tmp_path / "runs"), "--results", str(tmp_path)]
-    assert main([*words, "--only", "probe", "classifier", "one core"]) == 0
+    args = ["--device", "cpu", "--runs", str(tmp_path / "runs"), "--results", str(tmp_path)]
+    assert main([*args, "--only", "probe", "classifier", "one core"]) == 0
     page = (tmp_path / "runs" / "gpu_check.md").read_text()
     names = {row[0] for row in rows(page) if len(row) == 3}
     assert {"linear probe", "one core", "fine-tuning of classifier"} <= names
@@ -39,8 +39,8 @@ def test_other_measurements_go_on_after_a_failed_one(
         raise RuntimeError("no kernel")
 
     monkeypatch.setitem(evaluation.TRAININGS, "classifier", fail)
-    words = ["--device", "cpu", "--runs", str(tmp_path), "--only", "classifier", "resnet18 in"]
-    assert main(words) == 1
+    args = ["--device", "cpu", "--runs", str(tmp_path), "--only", "classifier", "resnet18 in"]
+    assert main(args) == 1
     page = (tmp_path / "gpu_check.md").read_text()
     assert "- fine-tuning of classifier: RuntimeError: no kernel" in page
     assert ["features of resnet18 in float32", "images/s"] in [row[:2] for row in rows(page)]
@@ -53,12 +53,12 @@ def test_a_wrong_request_is_refused(words: list[str], monkeypatch: pytest.Monkey
 
 
 def test_measured_facts_become_the_seconds_of_plans() -> None:
-    facts = {"seconds per iteration in float32": 1.5, "images per pass in float32": 16.0}
+    fields = {"seconds per iteration in float32": 1.5, "images per pass in float32": 16.0}
     answers: dict[str, Facts] = {
         "features of resnet50 in float32": {"images/s": 3000.0},
         "linear probe": {"crops/s": 4500.0, "precision": "bfloat16"},
         "one core": {"decode, images/s": 250.0, "kept crop, images/s": 2500.0},
-        "fine-tuning of coco_det": facts,
+        "fine-tuning of coco_det": fields,
         "fine-tuning of classifier": {"failed": "out of memory"},
         "step of moco": {"images/s": 1.0},
     }
@@ -72,20 +72,20 @@ def test_measured_facts_become_the_seconds_of_plans() -> None:
 
 
 def test_the_page_begins_with_each_method() -> None:
-    facts: Facts = {
+    fields: Facts = {
         "images/s": 2000.0,
         "hours of the recipe on this device alone": 36.0,
         "workers needed": 2.5,
     }
-    page = render("a GPU", {"step of moco": facts}, ["linear probe"])
+    page = render("a GPU", {"step of moco": fields}, ["linear probe"])
     assert ["moco", "2000", "", "", "", "2.5", "36"] in rows(page)
     assert "## Not run\n\nlinear probe" in page
 
 
 def test_a_step_that_needs_less_memory_than_estimated_has_failed() -> None:
-    facts: Facts = {"peak memory GB": 9.0, "estimated memory GB": 9.5}
-    assert "memory 9 GB, less than the estimate of 9.5" in complaint(facts)
-    assert complaint({**facts, "peak memory GB": 9.6}) == ""
+    fields: Facts = {"peak memory GB": 9.0, "estimated memory GB": 9.5}
+    assert "memory 9 GB, less than the estimate of 9.5" in complaint(fields)
+    assert complaint({**fields, "peak memory GB": 9.6}) == ""
 
 
 @pytest.mark.parametrize(

@@ -23,18 +23,18 @@ LINEAR: dict[str, Any] = {
 }
 
 
-def write(folder: Path, name: str, chance: float, seed: int = 0, **facts: Any) -> None:
+def write(folder: Path, name: str, chance: float, seed: int = 0, **fields: Any) -> None:
     rng = np.random.default_rng(seed + len(name))
     right = rng.random(2000) < chance
     details = per_image(right, np.zeros(2000, np.int64))
-    other = {
+    second = {
         "name": name,
         "sha256": name[0] * 64,
         "seed": seed,
         "details": details,
         "wall_s": 3600.0,
     }
-    record(folder, 100 * float(right.mean()), **other, **facts)
+    record(folder, 100 * float(right.mean()), **second, **fields)
 
 
 def table(text: str) -> dict[str, list[str]]:
@@ -48,8 +48,8 @@ def test_each_common_task_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixtur
         for seed in range(3):
             write(tmp_path, name, 0.7, seed, **LINEAR)
         record(tmp_path, 80.0, name=name, sha256=name[0] * 64, **SVM)
-    words = ["--results", str(tmp_path), "--name", "mine", "other", "--points", "3"]
-    assert main(words) == 0
+    args = ["--results", str(tmp_path), "--name", "mine", "other", "--points", "3"]
+    assert main(args) == 0
     printed = capsys.readouterr().out
     rows = table(printed)
     assert {key: row[:2] for key, row in rows.items()} == {

@@ -79,9 +79,9 @@ def test_a_missing_file_of_one_data_set_leaves_the_other_cells(
 
 def two_runs(backbone: Encoder, folder: Path) -> list[Path]:
     """Two files backbone.pt of other weights, each in the folder of its run."""
-    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=backbone.input)
+    second = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=backbone.input)
     paths = [folder / run / "backbone.pt" for run in ("run1", "run2")]
-    for path, network in zip(paths, (backbone, other), strict=True):
+    for path, network in zip(paths, (backbone, second), strict=True):
         path.parent.mkdir()
         own_file(network, {}, path)
     return paths
@@ -113,10 +113,10 @@ def test_records_of_other_weights_are_not_replaced(
     request = request_for(ckpt=(first,), name=("mine",), tasks="cifar10_knn")
     assert run(request) == 0
     (path,) = request.settings.results.glob("records/mine/*.seed0.json")
-    before = path.read_bytes()
+    previous = path.read_bytes()
     with pytest.raises(ValueError, match=r"records/mine has records of other weights.*--name"):
         run(replace(request, ckpt=(second,), **changes))
-    assert path.read_bytes() == before
+    assert path.read_bytes() == previous
     assert {row.state for row in plan(request)} == {"cached"}
 
 
@@ -134,10 +134,10 @@ def test_the_last_screen_shows_the_records_of_what_was_asked(
     newest = max(records, key=lambda path: path.stat().st_mtime_ns)
     record = read_record(newest)
     write_json_record(newest, replace(record, metrics={**record.metrics, "top1": 12.34}))
-    for request, shown in ((exact, False), (rounded, True)):
+    for request, output in ((exact, False), (rounded, True)):
         capsys.readouterr()
         assert run(request) == 0
-        assert (" 12.3 " in capsys.readouterr().out) == shown
+        assert (" 12.3 " in capsys.readouterr().out) == output
 
 
 OWN_ENCODER = """
@@ -159,12 +159,12 @@ def test_a_users_encoder_has_its_rows_and_detection_says_why_not(
     scope: dict[str, Any] = {}
     exec(OWN_ENCODER, scope)
     torch.save({"state_dict": scope["build"]().state_dict()}, checkpoint)
-    words = f"--encoder {file}:build --pool mean --ckpt {checkpoint} --schedule smoke".split()
-    words += ["--data", str(request_for().settings.data), "--results", str(tmp_path / "results")]
-    words += ["--runs", str(tmp_path / "runs"), "--tasks", "cifar10_knn,coco_det"]
-    assert main([*words, "--plan"]) == 0
+    args = f"--encoder {file}:build --pool mean --ckpt {checkpoint} --schedule smoke".split()
+    args += ["--data", str(request_for().settings.data), "--results", str(tmp_path / "results")]
+    args += ["--runs", str(tmp_path / "runs"), "--tasks", "cifar10_knn,coco_det"]
+    assert main([*args, "--plan"]) == 0
     assert "four stages of a ResNet" in capsys.readouterr().out
-    assert main(words) == 0
+    assert main(args) == 0
     (path,) = (tmp_path / "results" / "records").rglob("*.seed0.json")
     record = json.loads(path.read_text())
     assert record["task"] == "cifar10_knn"
@@ -194,9 +194,9 @@ def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_table
     assert len(list(request.settings.results.glob("records/mine/in100_knn.*.seed0.json"))) == 1
     assert (request.settings.results / "tables" / "overview.md").exists()
     path = next(row.cell.path for row in plan(request) if row.cell.key == "cifar10_knn")
-    told = capsys.readouterr().err
-    assert f"cifar10_knn  failed: {path}: " in told
-    assert f"the reason of a failure is not noted: {state_path(path)}: " in told
+    output = capsys.readouterr().err
+    assert f"cifar10_knn  failed: {path}: " in output
+    assert f"the reason of a failure is not noted: {state_path(path)}: " in output
     (
         request.settings.results / "tables" / "overview.md"
     ).unlink()  # pages that are right are not written
@@ -223,26 +223,24 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     assert [row.state for row in rows] == ["run", "unfit"]
     # 90,000 iterations of 0.21 s on eight GPUs
     assert rows[0].gpu_hours == pytest.approx(90_000 * 0.21 * 8 / 3600, rel=0.01)
-    told = render_plan(rows)
-    assert "10.5 hours on 4 GPUs" in told
-    assert "the torchvision engine, as asked" in told
+    output = render_plan(rows)
+    assert "10.5 hours on 4 GPUs" in output
+    assert "the torchvision engine, as asked" in output
     assert "the torchvision engine, as asked" in render_plan_groups(rows)
-    assert "the cifar stem keeps the image's full size" in told
+    assert "the cifar stem keeps the image's full size" in output
 
 
 def test_a_cell_beside_others_is_planned_for_the_gpus_that_it_will_have(
     request_for: Request, checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = (
-        f"--ckpt {checkpoint} --tasks coco_det --engine torchvision --schedule smoke --plan full"
-    )
-    words += f" --data {request_for().settings.data} --workers 2"
-    for options, told in (("--images-per-gpu 2", "hours on 1 GPU;"), ("--gpus 2", "on 2 GPUs;")):
+    args = f"--ckpt {checkpoint} --tasks coco_det --engine torchvision --schedule smoke --plan full"
+    args += f" --data {request_for().settings.data} --workers 2"
+    for options, output in (("--images-per-gpu 2", "hours on 1 GPU;"), ("--gpus 2", "on 2 GPUs;")):
         with assume_gpus(8):
-            assert main(f"{words} {options}".split()) == 0
-        assert told in capsys.readouterr().out
+            assert main(f"{args} {options}".split()) == 0
+        assert output in capsys.readouterr().out
     with assume_gpus(8):
-        assert main(f"{words} --gpus 16".split()) == 2
+        assert main(f"{args} --gpus 16".split()) == 2
 
 
 def test_frozen_cells_use_all_gpus_of_a_machine_in_a_process_each(
@@ -254,7 +252,7 @@ def test_frozen_cells_use_all_gpus_of_a_machine_in_a_process_each(
     with assume_gpus(2):
         assert run(request) == 0
     settings = request.settings
-    processes = {one.content["pid"] for one in read_states(settings.results)}
+    processes = {item.content["pid"] for item in read_states(settings.results)}
     assert len(processes) == 2
     assert os.getpid() not in processes
 
@@ -264,8 +262,8 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
 ) -> None:
     request = request_for(ckpt=(four_heads,), tasks="in100_linear@looc", heads=("0", "0,2"))
     rows = plan(request)
-    found = [(row.cell.backbone.name, row.cell.backbone.arch) for row in rows]
-    assert found == [
+    result = [(row.cell.backbone.name, row.cell.backbone.arch) for row in rows]
+    assert result == [
         ("loocpp", "resnet18-heads4"),
         ("loocpp-heads0", "resnet18"),
         ("loocpp-heads0+2", "resnet18-heads2"),
@@ -294,10 +292,10 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
     expected = cost * (3 * 50 * 128_116.7 * (1 + 7 * 0.8) + 50_000)
     assert rows[0].gpu_hours == pytest.approx(expected, rel=0.01)
     assert rows[0].gpu_hours / rows[1].gpu_hours == pytest.approx(6.6 * 50 / 20, rel=0.01)
-    told = render_plan(rows)
-    assert "7 learning rates are tried" in told
-    assert "the published lists are not there" in told
-    assert "lorac-2021-drawn/1" in told
+    output = render_plan(rows)
+    assert "7 learning rates are tried" in output
+    assert "the published lists are not there" in output
+    assert "lorac-2021-drawn/1" in output
 
 
 def test_a_demo_whose_pre_training_fails_ends_with_1(
@@ -341,14 +339,14 @@ REFUSED = {
 def test_a_wrong_request_is_refused_by_its_option_before_any_work(
     four_heads: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = tmp_path / "results" / "records" / "random" / "cifar10_knn.json"
-    other.parent.mkdir(parents=True)
-    other.write_text('{"backbone": {"arch": "resnet50", "sha256": "a"}}')
-    words = ["--ckpt", four_heads, "--data", small_data, "--runs", tmp_path / "runs"]
-    words += ["--results", tmp_path / "results", "--tasks", "cifar10_knn,in100_knn", "--plan"]
+    second = tmp_path / "results" / "records" / "random" / "cifar10_knn.json"
+    second.parent.mkdir(parents=True)
+    second.write_text('{"backbone": {"arch": "resnet50", "sha256": "a"}}')
+    args = ["--ckpt", four_heads, "--data", small_data, "--runs", tmp_path / "runs"]
+    args += ["--results", tmp_path / "results", "--tasks", "cifar10_knn,in100_knn", "--plan"]
     wrong = []
-    for given, fact in REFUSED.items():
-        status = main([*map(str, words), *given.replace("CKPT", str(four_heads)).split()])
+    for inputs, fact in REFUSED.items():
+        status = main([*map(str, args), *inputs.replace("CKPT", str(four_heads)).split()])
         if status != 2 or fact not in capsys.readouterr().err:
-            wrong.append(given)
+            wrong.append(inputs)
     assert wrong == []

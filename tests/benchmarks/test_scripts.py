@@ -31,7 +31,7 @@ def test_the_first_word_chooses_the_command(
     monkeypatch.setattr(runpy, "run_module", lambda name, **_: runs.append((name, sys.argv[1:])))
     monkeypatch.setattr(os, "environ", dict(os.environ))
     scripts.benchmark()
-    assert runs == [(module, [word for word in words if word not in SUBCOMMANDS])]
+    assert runs == [(module, [arg for arg in words if arg not in SUBCOMMANDS])]
     assert os.environ["PYTHONSAFEPATH"] == "1"  # for the processes that it starts
 
 
@@ -44,10 +44,10 @@ def test_pretraining_without_opencv_names_the_package(
 
 
 def test_run_all_uses_the_packages_of_its_own_checkout(tmp_path: Path) -> None:
-    other = tmp_path / "installed"
+    second = tmp_path / "installed"
     for package in ("benchmarks", "pretrain", "slurm", "transfer"):
-        (other / package).mkdir(parents=True)
-        (other / package / "__init__.py").write_text("raise SystemExit('of another checkout')\n")
+        (second / package).mkdir(parents=True)
+        (second / package / "__init__.py").write_text("raise SystemExit('of another checkout')\n")
     program = (
         "import runpy, subprocess, sys\n"
         f"try: runpy.run_path({RUN_ALL!r}, run_name='__main__')\n"
@@ -55,6 +55,6 @@ def test_run_all_uses_the_packages_of_its_own_checkout(tmp_path: Path) -> None:
         "child = [sys.executable, '-m', 'transfer', '--list']\n"
         "subprocess.run(child, check=True)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(other)}
+    environment = {**os.environ, "PYTHONPATH": str(second)}
     command = [sys.executable, "-c", program, "--help"]
-    subprocess.run(command, check=True, cwd=other, env=environment, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, cwd=second, env=environment, stdout=subprocess.DEVNULL)

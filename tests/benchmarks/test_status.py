@@ -28,12 +28,12 @@ def test_it_ends_when_no_cell_runs_or_waits(
     last = cells("done", "failed")
     monkeypatch.setattr(watching, "all_states", lambda *_: (next(steps, last), ""))
     assert watch(tmp_path, tmp_path, interval_s=0.0) == 1
-    told = capsys.readouterr()
-    assert [line[10:] for line in told.err.splitlines()] == [
+    output = capsys.readouterr()
+    assert [line[10:] for line in output.err.splitlines()] == [
         "1 running, 1 queued",
         "1 running, 1 done",
     ]
-    assert told.out.splitlines()[-1] == "1 failed, 1 done"
+    assert output.out.splitlines()[-1] == "1 failed, 1 done"
     assert "1 failed, 1 done" in (tmp_path / STATUS_PAGE).read_text()
 
 
@@ -66,8 +66,8 @@ def test_ctrl_c_ends_the_view_of_run_all_too(
     steps = iter([cells("running")])
     monkeypatch.setattr(watching, "all_states", lambda *_: (next(steps, cells("failed")), ""))
     monkeypatch.setattr("time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main(["--status", "--watch", "--runs", str(tmp_path)]) == 0
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

@@ -36,10 +36,10 @@ def test_the_committed_records_give_the_committed_bytes(
     here = Path("results/reference")  # the pages name the command that made them
     shutil.copytree(OWN, tmp_path / here, ignore=made_from_them)
     monkeypatch.chdir(tmp_path)
-    made = [*write_tables(read_contents(here)), *(here / "figures").glob("*.csv")]
-    made.append(here / "results.csv")
-    assert [path for path in made if path.read_bytes() != (ROOT / path).read_bytes()] == []
-    assert {path.name for path in made if path.suffix == ".md"} == {
+    created = [*write_tables(read_contents(here)), *(here / "figures").glob("*.csv")]
+    created.append(here / "results.csv")
+    assert [path for path in created if path.read_bytes() != (ROOT / path).read_bytes()] == []
+    assert {path.name for path in created if path.suffix == ".md"} == {
         path.name for path in (OWN / "tables").iterdir()
     }
 
@@ -119,9 +119,9 @@ def test_renamed_folder_of_a_row_is_named(
     line = f"records/new/{path.name}: not used (renamed or moved; expected at records/mine/"
     assert line in text
     assert "60.0" not in text
-    told = capsys.readouterr().err
-    assert "1 file in" in told
-    assert line in told
+    output = capsys.readouterr().err
+    assert "1 file in" in output
+    assert line in output
 
 
 @pytest.mark.parametrize("folder", ["records", "records/mine"])
@@ -143,10 +143,10 @@ def test_a_page_whose_records_are_gone_goes_too(tmp_path: Path) -> None:
     for name in ("methods.md", "curves_cifar10_knn.tex", "methods_of_mine.md"):
         (tmp_path / "tables" / name).write_text("60.0")
     write_tables(read_contents(tmp_path))
-    left = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert "overview.md" in left
-    assert not left & {"methods.md", "curves_cifar10_knn.tex"}
-    assert "methods_of_mine.md" in left
+    remaining = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert "overview.md" in remaining
+    assert not remaining & {"methods.md", "curves_cifar10_knn.tex"}
+    assert "methods_of_mine.md" in remaining
 
 
 @pytest.mark.parametrize("folder", ["records", "records/snapshots"])
@@ -161,8 +161,8 @@ def test_an_edited_record_is_named_and_not_used(
     assert f"{path.relative_to(tmp_path)}: not used (edited" in report_page(read_contents(tmp_path))
     assert "96.0" not in text
     named = ["--results", str(tmp_path), "--name", "mine", "--task", "voc07_svm"]
-    for words in ([str(path)], *[named] * (folder == "records")):
-        assert explain(words) == 2
+    for args in ([str(path)], *[named] * (folder == "records")):
+        assert explain(args) == 2
         assert re.search(rf"{re.escape(path.name)}: not .*\(edited", capsys.readouterr().err)
 
 
@@ -176,9 +176,9 @@ def test_a_record_that_lacks_a_nested_entry_is_named_and_not_used(
         content = json.loads(path.read_text())
         del (content[part]["set"] if part == "data" else content[part])[name]
         put(path.parent, path.name, content)
-        said = f"{path.relative_to(results)}: not used (no {name} in its {part}"
-        assert said in page(results, "overview.md")
-        assert said in report_page(read_contents(results))
+        message = f"{path.relative_to(results)}: not used (no {name} in its {part}"
+        assert message in page(results, "overview.md")
+        assert message in report_page(read_contents(results))
         assert explain([str(path)]) == 2
         assert f"{path}: not a record that can be used (no {name}" in capsys.readouterr().err
 

@@ -21,19 +21,21 @@ LABELS = np.arange(100) % 10
 RIGHT = (LABELS < 7) | (np.arange(100) < 3)
 
 
-def write(folder: Path, key: str = "cifar10_knn", score: float = 0.0, **facts: Any) -> Path:
+def write(folder: Path, key: str = "cifar10_knn", score: float = 0.0, **properties: Any) -> Path:
     task = TASKS[key]
     name = protocol_hash(key, task)
     details = per_image(RIGHT, LABELS) | {
         "num_test": 100,
         "accuracy_per_class": {str(label): 100.0 if label < 7 else 0.0 for label in range(10)},
     }
-    facts = {"details": details} | facts
+    properties = {"details": details} | properties
     score = score or 100 * float(RIGHT.mean())
     fields = json.loads(json.dumps(stored_fields(task), default=asdict))
     protocol = {"hash": name, "paper_hash": name, "fields": fields}
     request = {"task": key}
-    record(folder, score, task=key, protocol=task.protocol, request=request, **protocol, **facts)
+    record(
+        folder, score, task=key, protocol=task.protocol, request=request, **protocol, **properties
+    )
     (file,) = (folder / "records").rglob(f"{key}*.json")
     return file
 

@@ -44,7 +44,7 @@ def differences(expected: dict[str, str], found: dict[str, str]) -> str:
         "surplus": sorted(k for k in found.keys() - expected.keys() if not k.startswith(CACHE)),
         "different": sorted(k for k in expected.keys() & found.keys() if expected[k] != found[k]),
     }
-    return "; ".join(f"{word}: {', '.join(names[:3])}" for word, names in parts.items() if names)
+    return "; ".join(f"{arg}: {', '.join(names[:3])}" for arg, names in parts.items() if names)
 
 
 def _content(path: Path, name: Path) -> bytes | None:
@@ -53,8 +53,8 @@ def _content(path: Path, name: Path) -> bytes | None:
         return None
     if path.name == "results.csv":
         rows = csv.DictReader(path.read_text().splitlines())
-        kept = [{k: v for k, v in row.items() if k not in VOLATILE_COLUMNS} for row in rows]
-        return json.dumps(kept).encode()
+        stored = [{k: v for k, v in row.items() if k not in VOLATILE_COLUMNS} for row in rows]
+        return json.dumps(stored).encode()
     if path.suffix in EXACT_SUFFIXES:
         return path.read_bytes()
     if path.suffix == ".npy":  # behind the array stands which state of the data it is of
@@ -72,16 +72,16 @@ def _content(path: Path, name: Path) -> bytes | None:
 
 def result_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return what of a record does not depend on place, time, load or memory."""
-    kept = {name: record[name] for name in RESULT_FIELDS if name in record}
+    stored = {name: record[name] for name in RESULT_FIELDS if name in record}
     details = record.get("details", {})
-    return kept | {"details": {k: v for k, v in details.items() if k not in VOLATILE_DETAILS}}
+    return stored | {"details": {k: v for k, v in details.items() if k not in VOLATILE_DETAILS}}
 
 
 def _without_versions(content: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a file without commit and versions, which are not the run's result."""
     made_by = content.get("made_by", {})
-    kept = {name: value for name, value in made_by.items() if name not in ("commit", "versions")}
-    return content | {"made_by": kept}
+    stored = {name: value for name, value in made_by.items() if name not in ("commit", "versions")}
+    return content | {"made_by": stored}
 
 
 def _of_tensors(value: Any) -> bytes:

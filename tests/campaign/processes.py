@@ -32,10 +32,10 @@ def adopt_orphans() -> None:
 
 def descendants(pid: int) -> list[int]:
     """Return all processes below this one that have not ended, in the order of their numbers."""
-    found: list[int] = []
+    result: list[int] = []
     for child in children(pid):
-        found += [*([child] if _runs(child) else []), *descendants(child)]
-    return sorted(found)
+        result += [*([child] if _runs(child) else []), *descendants(child)]
+    return sorted(result)
 
 
 def children(pid: int) -> Iterator[int]:
@@ -125,8 +125,8 @@ def running(commands: Commands, log: Path) -> Iterator[Running]:
     """Start commands together; none of their processes outlives the context."""
     run = Running(log)
     try:
-        for words in commands:
-            run.start(words)
+        for args in commands:
+            run.start(args)
         yield run
     finally:
         run.kill_all()

@@ -36,7 +36,7 @@ class Places:
     def words(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """Return the words with both folders in the place of their names."""
         return tuple(
-            word.replace("INPUTS", str(self.inputs)).replace("OUT", str(self.out)) for word in words
+            arg.replace("INPUTS", str(self.inputs)).replace("OUT", str(self.out)) for arg in words
         )
 
 
@@ -44,13 +44,13 @@ def _pretrain(out: str, *options: str) -> tuple[str, ...]:
     small = ("--batch-size", "8", "--size-px", "32", "--epochs", "4", "--read-every-steps", "2")
     # checkpoints within epochs, so that kills hit many of them
     often = ("--save-every-min", "0.03", "--device", "cpu", "--seed", "3")
-    place = ("--data", "INPUTS/images", "--out", out)
-    return ("pretrain", "jcl/smoke", *place, *small, *often, *options)
+    location = ("--data", "INPUTS/images", "--out", out)
+    return ("pretrain", "jcl/smoke", *location, *small, *often, *options)
 
 
-def _evaluate(module: str, *words: str, data: str = "data") -> tuple[str, ...]:
-    places = ("--data", f"INPUTS/{data}", "--results", "OUT/results", "--runs", "OUT/runs")
-    return (module, *words, "--schedule", "smoke", *places)
+def _evaluate(module: str, *args: str, data: str = "data") -> tuple[str, ...]:
+    positions = ("--data", f"INPUTS/{data}", "--results", "OUT/results", "--runs", "OUT/runs")
+    return (module, *args, "--schedule", "smoke", *positions)
 
 
 def _cell(task: str, *options: str, data: str = "data") -> tuple[str, ...]:
@@ -93,18 +93,18 @@ SUBJECTS: Mapping[str, Commands] = {
 """Words after `python -m` of commands that are started together; INPUTS and OUT are folders."""
 
 
-def prepare(subject: str, places: Places) -> None:
+def prepare(subject: str, positions: Places) -> None:
     """Put into a trial's folder what its commands find there and write beside."""
     if subject == "tables":
         shutil.copytree(
-            ROOT / "results" / "reference" / "records", places.out / "results" / "records"
+            ROOT / "results" / "reference" / "records", positions.out / "results" / "records"
         )
 
 
 def write_inputs(inputs: Path, subjects: Iterable[str]) -> None:
     """Write what these subjects read."""
-    words = " ".join(word for name in subjects for command in SUBJECTS[name] for word in command)
-    names = set(re.findall(r"INPUTS/(\w+)", words))
+    args = " ".join(arg for name in subjects for command in SUBJECTS[name] for arg in command)
+    names = set(re.findall(r"INPUTS/(\w+)", args))
     shutil.rmtree(inputs, ignore_errors=True)
     inputs.mkdir(parents=True)
     if "data" in names:
@@ -115,6 +115,6 @@ def write_inputs(inputs: Path, subjects: Iterable[str]) -> None:
         (inputs / "images").mkdir()
         write_images(inputs / "images", NUM_IMAGES)
     for name in names & PRETRAINED.keys():
-        place = ("--data", str(inputs / "images"), "--out", str(inputs / name))
-        run_to_end((("pretrain", *PRETRAINED[name], *place),), inputs.with_suffix(".log"))
+        location = ("--data", str(inputs / "images"), "--out", str(inputs / name))
+        run_to_end((("pretrain", *PRETRAINED[name], *location),), inputs.with_suffix(".log"))
         (inputs / name / "checkpoint.pt").unlink(missing_ok=True)

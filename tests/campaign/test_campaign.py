@@ -11,12 +11,12 @@ import pytest
 from tests.campaign.subjects import ROOT
 
 
-def campaign(folder: Path, *words: str) -> list[dict[str, object]]:
+def campaign(folder: Path, *args: str) -> list[dict[str, object]]:
     """Run a campaign that must be survived; return the lines of its log."""
-    command = [sys.executable, "-m", "tests.campaign", "--folder", str(folder), *words]
+    command = [sys.executable, "-m", "tests.campaign", "--folder", str(folder), *args]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
     (log,) = folder.glob("*.jsonl")
     return [json.loads(line) for line in log.read_text().splitlines()]
 
@@ -28,5 +28,5 @@ def test_the_tables_survive_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_commands_end_as_if_undisturbed(tmp_path: Path) -> None:
-    words = ("--subjects", "tables", "curves", "pre-training")
-    assert len(campaign(tmp_path, *words, "--kills", "3")) == 3
+    args = ("--subjects", "tables", "curves", "pre-training")
+    assert len(campaign(tmp_path, *args, "--kills", "3")) == 3

@@ -54,12 +54,12 @@ class Trial(NamedTuple):
     wall_s: float
 
 
-def run_undisturbed(subject: str, places: Places) -> Undisturbed:
+def run_undisturbed(subject: str, positions: Places) -> Undisturbed:
     """Run a subject to its end and return its result; RuntimeError if it fails."""
-    start_anew(subject, places)
+    start_anew(subject, positions)
     start_s = time.monotonic()
-    run_to_end(commands_of(subject, places), places.out.with_suffix(".log"))
-    return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(places.out))
+    run_to_end(commands_of(subject, positions), positions.out.with_suffix(".log"))
+    return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(positions.out))
 
 
 def kill_one_process(_: Running, draw: random.Random) -> None:
@@ -80,13 +80,13 @@ KILLS: Mapping[str, Callable[[Running, random.Random], None]] = {
 """What loss of power, the end of a session, lack of memory, a user and a scheduler do."""
 
 
-def run_trial(name: str, subject: str, expected: Undisturbed, places: Places) -> Trial:
+def run_trial(name: str, subject: str, expected: Undisturbed, positions: Places) -> Trial:
     """Kill a subject once at a random moment, then start it until it ends by itself."""
     draw, begin_s = random.Random(name), time.monotonic()
     kind = draw.choice(list(KILLS))
-    start_anew(subject, places)
-    commands, statuses = commands_of(subject, places), []
-    with running(commands, places.out.with_suffix(".log")) as run:
+    start_anew(subject, positions)
+    commands, statuses = commands_of(subject, positions), []
+    with running(commands, positions.out.with_suffix(".log")) as run:
         in_time = not run.wait(draw.random() * expected.duration_s)
         if in_time:
             KILLS[kind](run, draw)
@@ -98,9 +98,9 @@ def run_trial(name: str, subject: str, expected: Undisturbed, places: Places) ->
         else:
             run.wait_for_orphans(5)
             statuses.append(run.results())
-    if not problem and (any(statuses[0]) or differences(expected.parts, outcome(places.out))):
-        problem = start_again(commands, places, expected, statuses)
-        problem = problem or differences(expected.parts, outcome(places.out))
+    if not problem and (any(statuses[0]) or differences(expected.parts, outcome(positions.out))):
+        problem = start_again(commands, positions, expected, statuses)
+        problem = problem or differences(expected.parts, outcome(positions.out))
     wall_s = round(time.monotonic() - begin_s, 1)
     return Trial(name, subject, kind, in_time, statuses, problem, wall_s)
 
@@ -112,7 +112,7 @@ def has_own_traceback(printed: str) -> bool:
 
 
 def start_again(
-    commands: Commands, places: Places, expected: Undisturbed, statuses: list[list[int]]
+    commands: Commands, positions: Places, expected: Undisturbed, statuses: list[list[int]]
 ) -> str:
     """Start the commands until they succeed; return why they do not, else nothing.
 
@@ -121,7 +121,7 @@ def start_again(
     statuses: gets the exit statuses of each start.
     """
     for attempt in range(1, MAX_STARTS + 1):
-        log = places.out.with_suffix(f".again{attempt}.log")
+        log = positions.out.with_suffix(f".again{attempt}.log")
         log.unlink(missing_ok=True)
         with running(commands, log) as run:
             if not run.wait(expected.limit_s):
@@ -130,22 +130,22 @@ def start_again(
             if not any(run.results()):
                 run.wait_for_orphans(5)
                 return ""
-            if not any(words in run.printed() for words in BUSY):
+            if not any(args in run.printed() for args in BUSY):
                 return f"start {attempt + 1} ends with {run.results()}: {run.printed()[-200:]}"
             if run.wait_for_orphans(ORPHANS_S):
                 return f"processes outlive the command by {ORPHANS_S:.0f} s"
     return f"not finished after {MAX_STARTS} further starts"
 
 
-def commands_of(subject: str, places: Places) -> Commands:
+def commands_of(subject: str, positions: Places) -> Commands:
     """Return the commands of a subject in these folders."""
-    return tuple(places.words(words) for words in SUBJECTS[subject])
+    return tuple(positions.words(args) for args in SUBJECTS[subject])
 
 
-def start_anew(subject: str, places: Places) -> None:
+def start_anew(subject: str, positions: Places) -> None:
     """Empty the trial's folder and prepare it."""
-    shutil.rmtree(places.out, ignore_errors=True)
-    for log in places.out.parent.glob(f"{places.out.name}*.log"):
+    shutil.rmtree(positions.out, ignore_errors=True)
+    for log in positions.out.parent.glob(f"{positions.out.name}*.log"):
         log.unlink()
-    places.out.mkdir(parents=True)
-    prepare(subject, places)
+    positions.out.mkdir(parents=True)
+    prepare(subject, positions)

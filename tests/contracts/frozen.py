@@ -113,9 +113,9 @@ def protocols() -> dict[str, str]:
 
 def images() -> Images:
     """Three images whose fingerprint needs no file."""
-    found = image_files(Path("nowhere"), ["a.jpg", "b.jpg", "c.jpg"], [0, 1, 1], ["first", "last"])
-    found.__dict__["fingerprint"] = "0123456789abcdef"
-    return found
+    result = image_files(Path("nowhere"), ["a.jpg", "b.jpg", "c.jpg"], [0, 1, 1], ["first", "last"])
+    result.__dict__["fingerprint"] = "0123456789abcdef"
+    return result
 
 
 @patch("torch.cuda.is_available", return_value=False)  # the device is part of a cache key
@@ -133,7 +133,7 @@ def caches(_: Mock) -> dict[str, str]:
 
 def trainings() -> dict[str, str]:
     """Identities of trainings, which unfinished ones are found by."""
-    found = {
+    result = {
         f"heads {name} {kind}": (
             f"heads-{linear_heads.training_hash(network, images(), training, 0)}.pt"
         )
@@ -145,20 +145,20 @@ def trainings() -> dict[str, str]:
             task: Any = cell.task
             if isinstance(task, Detection | Segmentation):
                 prepared = Prepared(cell.backbone, "BN", Portion(None, None), None)
-                found[f"{key} {schedule}"] = training_hash(
+                result[f"{key} {schedule}"] = training_hash(
                     prepared, task.recipe, 0, engine="torchvision", images="f00"
                 )
             elif isinstance(task, SemiSupervised):
-                found[f"{key} {schedule}"] = _hash(asdict(task.course(1000, 0.1)))
-    return found
+                result[f"{key} {schedule}"] = _hash(asdict(task.course(1000, 0.1)))
+    return result
 
 
 def recipes() -> dict[str, str]:
     """Hash of every recipe, with descriptions in their first wording."""
     flat_recipes = {name: flatten(asdict(recipe)) for name, recipe in RECIPES.items()}
     for settings in flat_recipes.values():
-        for now, before in FIRST_WORDING.items():
-            settings["paper"] = str(settings["paper"]).replace(now, before)
+        for now, previous in FIRST_WORDING.items():
+            settings["paper"] = str(settings["paper"]).replace(now, previous)
         del settings["norm_groups"]  # a fact about the paper, on which a run does not depend
         settings |= RETIRED.get(str(settings["method"]), {})
     return {name: _hash(settings) for name, settings in flat_recipes.items()}

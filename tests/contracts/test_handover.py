@@ -63,6 +63,6 @@ def test_features_of_many_heads_are_those_of_each_heads_ordinary_backbone_in_ord
         assert_equal_up_to_rounding(features, branched(images))
         for head, expected in enumerate(features.split(width, dim=1)):
             write(tmp_path / "one.pt", branched.head(head), arch=arch)
-            alone = load_backbone(tmp_path / "one.pt")
-            assert (alone.arch, alone.feature_dim) == (arch, width)
-            assert_equal_up_to_rounding(alone.network()(images), expected)
+            single = load_backbone(tmp_path / "one.pt")
+            assert (single.arch, single.feature_dim) == (arch, width)
+            assert_equal_up_to_rounding(single.network()(images), expected)

@@ -95,16 +95,16 @@ PAIRS = [(name, other) for name, others in IMPORTS.items() for other in others]
 
 def room_of(name: str) -> str | None:
     """Return the room of a module, SHARED and MEASURING being rooms; None if it is not ours."""
-    for own in (*SHARED, *MEASURING):
-        if f"{name}.".startswith(f"{own}."):
-            return own
+    for ours in (*SHARED, *MEASURING):
+        if f"{name}.".startswith(f"{ours}."):
+            return ours
     top = name.split(".")[0]
     return top if top in ROOMS else None
 
 
 def allowed(name: str) -> set[str | None]:
-    own = room_of(name) or ""
-    return {None, own, *MAY_IMPORT[own], *(() if own in SHARED else SHARED)}
+    ours = room_of(name) or ""
+    return {None, ours, *MAY_IMPORT[ours], *(() if ours in SHARED else SHARED)}
 
 
 def layer_of(name: str) -> int | None:
@@ -125,12 +125,12 @@ def test_rooms_import_only_what_they_may_and_by_absolute_names() -> None:
 def test_imports_go_downwards_between_rooms() -> None:
     offenders = []
     for name, other in PAIRS:
-        own, their = name.split(".")[:2], other.split(".")[:2]
+        ours, their = name.split(".")[:2], other.split(".")[:2]
         here, there = layer_of(name), layer_of(other)
-        if own == their or own[0] != their[0] or here is None or there is None:
+        if ours == their or ours[0] != their[0] or here is None or there is None:
             continue
         if there <= here and not any(
-            name == own and f"{other}.".startswith(f"{target}.") for own, target in METHODS
+            name == ours and f"{other}.".startswith(f"{target}.") for ours, target in METHODS
         ):
             offenders.append((name, other))
     assert offenders == []

@@ -63,5 +63,5 @@ def test_a_command_that_computes_nothing_imports_no_torch(
 ) -> None:
     (tmp_path / "results").mkdir()
     command = [sys.executable, "-c", PROGRAM, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.splitlines()[-1] == f"False {status}"
+    completed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert completed.stdout.splitlines()[-1] == f"False {status}"

@@ -127,8 +127,8 @@ def test_every_loss_is_the_same_in_float32_under_autocast() -> None:
     for name, (loss, rows) in pairs.items():
         expected = loss(*[z.float() for z in rows])
         with torch.autocast("cpu", torch.bfloat16):
-            found = loss(*rows)
-        if found.dtype != torch.float32 or not torch.equal(found, expected):
+            result = loss(*rows)
+        if result.dtype != torch.float32 or not torch.equal(result, expected):
             offenders.append(name)
     assert offenders == []
 

@@ -34,8 +34,8 @@ from transfer.encoders.opening import load_backbone
 every_method = pytest.mark.parametrize("name", LEARNING)
 
 
-def same_state(one: nn.Module, other: nn.Module) -> bool:
-    a, b = one.state_dict(), other.state_dict()
+def same_state(item: nn.Module, other: nn.Module) -> bool:
+    a, b = item.state_dict(), other.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -88,8 +88,10 @@ def test_the_views_asked_for_are_all_used_and_small_ones_come_last(name: str) ->
     for changed in range(-1, len(views)):  # at -1 none is
         method = tiny_method(name)
         batch = tiny_batch(method)
-        seen = [-view if place == changed else view for place, view in enumerate(batch.views)]
-        losses.add(forward(method, batch._replace(views=seen))["loss"].item())
+        observed = [
+            -view if location == changed else view for location, view in enumerate(batch.views)
+        ]
+        losses.add(forward(method, batch._replace(views=observed))["loss"].item())
     assert len(losses) == 1 + len(views)
 
 
@@ -115,9 +117,9 @@ def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
 ) -> None:
     whole = job(name, images, tmp_path / "whole")
     assert train(whole) == 4
-    for num_steps, done in ((2, 2), (1, 3)):  # at the end of an epoch, and within a window
+    for num_steps, completed in ((2, 2), (1, 3)):  # at the end of an epoch, and within a window
         with stop_after(num_steps):
-            assert train(job(name, images, tmp_path / "parts")) == done
+            assert train(job(name, images, tmp_path / "parts")) == completed
     last = job(name, images, tmp_path / "parts")
     assert train(last) == 4
     assert same_state(whole.method, last.method)
@@ -130,10 +132,10 @@ def test_one_epoch_moves_every_tensor_that_trains_of_what_is_exported(
 ) -> None:
     for num_steps in (1, 2):
         epoch = replace(job(name, images, tmp_path / str(num_steps)), num_steps=num_steps)
-        before = {key: p.detach().clone() for key, p in epoch.method.backbone.named_parameters()}
+        previous = {key: p.detach().clone() for key, p in epoch.method.backbone.named_parameters()}
         train(epoch)
         after = epoch.method.backbone.named_parameters()
-        assert [key for key, p in after if torch.equal(p, before[key])] == []
+        assert [key for key, p in after if torch.equal(p, previous[key])] == []
 
 
 @pytest.mark.parametrize(
@@ -149,10 +151,10 @@ def test_what_a_paper_freezes_moves_from_its_share_on_and_all_else_from_the_star
     training, still = Training(long), []
     learning = {k: v for k, v in long.method.named_parameters() if v.requires_grad}
     for batch in long.feed.batches(0, 4):
-        before = {key: weight.detach().clone() for key, weight in learning.items()}
+        previous = {key: weight.detach().clone() for key, weight in learning.items()}
         training_step(long, training, long.method, batch)
         # SwAV makes its prototypes unit length again at each step, which may round
-        still.append({k for k, v in learning.items() if (v - before[k]).abs().max() < 1e-6})
+        still.append({k for k, v in learning.items() if (v - previous[k]).abs().max() < 1e-6})
     assert still == [{late}, {late}, set(), set()]
 
 
@@ -171,8 +173,8 @@ def test_what_a_smoke_run_exports_can_be_evaluated(name: str, images: Path, tmp_
     assert smoke_run(name, images, tmp_path) == 0
     several = name in ("loocpp", "mocopp")
     widths = {"backbone.pt": 1024, "backbone-head0.pt": 512} if several else {"backbone.pt": 512}
-    others = {"checkpoint.pt"} | ({"encoder.pt"} if tiny_method(name).projectors else set())
-    assert {file.name for file in tmp_path.glob("*.pt")} == widths.keys() | others
+    remaining = {"checkpoint.pt"} | ({"encoder.pt"} if tiny_method(name).projectors else set())
+    assert {file.name for file in tmp_path.glob("*.pt")} == widths.keys() | remaining
     for file, width in widths.items():
         backbone = load_backbone(tmp_path / file)
         assert backbone.arch == ("resnet18" if width == 512 else "resnet18-heads2")
@@ -185,6 +187,6 @@ def test_random_exports_its_initialization(images: Path, tmp_path: Path) -> None
     assert smoke_run("random", images, tmp_path) == 0
     torch.manual_seed(0)
     expected = build_resnet("resnet18", "imagenet")[0].state_dict()
-    found = load_backbone(tmp_path / "backbone.pt").state_dict
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in found)
+    result = load_backbone(tmp_path / "backbone.pt").state_dict
+    assert result.keys() == expected.keys()
+    assert all(torch.equal(result[name], expected[name]) for name in result)

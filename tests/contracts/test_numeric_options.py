@@ -63,11 +63,11 @@ DOORS = {
 def numeric_fields(options: type) -> Iterator[tuple[str, bool]]:
     """Yield the name of each numeric field, also of nested dataclasses, and if it is an integer."""
     for name, kind in get_type_hints(options).items():
-        words = str(kind)
+        args = str(kind)
         if is_dataclass(kind) and isinstance(kind, type):
             yield from numeric_fields(kind)
-        elif re.search(r"\b(int|float)\b", words):
-            yield name, "float" not in words
+        elif re.search(r"\b(int|float)\b", args):
+            yield name, "float" not in args
 
 
 def contains(ranges: Mapping[str, Any], option: str, value: float) -> bool:
@@ -79,8 +79,8 @@ def contains(ranges: Mapping[str, Any], option: str, value: float) -> bool:
 def parses(door: Door, words: tuple[str, ...]) -> bool:
     """Return whether the options are read; those of transfer's commands follow their name."""
     named = bool(door.words) and door.words[0] in transfer.__main__.COMMANDS
-    before = door.words[1:] if named else door.words
-    return tyro.cli(door.options, args=[*before, *words]) is not None
+    previous = door.words[1:] if named else door.words
+    return tyro.cli(door.options, args=[*previous, *words]) is not None
 
 
 def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,9 +94,9 @@ def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixt
                     right = parses(door, (flag, value))
                 else:
                     ended = door.status((flag, value))
-                    said = "".join(capsys.readouterr())
+                    message = "".join(capsys.readouterr())
                     fact = flag if value in ("word", "nan", HUGE) else f"{flag} {value}: expected "
-                    right = ended == 2 and fact in said and "Traceback" not in said
+                    right = ended == 2 and fact in message and "Traceback" not in message
                 offenders += [(name, flag, value)] * (not right)
     assert offenders == []
 
@@ -113,6 +113,6 @@ def test_lists_of_numbers_and_lengths_are_checked_as_well(
     }
     for (name, flag), values in tried.items():
         for value in values:
-            words = () if DOORS[name].words else NO_FILE
-            assert DOORS[name].status((*words, f"{flag}={value}")) == 2, (name, flag, value)
+            args = () if DOORS[name].words else NO_FILE
+            assert DOORS[name].status((*args, f"{flag}={value}")) == 2, (name, flag, value)
             assert f"error: {flag} " in capsys.readouterr().err

@@ -16,5 +16,5 @@ def test_git_ignores_what_runs_write_but_not_the_reference(path: str) -> None:
         pytest.skip("this copy of the suite is no checkout")
     paths = [f"results/{path}", f"results/reference/{path}", f"results/contributed/{path}"]
     command = ["git", "check-ignore", "--no-index", *paths]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == [f"results/{path}"]
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert completed.stdout.split() == [f"results/{path}"]

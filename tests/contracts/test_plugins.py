@@ -80,8 +80,8 @@ def install(site: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-ssl\nVersion: 1.0\n")
     groups = [module for module in CODE if module != "__init__"]
-    words = [GROUPS.format(group=name, module=name, name=name.upper()) for name in groups]
-    (info / "entry_points.txt").write_text("".join(words))
+    args = [GROUPS.format(group=name, module=name, name=name.upper()) for name in groups]
+    (info / "entry_points.txt").write_text("".join(args))
 
 
 def show(site: Path) -> subprocess.CompletedProcess[str]:
@@ -98,9 +98,9 @@ def show(site: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_package_adds_to_every_registry(tmp_path: Path) -> None:
     install(tmp_path)
-    done = show(tmp_path)
-    assert done.stdout.split() == ["mine", "SimCLR", "mine/1", "Mine", "Mine", "mine_knn"], (
-        done.stderr
+    completed = show(tmp_path)
+    assert completed.stdout.split() == ["mine", "SimCLR", "mine/1", "Mine", "Mine", "mine_knn"], (
+        completed.stderr
     )
 
 
@@ -108,7 +108,7 @@ def test_a_name_of_two_packages_is_an_error_that_names_both(tmp_path: Path) -> N
     install(tmp_path)
     tasks = tmp_path / "my_ssl" / "tasks.py"
     tasks.write_text(tasks.read_text().replace("mine_knn", "cifar10_knn"))
-    done = show(tmp_path)
-    assert done.returncode != 0
-    line = done.stderr.splitlines()[-1]
-    assert all(word in line for word in ("cifar10_knn", "ssl-benchmark", "my-ssl"))
+    completed = show(tmp_path)
+    assert completed.returncode != 0
+    line = completed.stderr.splitlines()[-1]
+    assert all(arg in line for arg in ("cifar10_knn", "ssl-benchmark", "my-ssl"))

@@ -79,9 +79,9 @@ def test_every_schedule_has_a_hash_of_its_own_unless_nothing_changes() -> None:
     offenders = []
     for key, task in TASKS.items():
         for schedule in ("paper", "short", "smoke"):
-            other, task_id = task.at_schedule(schedule), reading_of(key)[0]
-            same = protocol_hash(task_id, other) == protocol_hash(task_id, task)
-            offenders += [(key, schedule)] * (same != (other == task))
+            second, task_id = task.at_schedule(schedule), reading_of(key)[0]
+            same = protocol_hash(task_id, second) == protocol_hash(task_id, task)
+            offenders += [(key, schedule)] * (same != (second == task))
     assert offenders == []
 
 

@@ -42,9 +42,9 @@ def test_a_folder_that_cannot_be_written_is_refused_with_status_2_before_any_wor
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "gone")
-    before = sorted(tmp_path.rglob("*"))
-    main, words = COMMANDS[command]
-    for place in ("file", "file/below", "link", "link/below"):
-        assert main([*words, option, place]) == 2
-        assert f"error: {option} {place}: cannot be written (" in capsys.readouterr().err
-    assert sorted(tmp_path.rglob("*")) == before
+    previous = sorted(tmp_path.rglob("*"))
+    main, args = COMMANDS[command]
+    for location in ("file", "file/below", "link", "link/below"):
+        assert main([*args, option, location]) == 2
+        assert f"error: {option} {location}: cannot be written (" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == previous

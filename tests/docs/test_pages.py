@@ -37,8 +37,8 @@ def all_options() -> set[str]:
 
 @pytest.mark.parametrize("path", [*WRITTEN, *READMES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_named_option_exists(path: Path) -> None:
-    shown = "".join(re.findall(r"```.*?```|`[^`]+`", path.read_text(), re.S))
-    named = set(re.findall(r"(?<![\w-])--([a-z][\w-]*)", shown))
+    output = "".join(re.findall(r"```.*?```|`[^`]+`", path.read_text(), re.S))
+    named = set(re.findall(r"(?<![\w-])--([a-z][\w-]*)", output))
     assert named - all_options() - OTHER_PROGRAMS == set()
 
 
@@ -76,10 +76,10 @@ def test_commands_of_a_tutorial_run(name: str, tmp_path: Path) -> None:
     folder = Path(sys.executable).parent
     environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     script = bash.replace("benchmarks/run_all.py", str(ROOT / "benchmarks/run_all.py"))
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-e", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert (tmp_path / "results" / "report" / "index.html").exists()
 
 
@@ -90,6 +90,6 @@ def test_workflow_is_yaml_and_calls_targets_of_make(path: Path) -> None:
     workflow = yaml.safe_load(path.read_text())
     steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
     commands = "\n".join(step.get("run", "") for step in steps)
-    words = " ".join(re.findall(r"make ([a-z -]+)", commands)).split()
+    args = " ".join(re.findall(r"make ([a-z -]+)", commands)).split()
     makefile = (ROOT / "Makefile").read_text()
-    assert [word for word in words if f"\n{word}:" not in makefile] == []
+    assert [arg for arg in args if f"\n{arg}:" not in makefile] == []

@@ -59,9 +59,9 @@ def test_page_has_every_name(page: str, names: Any) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_page_has_every_option(page: str, request_: Any) -> None:
-    shown = set(re.findall(r"option\} (?:--)?([a-z][\w-]*)", PAGES[page]()))
+    output = set(re.findall(r"option\} (?:--)?([a-z][\w-]*)", PAGES[page]()))
     hidden = {*NO_OPTIONS, "task", "method", "images", "paper", "table-row", "norm-groups"}
-    assert set(option_names(request_)) - hidden <= shown
+    assert set(option_names(request_)) - hidden <= output
 
 
 def test_page_has_options_of_every_method() -> None:
@@ -72,7 +72,7 @@ def test_page_has_options_of_every_method() -> None:
 
 def test_glossary_has_every_verdict_and_state() -> None:
     text = (REFERENCE / "glossary.md").read_text()
-    terms = {word for line in re.findall(r"(.+)\n: ", text) for word in line.split(", ")}
+    terms = {arg for line in re.findall(r"(.+)\n: ", text) for arg in line.split(", ")}
     assert {*get_args(Word), *get_args(State), *get_args(StateName), "no verdict"} <= terms
 
 

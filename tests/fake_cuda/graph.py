@@ -31,12 +31,14 @@ def run_backward(root: Tensor) -> None:
         if node.name() == "torch::autograd::AccumulateGrad":
             _accumulate(node, received[0])
             continue
-        for (following, place), gradient in zip(_edges(node), _call(node, received), strict=True):
+        for (following, location), gradient in zip(
+            _edges(node), _call(node, received), strict=True
+        ):
             sums = gradients.setdefault(following, [None] * len(_inputs(following)))
             if gradient is not None:
-                suited = _suit(node, gradient, _inputs(following)[place])
-                earlier = sums[place]
-                sums[place] = suited if earlier is None else earlier + suited
+                suited = _suit(node, gradient, _inputs(following)[location])
+                earlier = sums[location]
+                sums[location] = suited if earlier is None else earlier + suited
             num_missing[following] -= 1
             if num_missing[following] == 0:
                 ready.append(following)
@@ -45,19 +47,23 @@ def run_backward(root: Tensor) -> None:
 def _count_edges(root: Node) -> Counter[Node]:
     """Return how many gradients each node of the graph receives."""
     counts: Counter[Node] = Counter()
-    seen, pending = {root}, [root]
+    observed, pending = {root}, [root]
     while pending:
         for following, _ in _edges(pending.pop()):
             counts[following] += 1
-            if following not in seen:
-                seen.add(following)
+            if following not in observed:
+                observed.add(following)
                 pending.append(following)
     return counts
 
 
 def _edges(node: Node) -> list[tuple[Node, int]]:
     """Return the nodes that get a node's gradients, and the places of these among theirs."""
-    return [(following, place) for following, place in node.next_functions if following is not None]
+    return [
+        (following, location)
+        for following, location in node.next_functions
+        if following is not None
+    ]
 
 
 def _inputs(node: Node) -> Any:
@@ -87,11 +93,11 @@ def _call(node: Node, received: list[Tensor | None]) -> tuple[Tensor | None, ...
 
 def _suit(node: Node, gradient: Tensor, expected: Any) -> Tensor:
     """Return the gradient in the shape and the data type of its input."""
-    own = isinstance(node, BackwardCFunction) and node._forward_cls.__module__.startswith(ROOMS)
-    found = (gradient.device, gradient.dtype, tuple(gradient.shape))
-    wanted = (expected.device, expected.dtype, tuple(expected.shape))
-    if found[0] != wanted[0] or (own and found != wanted):
-        raise TypeError(f"{node.name()} returns a gradient {found} for an input {wanted}")
+    ours = isinstance(node, BackwardCFunction) and node._forward_cls.__module__.startswith(ROOMS)
+    result = (gradient.device, gradient.dtype, tuple(gradient.shape))
+    target = (expected.device, expected.dtype, tuple(expected.shape))
+    if result[0] != target[0] or (ours and result != target):
+        raise TypeError(f"{node.name()} returns a gradient {result} for an input {target}")
     return gradient.sum_to_size(expected.shape).to(expected.dtype)
 
 

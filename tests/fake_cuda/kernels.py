@@ -36,10 +36,10 @@ def run_without_kernel(func: Any, name: str, args: Any, kwargs: dict[str, Any]) 
     if name == "_fused_sgd_":
         return _fused_sgd(*args)
     if name in ("index", "index_put", "index_put_"):
-        places: list[Tensor | None] = []
+        positions: list[Tensor | None] = []
         for index in args[1]:
-            places += _all_places(index) if _is_mask(index) else [index]
-        args = (args[0], places, *args[2:])
+            positions += _all_places(index) if _is_mask(index) else [index]
+        args = (args[0], positions, *args[2:])
     return func(*args, **kwargs)
 
 
@@ -55,11 +55,11 @@ def _all_places(mask: Tensor) -> list[Tensor | None]:
 def _fused_sgd(weights: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
     """Check what the fused kernel of SGD checks."""
     for lists in (gradients, momenta):
-        for weight, other in zip(weights, lists, strict=False):
-            found = (other.dtype, other.device, other.shape, other.stride())
-            wanted = (weight.dtype, weight.device, weight.shape, weight.stride())
-            if found != wanted:
-                raise ValueError(f"a gradient or momentum {found} of a weight {wanted}")
+        for weight, second in zip(weights, lists, strict=False):
+            result = (second.dtype, second.device, second.shape, second.stride())
+            expected = (weight.dtype, weight.device, weight.shape, weight.stride())
+            if result != expected:
+                raise ValueError(f"a gradient or momentum {result} of a weight {expected}")
 
 
 def _statistics(rows: Tensor, *_: Any) -> tuple[Tensor, Tensor]:

@@ -80,8 +80,8 @@ def test_detections_stay_on_the_device_and_wait_as_often_as_their_budget_says(na
         detector.to(CUDA).eval()
         image = on_cuda(torch.zeros(3, 64, 80, dtype=torch.uint8))
         with Watch(true=True) as watch:
-            (found,) = detector.find([image])
-    parts = [found.boxes, found.scores, found.masks, found.keypoints]
+            (result,) = detector.find([image])
+    parts = [result.boxes, result.scores, result.masks, result.keypoints]
     kinds = {(part.dtype, part.device) for part in parts if part is not None}
     assert kinds == {(torch.float32, CUDA)}
     assert watch.waits == allowed_waits("detection", name)

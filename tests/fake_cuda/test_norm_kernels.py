@@ -32,8 +32,8 @@ class Calls:
         def record(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
             result = run(func, name, args, kwargs)
             if name in SYNC_NORM:
-                made = result if isinstance(result, tuple) else (result,)
-                self.found.append((name, [self._told(value) for value in (*args, *made)]))
+                created = result if isinstance(result, tuple) else (result,)
+                self.found.append((name, [self._told(value) for value in (*args, *created)]))
             return result
 
         patch.setattr(watch, "run_without_kernel", record)
@@ -48,19 +48,19 @@ class Calls:
     def _told(self, value: object) -> object:
         if not isinstance(value, Tensor):
             return value
-        places = [(t.untyped_storage()._cdata, t.storage_offset()) for t in self.seen]
-        place = value.untyped_storage()._cdata, value.storage_offset()
-        if place not in places:
+        positions = [(t.untyped_storage()._cdata, t.storage_offset()) for t in self.seen]
+        location = value.untyped_storage()._cdata, value.storage_offset()
+        if location not in positions:
             self.seen.append(value)  # kept, so that no other gets its storage
-            places.append(place)
+            positions.append(location)
         shape = tuple(size for size in value.shape if size > 1)  # counts are a column or a row
-        return places.index(place), value.dtype, shape
+        return positions.index(location), value.dtype, shape
 
 
 def calls(kind: str, dtype: torch.dtype, *, affine: bool) -> Calls:
     """Return the calls of a step, forward and backward, on one of eight processes."""
     with pytest.MonkeyPatch.context() as patch, pretend_processes(8), pretend_cuda():
-        found = Calls(patch)
+        actual = Calls(patch)
         norm = FusedBatchNorm(3, EPS, MOMENTUM, affine).to("cuda")
         rows = on_cuda(torch.empty(SHAPE, dtype=dtype)).requires_grad_()
         with Watch():
@@ -73,7 +73,7 @@ def calls(kind: str, dtype: torch.dtype, *, affine: bool) -> Calls:
             else:
                 result = norm(rows)
             result.float().square().sum().backward()
-        return found
+        return actual
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ class Watch(TorchDispatchMode):
             pinned = kwargs.pop("pin_memory", False)
             self._check_idle(func, tensors)
             with unset_fake_temporarily():
-                made = func(*args, **kwargs)
-            return mark_pinned(made) if pinned else made
+                created = func(*args, **kwargs)
+            return mark_pinned(created) if pinned else created
         cuda = [tensor for tensor in tensors if tensor.device.type == "cuda"]
         if cuda:
             self._note_reads(name, args)

@@ -65,5 +65,5 @@ def is_cuda_error(error: BaseException | None) -> bool:
         return False
     name = type(error).__name__
     lasting = name == "AcceleratorError" or "CUDA error" in str(error)
-    own = lasting and name != "OutOfMemoryError"
-    return own or is_cuda_error(error.__cause__) or is_cuda_error(error.__context__)
+    ours = lasting and name != "OutOfMemoryError"
+    return ours or is_cuda_error(error.__cause__) or is_cuda_error(error.__context__)

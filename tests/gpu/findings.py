@@ -62,7 +62,7 @@ class Findings:
         """
         require_same_names(found, expected)
         differences = {
-            name: difference(found[name], value, [one[name] for one in moved], units, dtype)
+            name: difference(found[name], value, [item[name] for item in moved], units, dtype)
             for name, value in expected.items()
         }
         worst = max(differences, key=lambda name: share_of_bound(differences[name]))

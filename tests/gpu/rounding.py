@@ -42,7 +42,7 @@ def difference(
     if not expected.is_floating_point():
         return float(not torch.equal(found, expected)), 0.0
     length = _length(expected.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)) or 1.0
-    amplified = max((_distance(one, expected) for one in moved), default=0.0)
+    amplified = max((_distance(item, expected) for item in moved), default=0.0)
     rounding = ROUNDINGS[dtype] * torch.finfo(dtype).eps * length if moved else 0.0
     return _distance(found, expected) / length, (units * amplified + rounding) / length
 
@@ -65,10 +65,10 @@ def perturb(tensors: Iterable[Tensor], dtype: torch.dtype, generator: torch.Gene
             tensor.mul_(bits.to(tensor).mul_(2 * eps).add_(1 - eps))
 
 
-def _distance(one: Tensor, other: Tensor) -> float:
+def _distance(item: Tensor, other: Tensor) -> float:
     """Return the length of the difference; entries that both leave undefined are equal."""
-    same = (one == other) | (one.isnan() & other.isnan())
-    return _length((one - other).masked_fill_(same, 0.0))
+    same = (item == other) | (item.isnan() & other.isnan())
+    return _length((item - other).masked_fill_(same, 0.0))
 
 
 def _length(values: Tensor) -> float:

@@ -68,11 +68,11 @@ def start_job(
 
     process: one of several; else the run has one.
     """
-    words = ["--data", str(images.folder), "--out", str(place.folder / out)]
-    words += ["--device", place.device.type, "--workers", "0", *options]
+    args = ["--data", str(images.folder), "--out", str(place.folder / out)]
+    args += ["--device", place.device.type, "--workers", "0", *options]
     if "num_images" in {field.name for field in fields(RECIPES[name].config)}:
-        words += ["--num-images", str(len(images))]
-    return prepare(name, parse(name, words), process or place.process, images)
+        args += ["--num-images", str(len(images))]
+    return prepare(name, parse(name, args), process or place.process, images)
 
 
 def smooth(method: Method) -> Method:

@@ -28,7 +28,7 @@ def test_a_compiled_network(name: str, tmp_path: Path, findings: Findings) -> No
         moved = trained(place, name, changed=True)
         torch._dynamo.reset()
         try:
-            found = trained(place, name, "--compile")
+            result = trained(place, name, "--compile")
             counters = torch._dynamo.utils.counters
             graphs = counters["stats"]["unique_graphs"]
             breaks = sum(counters["graph_break"].values())
@@ -36,7 +36,7 @@ def test_a_compiled_network(name: str, tmp_path: Path, findings: Findings) -> No
             torch._dynamo.reset()
     findings.require("graphs", graphs > 0, f"--compile has compiled nothing, {breaks} breaks")
     findings.require("breaks", breaks == 0, f"{breaks} graph breaks")
-    findings.compare(found, expected, [moved])
+    findings.compare(result, expected, [moved])
 
 
 def trained(place: Place, name: str, *options: str, changed: bool = False) -> dict[str, Tensor]:
@@ -44,8 +44,8 @@ def trained(place: Place, name: str, *options: str, changed: bool = False) -> di
 
     changed: from weights that are changed by one unit of rounding.
     """
-    words = ["--steps", str(NUM_STEPS), "--precision", "float32", *SMALL_VIEWS, *options]
-    job = start_job(f"{name}/smoke", place, small_images(place), *words)
+    args = ["--steps", str(NUM_STEPS), "--precision", "float32", *SMALL_VIEWS, *options]
+    job = start_job(f"{name}/smoke", place, small_images(place), *args)
     smooth(job.method)
     if changed:
         generator = torch.Generator().manual_seed(1)

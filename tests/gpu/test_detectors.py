@@ -98,9 +98,9 @@ def test_a_detector_in_low_precision(
     for precision, bound in LOW_PRECISION.items():
         if precision == "float16" and not place.on_gpu:
             continue  # trainings on a CPU refuse it
-        found = first_pass(recipe, engine, place.device, precision)
-        findings.add(f"{precision} losses", abs(found[0] / expected[0] - 1), bound)
-        findings.require(f"{precision} gradients", found[1], "not finite")
+        result = first_pass(recipe, engine, place.device, precision)
+        findings.add(f"{precision} losses", abs(result[0] / expected[0] - 1), bound)
+        findings.require(f"{precision} gradients", result[1], "not finite")
 
 
 def compare(findings: Findings, found: Answer, expected: Answer) -> None:
@@ -108,21 +108,21 @@ def compare(findings: Findings, found: Answer, expected: Answer) -> None:
     findings.add("losses", worst_relative_difference(found.losses, expected.losses), LOSS)
     findings.add("gradients", norm_difference(found.gradients, expected.gradients), GRADIENT)
     pairs = list(zip(found.found, expected.found, strict=True))
-    same = all(torch.equal(one.classes.cpu(), other.classes) for one, other in pairs)
+    same = all(torch.equal(item.classes.cpu(), second.classes) for item, second in pairs)
     findings.require("classes of detections", same, "not those of the CPU")
     if not same:
         return
     bounds = {"boxes": BOX_PX, "scores": SCORE, "masks": SCORE, "keypoints": BOX_PX}
     for kind, bound in bounds.items():
-        worst = max(largest(getattr(one, kind), getattr(other, kind)) for one, other in pairs)
+        worst = max(largest(getattr(item, kind), getattr(second, kind)) for item, second in pairs)
         findings.add(kind, worst, bound)
 
 
-def largest(one: Tensor | None, other: Tensor | None) -> float:
+def largest(item: Tensor | None, other: Tensor | None) -> float:
     """Return the largest difference of tensors of one shape; 0 where neither has entries."""
-    if one is None or other is None or not one.numel():
+    if item is None or other is None or not item.numel():
         return 0.0
-    return float((one.cpu().double() - other.cpu().double()).abs().max())
+    return float((item.cpu().double() - other.cpu().double()).abs().max())
 
 
 def share_found_again(
@@ -130,11 +130,11 @@ def share_found_again(
 ) -> float:
     """Return the share of the expected detections with one of their class within 0.1 px."""
     again, count = 0, 0
-    for one, other in zip(found, expected, strict=True):
-        apart = torch.cdist(other.boxes.cpu().double(), one.boxes.cpu().double(), p=torch.inf)
-        apart[other.classes.cpu()[:, None] != one.classes.cpu()] = torch.inf
+    for item, second in zip(found, expected, strict=True):
+        apart = torch.cdist(second.boxes.cpu().double(), item.boxes.cpu().double(), p=torch.inf)
+        apart[second.classes.cpu()[:, None] != item.classes.cpu()] = torch.inf
         again += int((apart < 0.1).any(dim=1).sum())
-        count += len(other.boxes)
+        count += len(second.boxes)
     return again / max(1, count)
 
 

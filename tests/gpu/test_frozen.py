@@ -27,8 +27,8 @@ BFLOAT16_ROUNDINGS = 110
 def test_features_in_float32(arch: str, place: Place, findings: Findings) -> None:
     backbone, images = lived_in_backbone(arch), noise_images(place)
     expected = forward(backbone.network(), images)
-    found = forward(frozen_network(backbone), images)
-    findings.add("features", relative_difference(found, expected), roundings(torch.float32))
+    result = forward(frozen_network(backbone), images)
+    findings.add("features", relative_difference(result, expected), roundings(torch.float32))
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -40,10 +40,10 @@ def test_features_in_bfloat16(arch: str, place: Place, findings: Findings) -> No
     backbone, images = lived_in_backbone(arch), noise_images(place)
     expected = forward(backbone.network(), images)
     on_cpu = forward(in_bfloat16(backbone.network()), images)
-    found = forward(frozen_network(replace(backbone, precision="bfloat16")), images).cpu()
+    result = forward(frozen_network(replace(backbone, precision="bfloat16")), images).cpu()
     bound = BFLOAT16_ROUNDINGS * 2.0**-18 / 2  # 1 - cos(angle)
-    for name, other in (("1 - cosine with float32", expected), ("... with the CPU", on_cpu)):
-        cosine = cosine_similarity(found.double(), other.double()).min()
+    for name, second in (("1 - cosine with float32", expected), ("... with the CPU", on_cpu)):
+        cosine = cosine_similarity(result.double(), second.double()).min()
         findings.add(name, float(1 - cosine), 2 * bound)
 
 
@@ -111,15 +111,15 @@ def test_linear_heads(findings: Findings, place: Place) -> None:
     heads = new_heads(rates, classes, width, training.weight_std, seed=0)
     doubled = Heads(heads.weight.double(), heads.bias.double())
     device = place.device
-    found = HeadOptimizer(heads, training, device)
+    result = HeadOptimizer(heads, training, device)
     expected = HeadOptimizer(doubled, training, torch.device("cpu"))
     for step, (features, labels) in enumerate(batches):
-        losses = found.step(features.to(device), labels.to(device), step / steps)
+        losses = result.step(features.to(device), labels.to(device), step / steps)
         exact = expected.step(features.double(), labels, step / steps)
     bound = roundings(torch.float32, steps * (size + width) ** 0.5)
     findings.add("losses", relative_difference(losses, exact), bound)
     for name, ours, theirs in (
-        ("weights", found.heads().weight, expected.heads().weight),
-        ("biases", found.heads().bias, expected.heads().bias),
+        ("weights", result.heads().weight, expected.heads().weight),
+        ("biases", result.heads().bias, expected.heads().bias),
     ):
         findings.add(name, relative_difference(ours, theirs), bound)

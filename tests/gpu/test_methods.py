@@ -37,8 +37,8 @@ def test_a_step_in_float32(name: str, place: Place, findings: Findings) -> None:
     method, batch = smooth_start(place, name)
     expected = step_results(copy.deepcopy(method), batch)
     moved = step_results(*perturbed(method, batch, torch.float32))
-    found = step_results(*moved_to(place.device, method, batch))
-    findings.compare(found, expected, [moved])
+    result = step_results(*moved_to(place.device, method, batch))
+    findings.compare(result, expected, [moved])
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -48,9 +48,9 @@ def test_a_step_in_bfloat16(name: str, place: Place, findings: Findings) -> None
     changed = perturbed(*start, torch.bfloat16)
     expected = step_results(*moved_to(place.device, *start))
     moved = step_results(*moved_to(place.device, *changed))
-    found = step_results(*moved_to(place.device, *start), low=True)
-    found, expected, moved = (whole_gradient(one) for one in (found, expected, moved))
-    findings.compare(found, expected, [moved], units=BFLOAT16_UNITS, dtype=torch.bfloat16)
+    result = step_results(*moved_to(place.device, *start), low=True)
+    result, expected, moved = (whole_gradient(item) for item in (result, expected, moved))
+    findings.compare(result, expected, [moved], units=BFLOAT16_UNITS, dtype=torch.bfloat16)
 
 
 @pytest.mark.gpu

@@ -36,15 +36,15 @@ def test_fused_norm_of_two_halves(
     norm = plain(CHANNELS, eps=0.1, momentum=0.3).double()
     nn.init.uniform_(norm.weight, 0.5, 1.5, generator=draw)
     nn.init.uniform_(norm.bias, 0.5, 1.5, generator=draw)
-    own = FusedBatchNorm(CHANNELS, eps=0.1, momentum=0.3)
-    own.load_state_dict(norm.state_dict())
+    ours = FusedBatchNorm(CHANNELS, eps=0.1, momentum=0.3)
+    ours.load_state_dict(norm.state_dict())
     inputs = rows.double().requires_grad_()
     outputs = norm(inputs)
     (outputs * goals.double()).sum().backward()
-    found = of_halves(own.to("cuda"), rows.to("cuda"), goals.to("cuda"))
+    result = of_halves(ours.to("cuda"), rows.to("cuda"), goals.to("cuda"))
     gradients = inputs.grad, norm.weight.grad, norm.bias.grad
     expected = outputs, *gradients, norm.running_mean, norm.running_var
-    for (name, values), exact in zip(found.items(), expected, strict=True):
+    for (name, values), exact in zip(result.items(), expected, strict=True):
         assert exact is not None
         # float32 within; what has the type of the rows is rounded to it once at the end, and so are
         # the terms of sums over NCHW, in torch's plain norm too
@@ -60,10 +60,10 @@ def of_halves(norm: FusedBatchNorm, rows: Tensor, goals: Tensor) -> dict[str, Te
     sums: list[Tensor] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sync_bn, "gather", lambda _: stacked)
-        patch.setattr(dist, "all_reduce", lambda own, *_, **__: sums.append(own.clone()))
+        patch.setattr(dist, "all_reduce", lambda ours, *_, **__: sums.append(ours.clone()))
         for half, goal in pairs:  # each process notes what it gives to the other
             step(norm, half, goal)
-        patch.setattr(dist, "all_reduce", lambda own, *_, **__: own.copy_(sums[0] + sums[1]))
+        patch.setattr(dist, "all_reduce", lambda ours, *_, **__: ours.copy_(sums[0] + sums[1]))
         first, second = (step(norm, half, goal) for half, goal in pairs)
     joined = {name: torch.cat([first[name], second[name]]) for name in list(first)[:2]}
     added = {name: first[name] + second[name] for name in list(first)[2:4]}
@@ -72,15 +72,15 @@ def of_halves(norm: FusedBatchNorm, rows: Tensor, goals: Tensor) -> dict[str, Te
 
 def step(norm: nn.Module, rows: Tensor, goals: Tensor) -> dict[str, Tensor]:
     """Return what a process with a copy of the norm makes of its rows."""
-    own, leaves = copy.deepcopy(norm).train(), rows.clone().requires_grad_()
-    outputs = own(leaves)
+    ours, leaves = copy.deepcopy(norm).train(), rows.clone().requires_grad_()
+    outputs = ours(leaves)
     outputs.backward(goals)
-    found = {
+    result = {
         "outputs": outputs.detach(),
         "input gradients": leaves.grad,
-        "weight gradient": own.get_parameter("weight").grad,
-        "bias gradient": own.get_parameter("bias").grad,
-        "running mean": own.get_buffer("running_mean"),
-        "running variance": own.get_buffer("running_var"),
+        "weight gradient": ours.get_parameter("weight").grad,
+        "bias gradient": ours.get_parameter("bias").grad,
+        "running mean": ours.get_buffer("running_mean"),
+        "running variance": ours.get_buffer("running_var"),
     }
-    return {name: values for name, values in found.items() if values is not None}
+    return {name: values for name, values in result.items() if values is not None}

@@ -44,9 +44,9 @@ def test_a_run_that_goes_on_from_a_checkpoint(run: str, place: Place, findings: 
     stopped = start(place, "stopped", recipe, options)
     with stop_after(STOP_AFTER):
         assert train(stopped) == STOP_AFTER
-    found = finished(start(place, "stopped", recipe, options))
+    result = finished(start(place, "stopped", recipe, options))
     moved = [finished(changed(start(place, "changed", recipe, options)))] if place.on_gpu else []
-    findings.compare(found, expected, moved)
+    findings.compare(result, expected, moved)
 
 
 def test_a_run_under_ddp_in_one_process(
@@ -68,11 +68,11 @@ def test_a_run_under_ddp_in_one_process(
     store = f"file://{place.folder / 'store'}"
     dist.init_process_group(backend, store, rank=0, world_size=1)
     try:
-        found = finished(start(place, "wrapped", "moco/smoke", ()))
+        result = finished(start(place, "wrapped", "moco/smoke", ()))
     finally:
         dist.destroy_process_group()
     assert [type(network) for network in wrapped] == [DistributedDataParallel]
-    findings.compare(found, expected, moved)
+    findings.compare(result, expected, moved)
 
 
 def changed(job: Job) -> Job:
@@ -83,8 +83,8 @@ def changed(job: Job) -> Job:
 
 def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
     """Return the job of a run in a folder of its own, with smooth networks."""
-    words = ["--steps", str(NUM_STEPS), "--read-every-steps", "1", "--precision", "float32"]
-    job = start_job(recipe, place, small_images(place), *words, *options, out=out)
+    args = ["--steps", str(NUM_STEPS), "--read-every-steps", "1", "--precision", "float32"]
+    job = start_job(recipe, place, small_images(place), *args, *options, out=out)
     job.command.out.mkdir(exist_ok=True)
     smooth(job.method)
     return job

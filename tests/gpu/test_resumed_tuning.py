@@ -33,8 +33,8 @@ of float32 differ, and each step enlarges them tenfold or more. A lost momentum 
 def detector(device: torch.device) -> Subject:
     """Return a detector of boxes of the torchvision engine, and two small images."""
     recipe, samples = small_recipe(COCO_FPN), small_samples(2, NUM_CLASSES)
-    made = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
-    return detector_subject(made, recipe, samples, device, learning_rate=1e-3)
+    created = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
+    return detector_subject(created, recipe, samples, device, learning_rate=1e-3)
 
 
 SUBJECTS = {

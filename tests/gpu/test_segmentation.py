@@ -50,9 +50,9 @@ def test_the_network_in_low_precision(place: Place, findings: Findings) -> None:
     for precision, bound in LOW_PRECISION.items():
         if precision == "float16" and not place.on_gpu:
             continue  # trainings on a CPU refuse it
-        found = first_pass(place.device, precision, place.folder)
-        findings.add(f"{precision} loss", abs(found[0] / expected[0] - 1), bound)
-        findings.require(f"{precision} gradients", found[1], "not finite")
+        result = first_pass(place.device, precision, place.folder)
+        findings.add(f"{precision} loss", abs(result[0] / expected[0] - 1), bound)
+        findings.require(f"{precision} gradients", result[1], "not finite")
 
 
 def fixed_answer(

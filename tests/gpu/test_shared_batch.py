@@ -42,17 +42,17 @@ def results(process: Process, num_shares: int, *, changed: bool = False) -> dict
     network = small_network()
     if changed:
         perturb([images, *network.parameters()], torch.float32, generator)
-    own = images.chunk(process.num_processes)[process.rank].to(process.device).requires_grad_()
+    ours = images.chunk(process.num_processes)[process.rank].to(process.device).requires_grad_()
     network = synchronize_batch_norms(network.to(process.device).train())
     with exact_float32():
-        output = network(own)
+        output = network(ours)
         # each image has its own gradient: the sum of normalized rows is constant
         output.pow(3).sum().backward()
-    found = {"output": gather(output), "gradient of images": gather(gradient(own))}
+    result = {"output": gather(output), "gradient of images": gather(gradient(ours))}
     for name, weight in network.named_parameters():
-        found[f"gradient of {name}"] = summed(gradient(weight))
-    found |= dict(network.named_buffers())
-    return {name: values.detach().cpu() for name, values in found.items()}
+        result[f"gradient of {name}"] = summed(gradient(weight))
+    result |= dict(network.named_buffers())
+    return {name: values.detach().cpu() for name, values in result.items()}
 
 
 def small_network() -> nn.Module:

@@ -42,8 +42,8 @@ def test_views_are_those_of_the_cpu(
     options += ["--workers", "2"] if place.on_gpu else []
     job = start_job(recipe, place, small_images(place), *more, *options)
     on_cpu = replace(job.feed, device=torch.device("cpu"))
-    found, expected = two_batches(job.feed, place), two_batches(on_cpu, place)
-    findings.add("gray levels", largest_difference(job.feed, found, expected), BOUND_LEVELS)
+    result, expected = two_batches(job.feed, place), two_batches(on_cpu, place)
+    findings.add("gray levels", largest_difference(job.feed, result, expected), BOUND_LEVELS)
 
 
 def two_batches(feed: Feed, place: Place) -> list[Batch]:
@@ -58,8 +58,8 @@ def largest_difference(feed: Feed, found: list[Batch], expected: list[Batch]) ->
     """Return how many gray levels two lists of batches are apart at most; nan where undefined."""
     std = torch.tensor(feed.recipe.std, dtype=torch.float64)[:, None, None]
     apart = [
-        ((one.cpu().double() - other.cpu().double()) * std).abs().max()
+        ((item.cpu().double() - second.cpu().double()) * std).abs().max()
         for ours, theirs in zip(found, expected, strict=True)
-        for one, other in zip(ours.views, theirs.views, strict=True)
+        for item, second in zip(ours.views, theirs.views, strict=True)
     ]
     return LEVELS * float(torch.stack(apart).max())

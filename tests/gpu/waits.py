@@ -44,8 +44,8 @@ def count_waits(place: Place, name: str, findings: Findings) -> None:
             reads = job.is_read_step(step + 1)
             with counted_waits() as waits:
                 training_step(job, training, training.method, next(batches))
-            known = WAITS | WAITS_OF_METRICS if reads else WAITS
-            allowed, reason = known.get(name, (0, ""))
+            expected = WAITS | WAITS_OF_METRICS if reads else WAITS
+            allowed, reason = expected.get(name, (0, ""))
             title = "waits of a step with metrics" if reads else "waits of a step"
             findings.add(f"{title}, {reason}" if reason else title, len(waits), allowed)
 
@@ -56,28 +56,28 @@ def forbidden_waits(place: Place) -> Iterator[None]:
     if not place.on_gpu:
         yield
         return
-    before = torch.cuda.get_sync_debug_mode()
+    previous = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
         torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:
-        torch.cuda.set_sync_debug_mode(before)
+        torch.cuda.set_sync_debug_mode(previous)
 
 
 @contextmanager
 def counted_waits() -> Iterator[list[str]]:
     """Give a list that holds, after the block, the place of each wait for the GPU."""
-    places: list[str] = []
-    before = torch.cuda.get_sync_debug_mode()
+    positions: list[str] = []
+    previous = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            yield places
+            yield positions
         finally:
-            torch.cuda.set_sync_debug_mode(before)
-    places += [
+            torch.cuda.set_sync_debug_mode(previous)
+    positions += [
         f"{each.filename}:{each.lineno}" for each in caught if SYNCHRONIZING in str(each.message)
     ]

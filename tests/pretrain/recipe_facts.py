@@ -9,11 +9,11 @@ from pretrain.recipes import Recipe
 
 def tables_of(recipe: Recipe[Any]) -> set[str]:
     """Ids of the tables that a recipe says it stands in; table1-3 is three of them."""
-    found = re.findall(r"(\w+/table)(\d)(?:-(\d))?", recipe.table_row)
+    result = re.findall(r"(\w+/table)(\d)(?:-(\d))?", recipe.table_row)
     named = {table.id for paper in papers() for table in paper.tables}
     return named & set(re.findall(r"\w+/\w+", recipe.table_row)) | {
         f"{paper}{number}"
-        for paper, first, last in found
+        for paper, first, last in result
         for number in range(int(first), int(last or first) + 1)
     }
 

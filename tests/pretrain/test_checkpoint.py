@@ -52,8 +52,8 @@ def test_other_settings_are_refused_with_the_difference(
 @pytest.mark.parametrize("zeros", [False, True])
 def test_a_checkpoint_that_a_dying_machine_has_torn_is_refused(path: Path, zeros: bool) -> None:
     content = path.read_bytes()
-    for kept in (0.0, 0.001, 0.5, 0.97):
-        length = int(kept * len(content))
+    for stored in (0.0, 0.001, 0.5, 0.97):
+        length = int(stored * len(content))
         path.write_bytes(content[:length] + bytes(len(content) - length if zeros else 0))
         with pytest.raises(CheckpointError, match=r"checkpoint.pt is not a training checkpoint"):
             load(path, SETTINGS, NEW)

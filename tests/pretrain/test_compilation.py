@@ -80,14 +80,14 @@ def test_a_compiled_method_computes_the_same_without_a_graph_break(name: str) ->
     compile_networks(compiled, backend="aot_eager")
     breaks()
     options: dict[str, Any] = {"num_steps": 1, "dtype": torch.float32} if name == "swav" else {}
-    found = steps(compiled, compiled, **options)
+    result = steps(compiled, compiled, **options)
     assert counters["frames"]["ok"] == counters["frames"]["total"] > 0
     assert breaks() == 0
     expected = steps(eager, eager, **options)
     if name == "swav":
-        assert_equal_up_to_rounding(found, expected, magnitude=10)  # logits over 0.1
+        assert_equal_up_to_rounding(result, expected, magnitude=10)  # logits over 0.1
     else:
-        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
+        torch.testing.assert_close(result, expected, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -118,8 +118,8 @@ def test_a_compiled_run_resumes_as_one_that_never_stopped(
 
     def start(out: str) -> Job:
         (tmp_path / out).mkdir(exist_ok=True)
-        words = ["--data", str(image_folder), "--out", str(tmp_path / out), "--batch-size", "4"]
-        command: Command[Any] = parse("moco/smoke", [*words, "--steps", "4", "--compile"])
+        args = ["--data", str(image_folder), "--out", str(tmp_path / out), "--batch-size", "4"]
+        command: Command[Any] = parse("moco/smoke", [*args, "--steps", "4", "--compile"])
         process = Process(device=torch.device("cpu"))
         return prepare("moco/smoke", command, process, find_images(image_folder))
 

@@ -19,17 +19,17 @@ pytestmark = pytest.mark.slow
 
 
 def arguments(images: Path, out: Path, *options: str) -> list[str]:
-    words = ["-m", "pretrain", "moco/smoke", "--data", str(images), "--out", str(out)]
-    words += ["--read-every-steps", "1", "--batch-size", "4", "--size-px", "16", "--bn-splits", "1"]
-    return [*words, "--device", "cpu", *options]
+    args = ["-m", "pretrain", "moco/smoke", "--data", str(images), "--out", str(out)]
+    args += ["--read-every-steps", "1", "--batch-size", "4", "--size-px", "16", "--bn-splits", "1"]
+    return [*args, "--device", "cpu", *options]
 
 
 def test_a_lost_connection_saves_and_exits_with_75(image_folder: Path, tmp_path: Path) -> None:
-    words = arguments(image_folder, tmp_path / "run", "--epochs", "4000")
+    args = arguments(image_folder, tmp_path / "run", "--epochs", "4000")
     process, terminal = pty.fork()
     if not process:
         os.chdir(ROOT)
-        os.execv(sys.executable, [sys.executable, *words])
+        os.execv(sys.executable, [sys.executable, *args])
     wait_for_step(tmp_path / "run", 1)
     os.close(terminal)
     _, status = os.waitpid(process, 0)
@@ -41,9 +41,9 @@ def test_a_lost_connection_saves_and_exits_with_75(image_folder: Path, tmp_path:
 def test_a_hangup_is_ignored_under_nohup_unless_torchrun_passes_it_on(
     image_folder: Path, tmp_path: Path, launcher: tuple[str, ...]
 ) -> None:
-    words = arguments(image_folder, tmp_path / "run", "--epochs", "4" if not launcher else "4000")
+    args = arguments(image_folder, tmp_path / "run", "--epochs", "4" if not launcher else "4000")
     run = subprocess.Popen(
-        ["nohup", sys.executable, *launcher, *words],
+        ["nohup", sys.executable, *launcher, *args],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -58,20 +58,20 @@ def test_a_hangup_is_ignored_under_nohup_unless_torchrun_passes_it_on(
 
 
 def test_a_run_trains_on_after_its_reader_has_ended(image_folder: Path, tmp_path: Path) -> None:
-    words = shlex.join([sys.executable, *arguments(image_folder, tmp_path / "run")])
-    piped = f"({words}; echo $? > {tmp_path}/status) 2>&1 | head -1"
+    args = shlex.join([sys.executable, *arguments(image_folder, tmp_path / "run")])
+    piped = f"({args}; echo $? > {tmp_path}/status) 2>&1 | head -1"
     subprocess.run(piped, shell=True, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     assert (tmp_path / "status").read_text() == "0\n"
     assert [step for step, _ in losses(tmp_path / "run")] == list(range(1, 11))
 
 
 def test_ctrl_c_that_reaches_the_reader_too_is_a_stop(image_folder: Path, tmp_path: Path) -> None:
-    words = shlex.join(
+    args = shlex.join(
         [sys.executable, *arguments(image_folder, tmp_path / "run", "--epochs", "4000")]
     )
     # a shell in between starts both ends in one process group, as a terminal does
     piped = (
-        f"trap '' INT; (trap - INT; {words}; echo $? > {tmp_path}/status) 2>&1 | (trap - INT; cat)"
+        f"trap '' INT; (trap - INT; {args}; echo $? > {tmp_path}/status) 2>&1 | (trap - INT; cat)"
     )
     run = subprocess.Popen(
         ["bash", "-c", piped], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True

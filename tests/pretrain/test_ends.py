@@ -22,10 +22,10 @@ pytestmark = pytest.mark.slow
 
 def start(launcher: tuple[str, ...], images: Path, *options: str) -> subprocess.Popen[str]:
     """A run of two workers per process, in a process group of its own."""
-    words = [*launcher, "moco/smoke", "--data", str(images), "--out", str(images.parent / "run")]
-    words += ["--memory-gb", "0", "--workers", "2", "--batch-size", "4", "--device", "cpu"]
+    args = [*launcher, "moco/smoke", "--data", str(images), "--out", str(images.parent / "run")]
+    args += ["--memory-gb", "0", "--workers", "2", "--batch-size", "4", "--device", "cpu"]
     return subprocess.Popen(
-        [*words, "--size-px", "16", "--read-every-steps", "1", "--bn-splits", "1", *options],
+        [*args, "--size-px", "16", "--read-every-steps", "1", "--bn-splits", "1", *options],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -46,13 +46,13 @@ def wait_for_steps(run: subprocess.Popen[str], images: Path) -> None:
 
 def processes(images: Path) -> dict[int, int]:
     """Parents of the processes of a run, by process; torchrun's have sessions of their own."""
-    found = {}
+    result = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
             if str(images.parent) in (folder / "cmdline").read_text():
                 stat = (folder / "stat").read_text().rpartition(")")[2].split()
-                found[int(folder.name)] = int(stat[1])
-    return found
+                result[int(folder.name)] = int(stat[1])
+    return result
 
 
 def a_worker(images: Path) -> int:
@@ -97,8 +97,8 @@ def test_the_last_line_of_a_stopped_run_tells_how_to_go_on(
     output, errors = run.communicate(timeout=200)
     assert run.returncode == (75 if launcher == PYTHON else 1)  # torchrun knows no other
     assert "stopped by SIGTERM" in output
-    told = "stopped by SIGTERM. Run the same command to resume"
-    (last,) = (line for line in errors.splitlines() if told in line)
+    text = "stopped by SIGTERM. Run the same command to resume"
+    (last,) = (line for line in errors.splitlines() if text in line)
     assert str(image_folder.parent / "run" / "checkpoint.pt") in last
     assert processes(image_folder) == {}
 

@@ -31,9 +31,9 @@ def test_the_file_is_plain_and_holds_what_evaluation_reads_in_float32(tmp_path: 
     content: dict[str, Any] = torch.load(tmp_path / "backbone.pt", weights_only=True)
     with safe_open(tmp_path / "backbone.safetensors", "pt") as file:
         safe = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    for found in (content.pop("state_dict"), safe):
-        assert found.keys() == expected.keys()
-        for key, value in found.items():
+    for result in (content.pop("state_dict"), safe):
+        assert result.keys() == expected.keys()
+        for key, value in result.items():
             assert value.dtype == (torch.float32 if value.is_floating_point() else torch.int64)
             assert torch.equal(value, expected[key].to(value.dtype))
     assert content == {
@@ -57,8 +57,8 @@ def test_commit_of_another_repository_is_not_ours(
     package.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     author = ("-c", "user.name=a", "-c", "user.email=a@b")
-    words = ["git", "-C", str(tmp_path), *author, "commit", "-q", "--allow-empty", "-m", "Start"]
-    subprocess.run(words, check=True)
+    args = ["git", "-C", str(tmp_path), *author, "commit", "-q", "--allow-empty", "-m", "Start"]
+    subprocess.run(args, check=True)
     monkeypatch.setattr("pretrain.export.__file__", str(package / "export.py"))
     assert commit() == "unknown"
     monkeypatch.setattr("pretrain.export.__file__", str(tmp_path / "pretrain" / "export.py"))
@@ -67,8 +67,8 @@ def test_commit_of_another_repository_is_not_ours(
 
 @pytest.mark.slow
 def test_the_page_of_the_backbone_file_names_every_key(image_folder: Path, tmp_path: Path) -> None:
-    words = f"simclr/smoke --data {image_folder} --out {tmp_path / 'run'} --steps 1 --batch-size 4"
-    assert main([*words.split(), "--size-px", "16", "--device", "cpu"]) == 0
+    args = f"simclr/smoke --data {image_folder} --out {tmp_path / 'run'} --steps 1 --batch-size 4"
+    assert main([*args.split(), "--size-px", "16", "--device", "cpu"]) == 0
     page = Path(__file__).parents[2] / "docs" / "reference" / "backbone_file.md"
     named = set(re.findall(r"`(\w+)`", page.read_text()))
     content = torch.load(tmp_path / "run" / "encoder.pt", weights_only=True)

@@ -114,7 +114,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "output"),
     [
         (("moco/smoke", "--bn-splits", "3"), "do not split into --bn-splits 3"),
         (("moco/smoke", "--bn-splits", "16"), "--bn-splits 16 of 1 processes leave 1 of --batch"),
@@ -142,11 +142,11 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
     ],
 )
 def test_settings_that_do_not_fit_are_refused_before_the_run(
-    image_folder: Path, capsys: pytest.CaptureFixture[str], request_: tuple[str, ...], told: str
+    image_folder: Path, capsys: pytest.CaptureFixture[str], request_: tuple[str, ...], output: str
 ) -> None:
-    places = ["--data", str(image_folder), "--out", str(image_folder.parent / "run")]
-    assert main([request_[0], *places, *request_[1:]]) == 2
-    assert told in capsys.readouterr().err
+    positions = ["--data", str(image_folder), "--out", str(image_folder.parent / "run")]
+    assert main([request_[0], *positions, *request_[1:]]) == 2
+    assert output in capsys.readouterr().err
 
 
 def test_a_run_within_its_images_is_refused_before_it_adds_its_pictures_to_them(
@@ -210,8 +210,8 @@ def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path)
 
 def test_coloring_on_the_device_is_recorded_and_memory_is_not(image_folder: Path) -> None:
     files = ("--memory-gb", "0")
-    plain, other = job("moco", image_folder), job("moco", image_folder, *files)
-    assert plain.settings == other.settings
+    plain, second = job("moco", image_folder), job("moco", image_folder, *files)
+    assert plain.settings == second.settings
     floats = job("moco", image_folder, *files, "--colors-in", "device")
     assert plain.settings | {"colors_in": "device"} == floats.settings
 

@@ -183,12 +183,12 @@ def test_networks_that_are_not_finite_are_neither_saved_nor_exported(
                     self.backbone.get_parameter("weight").fill_(bad)
             return {"loss": metrics["loss"].clamp(max=1.0)}
 
-    bad, told = (1e30, "reaches 1e+30") if what == "weights" else (1e19, "are not finite")
+    bad, output = (1e30, "reaches 1e+30") if what == "weights" else (1e19, "are not finite")
     diverging = job(image_folder, tmp_path / "run", method=Diverging())
     if what == "features":
         diverging.method.backbone.register_forward_hook(lambda _, __, result: result * 1e30)
     with pytest.raises(
-        NotFiniteError, match=f"{re.escape(told)} after step 12 of 15; the last good"
+        NotFiniteError, match=f"{re.escape(output)} after step 12 of 15; the last good"
     ):
         train(diverging)
     assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 8
@@ -253,15 +253,15 @@ def test_what_is_only_logged_is_computed_where_it_is_read(
 def test_processes_that_would_start_apart_are_told(
     image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = job(image_folder, tmp_path)
-    two = replace(one, process=replace(one.process, num_processes=2))
-    other = 0
+    item = job(image_folder, tmp_path)
+    two = replace(item, process=replace(item.process, num_processes=2))
+    second = 0
 
     def gather(found: list[Any], mine: Any) -> None:
-        found[:] = [mine, other]
+        found[:] = [mine, second]
 
     monkeypatch.setattr("pretrain.loop.dist.all_gather_object", gather)
     _require_same_step(two, 0)
-    other = 3
+    second = 3
     with pytest.raises(CheckpointError, match=r"start after different steps.* \[0, 3\]"):
         _require_same_step(two, 0)

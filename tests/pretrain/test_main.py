@@ -33,8 +33,8 @@ def test_a_signal_while_images_are_listed_is_an_interruption(
         pytest.fail("the signal has had no effect")
 
     monkeypatch.setattr(pretrain.data.listing, "image_sizes", interrupt)
-    words = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
-    assert main(["moco/smoke", *words]) == 75
+    args = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    assert main(["moco/smoke", *args]) == 75
     assert "stopped by SIGTERM. Run the same command to resume" in capsys.readouterr().err
 
 
@@ -52,8 +52,8 @@ def test_a_dry_run_says_what_would_be_done_and_trains_nothing(
 ) -> None:
     out = tmp_path / "run"
     assert main(["jcl/smoke", "--data", str(image_folder), "--out", str(out), "--dry-run"]) == 0
-    told = capsys.readouterr().err
-    assert "views 3 x 32 px, 20 images in memory, batch 16, 2 steps" in told
+    output = capsys.readouterr().err
+    assert "views 3 x 32 px, 20 images in memory, batch 16, 2 steps" in output
     assert [file.name for file in out.iterdir()] == ["lock"]
 
 
@@ -125,9 +125,9 @@ def test_stopped_and_killed_runs_end_as_one_that_never_stopped(
     assert finish(run)[0] == -signal.SIGKILL
     assert main(arguments(image_folder, killed)) == 0
 
-    for other in (stopped, killed):
-        assert same_weights(whole, other)
-        assert losses(other) == losses(whole)
+    for second in (stopped, killed):
+        assert same_weights(whole, second)
+        assert losses(second) == losses(whole)
 
 
 @pytest.mark.slow
@@ -149,15 +149,15 @@ def test_two_processes_make_one_run_and_one_of_them_speaks(
     image_folder: Path, tmp_path: Path
 ) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    words = ["--nproc-per-node", "2", "-m", "pretrain", *arguments(image_folder, tmp_path / "run")]
-    done = subprocess.run(
-        [*launcher, *words, "--device", "cpu", "--bn-splits", "1"],
+    args = ["--nproc-per-node", "2", "-m", "pretrain", *arguments(image_folder, tmp_path / "run")]
+    completed = subprocess.run(
+        [*launcher, *args, "--device", "cpu", "--bn-splits", "1"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    assert done.stdout.count("jcl/smoke  4 epochs") == 1
+    assert completed.stdout.count("jcl/smoke  4 epochs") == 1
     assert [step for step, _ in losses(tmp_path / "run")] == list(range(1, 21))
     assert (tmp_path / "run" / "backbone.pt").exists()
 

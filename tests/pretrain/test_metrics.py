@@ -136,7 +136,7 @@ def test_wandb_watches_the_events_and_a_resumed_run_continues_its_own(
         wandb.teardown.reset_mock()
     watched = [call.kwargs["root_logdir"] for call in wandb.tensorboard.patch.call_args_list]
     assert watched == [str(tmp_path / name / "tensorboard") for name in "aab"]
-    first, again, other = (call.kwargs for call in wandb.init.call_args_list)
+    first, again, second = (call.kwargs for call in wandb.init.call_args_list)
     assert (first["project"], first["config"]["recipe"]) == ("ssl", "jcl/smoke")
-    assert first["id"] == again["id"] != other["id"]
+    assert first["id"] == again["id"] != second["id"]
     assert first["resume"] == "allow"

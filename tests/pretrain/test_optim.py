@@ -135,8 +135,8 @@ def test_lars_is_timms(exclude_vectors: bool) -> None:
     ours = optimizer_of("lars", network, **numbers, exclude_vectors=exclude_vectors)
     run(network, ours, range(20))
     run(twin, timms(twin, exclude_vectors=exclude_vectors), range(20))
-    for found, expected in zip(network.parameters(), twin.parameters(), strict=True):
-        assert_equal_up_to_rounding(found, expected)
+    for result, expected in zip(network.parameters(), twin.parameters(), strict=True):
+        assert_equal_up_to_rounding(result, expected)
     for name in ("unused", "frozen"):
         assert torch.equal(network.get_parameter(name), Weights().get_parameter(name))
 
@@ -159,7 +159,7 @@ def gradients(network: nn.Module, step: int) -> None:
 def test_a_weight_that_thaws_starts_as_in_an_optimizer_of_its_own(kind: str) -> None:
     network, twin = layers(), layers()[3]
     frozen = network[3]
-    ours, alone = (optimizer_of(kind, n) for n in (network, twin))
+    ours, single = (optimizer_of(kind, n) for n in (network, twin))
     for step in range(5):
         gradients(network, step)
         if step < 2:
@@ -167,7 +167,7 @@ def test_a_weight_that_thaws_starts_as_in_an_optimizer_of_its_own(kind: str) -> 
         else:
             for weight, same in zip(twin.parameters(), frozen.parameters(), strict=True):
                 weight.grad = same.grad
-            alone.step()
+            single.step()
         ours.step()
-        for found, expected in zip(frozen.parameters(), twin.parameters(), strict=True):
-            assert torch.equal(found, expected)
+        for result, expected in zip(frozen.parameters(), twin.parameters(), strict=True):
+            assert torch.equal(result, expected)

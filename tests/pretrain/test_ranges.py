@@ -21,29 +21,29 @@ UNBOUNDED = ("gaussian_center", "margin", "mean")
 
 def numeric_fields(options: Any) -> dict[str, str]:
     """Return the annotation of each numeric field, by name, also of nested dataclasses."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     types = get_type_hints(type(options))
     for spec in fields(options):
-        value, words = getattr(options, spec.name), str(types[spec.name])
+        value, args = getattr(options, spec.name), str(types[spec.name])
         if is_dataclass(value):
-            found |= numeric_fields(value)
+            result |= numeric_fields(value)
         # a fact of the paper is not an option
-        elif re.search(r"\b(int|float)\b", words) and "Suppress" not in str(spec.type):
-            found[spec.name] = words.removeprefix("<class '").removesuffix("'>")
-    return found
+        elif re.search(r"\b(int|float)\b", args) and "Suppress" not in str(spec.type):
+            result[spec.name] = args.removeprefix("<class '").removesuffix("'>")
+    return result
 
 
 def options_by_recipe() -> dict[str, tuple[str, str]]:
     """Return a recipe that the option changes, and its annotation, for every numeric option."""
-    found: dict[str, tuple[str, str]] = {}
+    result: dict[str, tuple[str, str]] = {}
     for name, recipe in RECIPES.items():
         command: Command[Any] = Command(data=Path("d"), out=Path("o"), recipe=recipe)
-        own = {**vars(recipe.config), **vars(recipe)}
-        for option, words in numeric_fields(command).items():
+        ours = {**vars(recipe.config), **vars(recipe)}
+        for option, args in numeric_fields(command).items():
             setting, effective = EFFECTIVE_WITH.get(option, ("", ("",)))
-            if own.get(setting, effective[0]) in effective:
-                found.setdefault(option, (name, words))
-    return found
+            if ours.get(setting, effective[0]) in effective:
+                result.setdefault(option, (name, args))
+    return result
 
 
 OPTIONS = options_by_recipe()
@@ -58,8 +58,8 @@ RANGES = {name: ranges for recipe in RECIPES for name, ranges in ranges_of(comma
 
 def is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> bool:
     """Return whether a value is refused; the message must name the option, and the status be 2."""
-    recipe, words = OPTIONS[option]
-    count = words.count("float") if words.startswith("tuple") and "..." not in words else 1
+    recipe, args = OPTIONS[option]
+    count = args.count("float") if args.startswith("tuple") and "..." not in args else 1
     flag = f"--{option.replace('_', '-')}"
     try:
         parse(recipe, [*PLACES, flag, *[value] * count])
@@ -101,14 +101,14 @@ def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixt
 def test_a_number_out_of_range_ends_with_status_2_and_the_range(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for words, message in (
+    for args, message in (
         ("--batch-size 1", "expected at least 2 "),
         ("--learning-rate -1", "expected at least 0\n"),
         ("--crop-area 0.9 0.1", "expected the smaller number first"),
         ("--crop-area 0.1 2", "expected above 0 and at most 1, of which 2 is"),
     ):
-        assert main(["jcl/smoke", *PLACES, *words.split()]) == 2
-        assert f"error: {words}: {message}" in capsys.readouterr().err
+        assert main(["jcl/smoke", *PLACES, *args.split()]) == 2
+        assert f"error: {args}: {message}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,9 @@ def test_loracs_table_names_the_batch_that_it_prints_for_jcl() -> None:
 
 def test_lorac_is_not_judged_by_a_probe_that_the_paper_does_not_state() -> None:
     lorac = next(paper for paper in papers() if paper.id == "lorac")
-    (gain,) = (one for said in lorac.stated for one in said.measured if "swav" in one.minus)
+    (gain,) = (
+        item for message in lorac.stated for item in message.measured if "swav" in item.minus
+    )
     rows = [row for row in TABLES["lorac/table1"].rows if row.method == "swav"]
     assert [row.unstated for row in rows] == [gain.no_verdict] * 2
     assert "states no probe for SwAV" in gain.no_verdict

@@ -13,12 +13,14 @@ def test_a_second_run_on_a_folder_is_refused(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("place", ["file", "file/below", "/proc/none/run"])
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("location", ["file", "file/below", "/proc/none/run"])
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, location: str) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(LaunchError, match=rf"{place}/lock: cannot be written.*pass another --out"),
-        folder_lock(tmp_path / place),
+        pytest.raises(
+            LaunchError, match=rf"{location}/lock: cannot be written.*pass another --out"
+        ),
+        folder_lock(tmp_path / location),
     ):
         pass
 

@@ -61,7 +61,7 @@ def test_checkpointed_blocks_keep_their_inputs_alone() -> None:
     backbone, width = build_resnet("resnet50", "imagenet")
     method = METHODS["simclr"](backbone, width, RECIPES["simclr/in1k-r50"].config)
     checkpoint_activations(method)
-    kept = [
+    stored = [
         memory_needs(method, RECIPES["simclr/in1k-r50"], num, torch.bfloat16) for num in (16, 32)
     ]
     inputs = [64 * 56**2, *[256 * 56**2] * 3, *[512 * 28**2] * 4, *[1024 * 14**2] * 6]
@@ -69,17 +69,17 @@ def test_checkpointed_blocks_keep_their_inputs_alone() -> None:
     stem = 2 * (3 * 224**2 + 2 * 64 * 112**2) + 8 * 64 * 56**2
     views = 2 * 2 * 4 * 3 * 224**2
     expected = 2 * (stem + 2 * sum(inputs)) + views
-    assert (kept[1] - kept[0]) / 16 == pytest.approx(expected, rel=0.005)
+    assert (stored[1] - stored[0]) / 16 == pytest.approx(expected, rel=0.005)
 
 
 def test_every_method_is_followed_through_its_networks() -> None:
     for name in LEARNING:
         method, recipe = tiny_method(name), RECIPES[f"{name}/smoke"]
-        before = {key: value.clone() for key, value in method.state_dict().items()}
+        previous = {key: value.clone() for key, value in method.state_dict().items()}
         needs = memory_needs(method, recipe, 16, torch.float32)
         trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
         assert needs > 16 * 3 * 8 * recipe.views.size_px**2 + 8 * trained, name
-        assert all(torch.equal(value, before[key]) for key, value in method.state_dict().items())
+        assert all(torch.equal(value, previous[key]) for key, value in method.state_dict().items())
 
 
 @pytest.mark.parametrize(

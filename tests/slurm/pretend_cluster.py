@@ -51,17 +51,17 @@ class PretendCluster:
         munge = self.folder / "munge"
         (munge / "key").write_bytes(os.urandom(128))
         (munge / "key").chmod(stat.S_IRUSR | stat.S_IWUSR)
-        places = [f"--socket={munge}/socket", f"--log-file={self.folder}/log/munged"]
-        places += [f"--{name}-file={munge}/{name}" for name in ("key", "pid", "seed")]
-        self._run("munged", "--force", *places)
+        positions = [f"--socket={munge}/socket", f"--log-file={self.folder}/log/munged"]
+        positions += [f"--{name}-file={munge}/{name}" for name in ("key", "pid", "seed")]
+        self._run("munged", "--force", *positions)
         self.start_controller()
         for node in NODES:
             self.start_node(node)
         self.wait_for_nodes()
 
     def wait_for_nodes(self) -> None:
-        words = ("sinfo", "-hN", "-p", "low", "-t", "idle", "-o", "%N")
-        self._until("nodes", lambda: self.tell(*words).count("\n") >= len(NODES))
+        args = ("sinfo", "-hN", "-p", "low", "-t", "idle", "-o", "%N")
+        self._until("nodes", lambda: self.tell(*args).count("\n") >= len(NODES))
 
     def start_controller(self) -> None:
         """Start the controller, also after `stop_controller`; jobs go on in between."""
@@ -97,24 +97,24 @@ class PretendCluster:
                 with contextlib.suppress(TimeoutError):
                     self._until(name, lambda name=name: not self.processes(name), 8)  # type: ignore[misc]
 
-    def tell(self, *words: str) -> str:
+    def tell(self, *args: str) -> str:
         """Return what one of Slurm's programs prints; CalledProcessError if it fails."""
-        done = subprocess.run(
-            words, env=self.environment, capture_output=True, text=True, timeout=30, check=True
+        completed = subprocess.run(
+            args, env=self.environment, capture_output=True, text=True, timeout=30, check=True
         )
-        return done.stdout
+        return completed.stdout
 
     def processes(self, name: str = "") -> list[int]:
         """Return ids of this cluster's processes, of one program or of all, jobs included."""
         mine = f"SLURM_CONF={self.conf}".encode()
-        found = []
+        result = []
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if name and (folder / "comm").read_text().strip() != name:
                     continue
                 if mine in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append(int(folder.name))
-        return [pid for pid in found if pid != os.getpid()]
+                    result.append(int(folder.name))
+        return [pid for pid in result if pid != os.getpid()]
 
     def _configuration(self) -> str:
         """Return slurm.conf of this folder, user and machine."""
@@ -130,10 +130,10 @@ class PretendCluster:
             gpus=GPUS,
         )
 
-    def _run(self, *words: str) -> None:
+    def _run(self, *args: str) -> None:
         """A program that puts itself into the background; its own log tells more."""
-        done = subprocess.run(
-            words,
+        completed = subprocess.run(
+            args,
             env=self.environment,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -141,8 +141,8 @@ class PretendCluster:
             stderr=subprocess.DEVNULL,
             timeout=60,
         )
-        if done.returncode:
-            raise RuntimeError(f"{words[0]} has ended with {done.returncode}\n{self._logs()}")
+        if completed.returncode:
+            raise RuntimeError(f"{args[0]} has ended with {completed.returncode}\n{self._logs()}")
 
     def _until(self, what: str, true: Callable[[], bool], limit_s: float = 60.0) -> None:
         until = time.monotonic() + limit_s

@@ -88,8 +88,8 @@ def load_records(results: Path) -> dict[str, dict[str, Any]]:
 def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: RunAll) -> None:
     request = there(request_here)
     assert run(request) == 0
-    found = finished(request)
-    assert [status.name for status in found] == ["done"] * 6, found
+    result = finished(request)
+    assert [status.name for status in result] == ["done"] * 6, result
     assert run(request_here) == 0
     assert load_records(request.settings.results) == load_records(request_here.settings.results)
     assert len(load_records(request.settings.results)) == 6
@@ -107,7 +107,7 @@ def test_cell_runs_in_a_container_and_has_a_log_of_its_name(
     request = replace(request, cluster=options)
     assert run(request) == 0
     ((cell,), _) = all_states(request.settings.results)
-    assert [one.name for one in finished(request)] == ["done"]
+    assert [item.name for item in finished(request)] == ["done"]
     log = Path(cell.stored.content["log"])
     assert log.name == "mine.in100_knn.uniclr-2022-1.smoke.seed0.err"
     assert "in100 test" in log.read_text()
@@ -152,12 +152,12 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
         preempt(home / "urgent")
     else:
         pretend.tell("scancel", "--full", "--signal=TERM", cell.stored.content["job"])
-    assert [one.name for one in finished(request)] == ["done"]
+    assert [item.name for item in finished(request)] == ["done"]
     if fault == "preemption":  # srun ends a step at once when it is signalled itself
         errors = Path(cell.stored.content["log"]).resolve()
         assert "waits to be started again" in errors.with_suffix(".out").read_text()
-        told = errors.read_text()
-        assert re.search("stopped by SIG(TERM|USR2). Run the same command to resume", told)
+        output = errors.read_text()
+        assert re.search("stopped by SIG(TERM|USR2). Run the same command to resume", output)
     assert run(here) == 0
     assert load_records(request.settings.results) == load_records(here.settings.results)
 
@@ -167,17 +167,17 @@ def test_a_preempted_extraction_of_two_encoders_ends_with_the_records_of_separat
 ) -> None:
     home = request_here.settings.results.parent
     generate_many(home / "many images")
-    alone = of_data(request_here, home / "many images", "cifar10_knn")
-    request = replace(there(alone), random=True)
+    single = of_data(request_here, home / "many images", "cifar10_knn")
+    request = replace(there(single), random=True)
     assert run(request) == 0
     (file,) = submissions(request)[0].glob("0-*.json")  # one job of both
     wait_until(lambda: len(running(str(file), "transfer.cells.job")) > 1)
     preempt(home / "urgent")
-    assert [one.name for one in finished(request)] == ["done"] * 2
+    assert [item.name for item in finished(request)] == ["done"] * 2
     records = load_records(request.settings.results)
-    assert run(alone) == 0
-    (own,) = load_records(alone.settings.results).items()
-    assert own in records.items()
+    assert run(single) == 0
+    (ours,) = load_records(single.settings.results).items()
+    assert ours in records.items()
 
 
 def preempt(folder: Path) -> None:

@@ -75,10 +75,10 @@ class Outcome:
         return (self.folder / f"{self.jobs[name]}_0_log.out").read_text()
 
     def submit(
-        self, work: dict[str, Command], asked: Resources, node: str = "", partition: str = ""
+        self, work: dict[str, Command], requested: Resources, node: str = "", partition: str = ""
     ) -> None:
         queue = Queue(partition=partition, sbatch=(f"nodelist={node}",) * bool(node))
-        array = Array(name="test", work=tuple(work.values()), resources=asked)
+        array = Array(name="test", work=tuple(work.values()), resources=requested)
         (ids,) = submit([array], queue, self.folder, cluster())
         self.jobs |= dict(zip(work, ids, strict=True))
 
@@ -108,8 +108,8 @@ def outcome(running_cluster: PretendCluster) -> Iterator[Outcome]:
 
 def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
     """Submit, and let happen what can happen, before any job is past its middle."""
-    asked = ("undisturbed", "interrupted", "only_sigterm", "command_killed", "job_killed")
-    outcome.submit(outcome.counting(*asked), ONE, NODES[0])
+    requested = ("undisturbed", "interrupted", "only_sigterm", "command_killed", "job_killed")
+    outcome.submit(outcome.counting(*requested), ONE, NODES[0])
     outcome.submit(outcome.counting("cancelled"), ONE, NODES[0])
     outcome.submit(outcome.counting("time_limit", steps=LIMITED_STEPS, gate="."), SHORT, NODES[0])
     outcome.submit(outcome.counting("preempted"), ONE, NODES[1])
@@ -117,7 +117,7 @@ def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
     outcome.submit({"deaf": bash(deaf)}, SHORT, NODES[0])
     broken = {"always_killed": "kill -9 $$", "always_fails": "echo no such file >&2; exit 3"}
     outcome.submit({name: bash(line) for name, line in broken.items()}, ONE, NODES[0])
-    for name in (*asked, "cancelled", "preempted", "time_limit"):
+    for name in (*requested, "cancelled", "preempted", "time_limit"):
         wait_until((outcome.folder / name).exists)
     jobs = outcome.jobs
     pretend.tell("scancel", "--signal=TERM", jobs["interrupted"])  # as submitit's _interrupt does
@@ -149,12 +149,12 @@ def bash(line: str) -> Command:
     return Command(("bash", "-c", line))
 
 
-def running(word: str, program: str = "counting.py") -> list[int]:
+def running(arg: str, program: str = "counting.py") -> list[int]:
     """Processes of a program with this word on their command line; not those that wait for it."""
     return [
         pid
-        for pid, words, _ in processes()
-        if word in words and any(part.endswith(program) for part in words[1:3])
+        for pid, args, _ in processes()
+        if arg in args and any(part.endswith(program) for part in args[1:3])
     ]
 
 
@@ -164,21 +164,21 @@ def leaders(pretend: PretendCluster, job: str) -> list[int]:
     names = {f"SLURM_ARRAY_JOB_ID={array}", f"SLURM_ARRAY_TASK_ID={element}", "SLURM_PROCID=0"}
     return [
         pid
-        for pid, words, settings in of_cluster(pretend)
-        if "submitit.core._submit" in words and "srun" not in words[0] and names <= settings
+        for pid, args, settings in of_cluster(pretend)
+        if "submitit.core._submit" in args and "srun" not in args[0] and names <= settings
     ]
 
 
 def everything_on(pretend: PretendCluster, node: str) -> list[int]:
     """Return the processes that end when a node loses its power."""
-    found = list(of_cluster(pretend))
-    jobs = [pid for pid, _, settings in found if f"SLURMD_NODENAME={node}" in settings]
+    result = list(of_cluster(pretend))
+    jobs = [pid for pid, _, settings in result if f"SLURMD_NODENAME={node}" in settings]
     parents = {_parent(pid) for pid in jobs}
     daemons = [
         pid
-        for pid, words, settings in found
-        if (pid in parents and words[0].startswith("slurmstepd"))
-        or ("slurmd" in words[0] and node in words)
+        for pid, args, settings in result
+        if (pid in parents and args[0].startswith("slurmstepd"))
+        or ("slurmd" in args[0] and node in args)
     ]
     return [*daemons, *jobs]
 
@@ -198,10 +198,10 @@ def of_cluster(pretend: PretendCluster) -> Iterator[tuple[int, list[str], set[st
 def processes() -> Iterator[tuple[int, list[str], set[str]]]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            args = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
             settings = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
-            if len(words) > 1:
-                yield int(folder.name), words, set(settings)
+            if len(args) > 1:
+                yield int(folder.name), args, set(settings)
 
 
 def test_a_disturbed_job_ends_as_an_undisturbed_one(outcome: Outcome) -> None:

@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slur
 
 
 def start(launcher: tuple[str, ...], images: Path) -> subprocess.CompletedProcess[str]:
-    words = ["-m", "pretrain", "moco/smoke", "--data", str(images), "--dry-run"]
-    words += ["--out", str(images.parent / "run"), "--device", "cpu"]
+    args = ["-m", "pretrain", "moco/smoke", "--data", str(images), "--dry-run"]
+    args += ["--out", str(images.parent / "run"), "--device", "cpu"]
     return subprocess.run(
-        [*launcher, sys.executable, *words],
+        [*launcher, sys.executable, *args],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -27,9 +27,9 @@ def start(launcher: tuple[str, ...], images: Path) -> subprocess.CompletedProces
 
 
 def test_bare_srun_names_the_launchers(pretend: PretendCluster, image_folder: Path) -> None:
-    done = start(("srun", "-n", "2"), image_folder)
-    assert done.returncode == 2, done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("error: SLURM_STEP")]
+    completed = start(("srun", "-n", "2"), image_folder)
+    assert completed.returncode == 2, completed.stderr
+    lines = [line for line in completed.stderr.splitlines() if line.startswith("error: SLURM_STEP")]
     assert len(lines) == 2
     assert "python -m slurm" in lines[0]
     assert "torchrun" in lines[0]
@@ -38,6 +38,6 @@ def test_bare_srun_names_the_launchers(pretend: PretendCluster, image_folder: Pa
 def test_session_of_an_allocation_is_one_process(
     pretend: PretendCluster, image_folder: Path
 ) -> None:
-    done = start(("salloc", "-n", "2"), image_folder)
-    assert done.returncode == 0, done.stderr
-    assert "1 x cpu" in done.stderr
+    completed = start(("salloc", "-n", "2"), image_folder)
+    assert completed.returncode == 0, completed.stderr
+    assert "1 x cpu" in completed.stderr

@@ -22,25 +22,25 @@ def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
     pretend: PretendCluster,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_data)]
-    words += ["--schedule", "smoke", "--engine", "torchvision", "--iterations", "30"]
-    places = {
+    args = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_data)]
+    args += ["--schedule", "smoke", "--engine", "torchvision", "--iterations", "30"]
+    positions = {
         where: ["--results", str(folder / where), "--runs", str(folder / f"runs-{where}")]
         for where in ("two", "one")
     }
-    job = [sys.executable, "-m", "transfer", *words, *places["two"]]
-    asked = ["--nodes", "2", "--cpus", "1", "--hours", "1", "--folder", str(folder / "jobs")]
-    assert slurm([*asked, "--", *job]) == 0
+    job = [sys.executable, "-m", "transfer", *args, *positions["two"]]
+    requested = ["--nodes", "2", "--cpus", "1", "--hours", "1", "--folder", str(folder / "jobs")]
+    assert slurm([*requested, "--", *job]) == 0
     _, id_, _, log = capsys.readouterr().out.split()
     wait_until(lambda: Path(log).exists() and "  weights " in Path(log).read_text())
     pretend.tell("scancel", "--signal=USR2", id_)
     assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
     assert "going on after iteration" in Path(log).read_text()
-    assert transfer([*words, *places["one"], "--gpus", "2"]) == 0
-    two, one = (record(folder / where) for where in ("two", "one"))
+    assert transfer([*args, *positions["one"], "--gpus", "2"]) == 0
+    two, item = (record(folder / where) for where in ("two", "one"))
     assert two["details"]["num_processes"] == 2
-    assert two["metrics"] == one["metrics"]
-    losses = [each["details"]["training"]["curve"] for each in (two, one)]
+    assert two["metrics"] == item["metrics"]
+    losses = [each["details"]["training"]["curve"] for each in (two, item)]
     assert losses[0] == losses[1]
 
 

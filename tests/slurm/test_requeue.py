@@ -88,11 +88,11 @@ def test_first_process_that_ends_badly_decides(put_back: Path) -> None:
     assert put_back.read_text() == ""
 
 
-@pytest.mark.parametrize("word", ["COMPLETING", "CANCELLED", ""])
+@pytest.mark.parametrize("arg", ["COMPLETING", "CANCELLED", ""])
 def test_job_that_was_ended_from_outside_stays_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arg: str
 ) -> None:
-    fake_programs(tmp_path, monkeypatch, squeue=f"echo {word}", scontrol="exit 1")
+    fake_programs(tmp_path, monkeypatch, squeue=f"echo {arg}", scontrol="exit 1")
     assert "ended from outside" in start_again(tmp_path, "7", 75)
 
 
@@ -116,19 +116,19 @@ def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     time.sleep(0.5)
-    before = (tmp_path / "count").read_text()
+    previous = (tmp_path / "count").read_text()
     time.sleep(0.5)
-    assert (tmp_path / "count").read_text() == before
+    assert (tmp_path / "count").read_text() == previous
 
 
 def test_processes_meet_on_the_first_node_at_a_port_of_this_start() -> None:
     # the third process of four, the second on its node
     job = SimpleNamespace(job_id="12_3", hostnames=("node7", "node9"), num_tasks=4, num_nodes=2)
     job.global_rank, job.local_rank = 2, 1
-    found = environment(job, {"HOME": "/root"})
-    port = found.pop("MASTER_PORT")
+    result = environment(job, {"HOME": "/root"})
+    port = result.pop("MASTER_PORT")
     assert 20_000 <= int(port) <= 32_000
-    assert found == {
+    assert result == {
         "HOME": "/root",
         "MASTER_ADDR": "node7",
         "RANK": "2",
@@ -138,8 +138,8 @@ def test_processes_meet_on_the_first_node_at_a_port_of_this_start() -> None:
     }
     assert environment(job, {"SLURM_RESTART_COUNT": "1"})["MASTER_PORT"] != port
     # GPUs that are seen are indexed and left alone
-    seen = [environment(job, {"CUDA_VISIBLE_DEVICES": gpus}) for gpus in ("2,3", "3")]
-    told = [(one["CUDA_VISIBLE_DEVICES"], one["LOCAL_RANK"]) for one in seen]
-    assert told == [("2,3", "1"), ("3", "0")]
+    observed = [environment(job, {"CUDA_VISIBLE_DEVICES": gpus}) for gpus in ("2,3", "3")]
+    output = [(item["CUDA_VISIBLE_DEVICES"], item["LOCAL_RANK"]) for item in observed]
+    assert output == [("2,3", "1"), ("3", "0")]
     job.global_rank = 0
     assert environment(job, {})["MASTER_PORT"] == port

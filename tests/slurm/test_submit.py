@@ -45,10 +45,10 @@ signal=USR2@120 requeue"""
 
 def test_the_script_asks_for_what_the_array_asks_for() -> None:
     size = Resources(nodes=2, gpus=2, processes=1, cpus=4, memory_gb=1.5, hours=3)
-    asked = replace(array(6), resources=size, parallel=2, partition="cpu")
+    requested = replace(array(6), resources=size, parallel=2, partition="cpu")
     names = {"qos": "high", "account": "me", "constraint": "big", "exclude_nodes": "n[1-2]"}
     queue = Queue(partition="gpu", gpu_type="a100", setup=("module load cuda",), **names)  # type: ignore[arg-type]
-    text = script(asked, queue, Path("/shared/jobs"))
+    text = script(requested, queue, Path("/shared/jobs"))
     assert {f"#SBATCH --{option}" for option in OPTIONS.split()} <= set(text.splitlines())
     (line,) = [line for line in text.splitlines() if "srun" in line]
     assert "--cpus-per-task=4" in line
@@ -118,14 +118,14 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     for name in ("SLURM_CONF", "SLURM_NTASKS", "SBATCH_ACCOUNT", "RANK"):
         monkeypatch.setenv(name, "1")
-    before = dict(os.environ)
+    previous = dict(os.environ)
     with hide_variables(()):
-        assert dict(os.environ) == before
+        assert dict(os.environ) == previous
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with hide_variables(()):
-        assert before.keys() - os.environ.keys() == {"SLURM_NTASKS", "RANK"}
+        assert previous.keys() - os.environ.keys() == {"SLURM_NTASKS", "RANK"}
         assert "SLURM_JOB_ID" not in os.environ
-    assert dict(os.environ) == before | {"SLURM_JOB_ID": "7"}
+    assert dict(os.environ) == previous | {"SLURM_JOB_ID": "7"}
 
 
 def test_options_of_the_shell_do_not_replace_options_that_are_given(
@@ -138,8 +138,8 @@ def test_options_of_the_shell_do_not_replace_options_that_are_given(
     sbatch = f"env | grep ^SBATCH_ >> {tmp_path}/seen; echo Submitted batch job 1"
     fake_programs(tmp_path, monkeypatch, sbatch=sbatch, srun="")
     size = Resources(memory_gb=1, hours=0.5)
-    one = replace(array(1), resources=size)
-    submit([one], Queue(partition="low", sbatch=("qos=fast",)), tmp_path / "jobs", Cluster({}))
+    item = replace(array(1), resources=size)
+    submit([item], Queue(partition="low", sbatch=("qos=fast",)), tmp_path / "jobs", Cluster({}))
     assert set((tmp_path / "seen").read_text().split()) == {"SBATCH_ACCOUNT=mine", "SBATCH_GPUS=1"}
     (note,) = capsys.readouterr().err.splitlines()
     assert "SBATCH_PARTITION=urgent" in note
@@ -155,10 +155,10 @@ def test_the_documented_setup_with_conda_works_in_the_bash_of_a_job(
     conda = f"[ \"$*\" = 'shell.bash hook' ] && echo '{hook}'"
     fake_programs(tmp_path, monkeypatch, conda=conda, module="true", srun="echo in $ENVIRONMENT")
     page = Path(__file__).parents[2] / "docs/howto/cluster.md"
-    (words,) = re.findall(r"`--setup ([^`]*)`", page.read_text())
-    text = script(array(1), Queue(setup=tuple(shlex.split(words))), tmp_path / "jobs")
-    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
-    assert (done.stdout.strip(), done.stderr, done.returncode) == ("in ssl", "", 0)
+    (args,) = re.findall(r"`--setup ([^`]*)`", page.read_text())
+    text = script(array(1), Queue(setup=tuple(shlex.split(args))), tmp_path / "jobs")
+    completed = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert (completed.stdout.strip(), completed.stderr, completed.returncode) == ("in ssl", "", 0)
 
 
 STAGING = re.compile("```bash\n(# stage.sh.*?)```", re.DOTALL)
@@ -213,8 +213,8 @@ def test_documented_staging_leaves_out_the_job_of_the_tables(
     monkeypatch.setenv("SLURM_JOB_NAME", "tables")
     fake_programs(tmp_path / "bin", monkeypatch, srun="echo started")
     text = script(array(1), queue, tmp_path / "jobs")
-    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
-    assert (done.stdout, done.returncode) == ("started\n", 0)
+    completed = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert (completed.stdout, completed.returncode) == ("started\n", 0)
     assert not (tmp_path / "local").exists()
 
 
@@ -230,12 +230,16 @@ def test_failing_line_of_a_setup_file_ends_the_job_and_no_later_one(
     # a command that fails, and the script goes on to queue the job again
     fake_programs(tmp_path, monkeypatch, srun="echo srun $A; exit 75")
     text = script(array(1), queue, tmp_path / "jobs").replace("-m slurm.requeue", "-c 'exit()'")
-    done = subprocess.run(["bash", "-c", f"export A\n{text}"], capture_output=True, text=True)
+    completed = subprocess.run(["bash", "-c", f"export A\n{text}"], capture_output=True, text=True)
     if "false" in content:
-        told = f"the job ends before its command, since a line of {path} failed\n"
-        assert (done.stdout, done.stderr, done.returncode) == ("", told, 1)
+        output = f"the job ends before its command, since a line of {path} failed\n"
+        assert (completed.stdout, completed.stderr, completed.returncode) == ("", output, 1)
     else:
-        assert (done.stdout, done.stderr, done.returncode) == ("srun 1, then\n", "", 75)
+        assert (completed.stdout, completed.stderr, completed.returncode) == (
+            "srun 1, then\n",
+            "",
+            75,
+        )
     Path("setup file.sh").unlink()
     with pytest.raises(RequestError, match=r"setup file\.sh: no such file"):
         script(array(1), queue, tmp_path / "jobs")
@@ -246,10 +250,10 @@ def test_failing_line_of_the_setup_is_named_in_a_sentence(
 ) -> None:
     fake_programs(tmp_path, monkeypatch, conda="exit 1", srun="echo started")
     text = script(array(1), Queue(setup=("conda activate ssl",)), tmp_path / "jobs")
-    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    completed = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
     sentence = "the job ends before its command, since this line of --setup failed: "
-    told = f"{sentence}conda activate ssl\n"
-    assert (done.stdout, done.stderr, done.returncode) == ("", told, 1)
+    output = f"{sentence}conda activate ssl\n"
+    assert (completed.stdout, completed.stderr, completed.returncode) == ("", output, 1)
 
 
 def test_chosen_python_runs_the_command_without_our_packages(
@@ -259,8 +263,8 @@ def test_chosen_python_runs_the_command_without_our_packages(
     show = 'while [ "$1" != wrap ]; do shift; done; echo "$@" in "$PYTHONPATH"'
     fake_programs(tmp_path, monkeypatch, srun=show)
     text = script(array(1), Queue(python="wrap python3"), Path("/jobs"))
-    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
-    assert done.stdout == "wrap python3 -u -m submitit.core._submit /jobs in /mine\n"
+    completed = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert completed.stdout == "wrap python3 -u -m submitit.core._submit /jobs in /mine\n"
 
 
 @pytest.mark.parametrize("ours", [sys.executable, "/not/on/this/node/python"])
@@ -271,9 +275,11 @@ def test_job_in_a_container_is_started_again_from_outside_where_possible(
     fake_programs(tmp_path, monkeypatch, srun="exit 75", wrap="echo inside $@; exit 0")
     text = script(array(1), Queue(python="wrap python3"), Path("/jobs"))
     text = text.replace("-m slurm.requeue", "-c 'print(\"outside\")'")
-    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
-    assert done.stdout.startswith("outside" if ours != "/not/on/this/node/python" else "inside")
-    assert done.returncode == 75
+    completed = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert completed.stdout.startswith(
+        "outside" if ours != "/not/on/this/node/python" else "inside"
+    )
+    assert completed.returncode == 75
 
 
 def test_options_of_a_container_are_for_srun() -> None:
@@ -291,9 +297,9 @@ def test_wckey_is_set_only_if_given() -> None:
 
 def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
     where = Cluster({}, {"low": 30.0, "long": 2880.0, "": 30.0})
-    asked = [array(1), replace(array(1), resources=Resources(hours=0.7), partition="low")]
+    requested = [array(1), replace(array(1), resources=Resources(hours=0.7), partition="low")]
     with pytest.raises(ClusterError, match=r"42 min.*low ends jobs after 30 min.*--hours 0\.5"):
-        submit(asked, Queue(partition="low,long"), tmp_path, where)
+        submit(requested, Queue(partition="low,long"), tmp_path, where)
     assert where.most_minutes() == 30
     assert where.most_minutes("other") == float("inf")  # sbatch will say what is wrong with it
 
@@ -322,4 +328,4 @@ def test_two_submissions_of_one_second_have_folders_of_their_own(
 
 def test_a_wrong_request_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no sbatch here
-    assert [main(words) for words in ([], ["--", "true"])] == [2, 2]
+    assert [main(args) for args in ([], ["--", "true"])] == [2, 2]

@@ -27,29 +27,29 @@ def span(file: Path) -> tuple[float, float]:
 
 def test_an_array_keeps_its_bound_and_the_next_one_waits_for_it(folder: Path) -> None:
     files = [folder / str(number) for number in range(5)]
-    work = [bash(SPAN.format(file=file)) for file in files]
+    workspace = [bash(SPAN.format(file=file)) for file in files]
     broken = bash("exit 1")  # whatever becomes of the first array
-    first = Array(name="first", work=(*work[:4], broken), resources=SMALL, parallel=2)
-    then = Array(name="then", work=(work[4],), resources=SMALL, after=(0,))
+    first = Array(name="first", work=(*workspace[:4], broken), resources=SMALL, parallel=2)
+    then = Array(name="then", work=(workspace[4],), resources=SMALL, after=(0,))
     jobs = submit([first, then], Queue(), folder, cluster())
     states = wait_for_all([*jobs[0], *jobs[1]])
     assert [states[job].word for job in jobs[0]] == ["COMPLETED"] * 4 + ["FAILED"]
     spans = [span(file) for file in files]
     assert all(
-        sum(other[0] <= start < other[1] for other in spans[:4]) <= 2 for start, _ in spans[:4]
+        sum(second[0] <= start < second[1] for second in spans[:4]) <= 2 for start, _ in spans[:4]
     )
     assert spans[4][0] > max(end for _, end in spans[:4])
 
 
 def test_a_job_sees_the_gpus_and_processors_it_asked_for(folder: Path) -> None:
     show = bash(f"echo $CUDA_VISIBLE_DEVICES $SLURM_CPUS_PER_TASK > {folder}/$SLURM_JOB_ID")
-    asked = Resources(gpus=3, processes=1, cpus=2, hours=1)
-    two = Array(name="gpus", work=(show, show), resources=asked)
+    requested = Resources(gpus=3, processes=1, cpus=2, hours=1)
+    two = Array(name="gpus", work=(show, show), resources=requested)
     (jobs,) = submit([two], Queue(sbatch=("nodelist=127.0.0.1",)), folder, cluster())
     wait_for_all(jobs)
     lines = [path.read_text().split() for path in folder.glob("[0-9]*") if path.suffix == ""]
-    seen = [line[0].split(",") for line in lines if len(line) == 2]
-    assert [len(gpus) for gpus in seen] == [3, 3]
+    observed = [line[0].split(",") for line in lines if len(line) == 2]
+    assert [len(gpus) for gpus in observed] == [3, 3]
     assert [line[1] for line in lines if len(line) == 2] == ["2", "2"]
 
 
@@ -60,8 +60,8 @@ def test_logs_are_in_a_folder_with_a_percent_sign(folder: Path) -> None:
     jobs = submit([job, two], Queue(), logs, cluster())
     states = wait_for_all([id_ for ids in jobs for id_ in ids])
     assert {state.word for state in states.values()} == {"COMPLETED"}
-    words = [last_log_line(log_path(logs, id_)) for ids in jobs for id_ in ids]
-    assert words == ["alone", "one", "two"]
+    args = [last_log_line(log_path(logs, id_)) for ids in jobs for id_ in ids]
+    assert args == ["alone", "one", "two"]
 
 
 def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
@@ -100,8 +100,10 @@ sys.exit(75 * (os.environ.get("SLURM_RESTART_COUNT", "0") == "0"))
 
 def test_documented_staging_copies_once_for_all_jobs_of_a_node(folder: Path) -> None:
     queue = Queue(setup_file=str(staging_file(folder)), sbatch=("nodelist=127.0.0.1",))
-    work = tuple(bash(f"ls {folder}/local/imagenet > {folder}/{n}") for n in range(4))
-    (jobs,) = submit([Array(name="mine", work=work, resources=SMALL)], queue, folder, cluster())
+    workspace = tuple(bash(f"ls {folder}/local/imagenet > {folder}/{n}") for n in range(4))
+    (jobs,) = submit(
+        [Array(name="mine", work=workspace, resources=SMALL)], queue, folder, cluster()
+    )
     assert {state.word for state in wait_for_all(jobs).values()} == {"COMPLETED"}
     assert [(folder / str(n)).read_text() for n in range(4)] == ["image\n"] * 4
 
@@ -109,7 +111,7 @@ def test_documented_staging_copies_once_for_all_jobs_of_a_node(folder: Path) -> 
 def test_what_the_cluster_does_not_have_is_refused_and_nothing_stays(
     folder: Path, pretend: PretendCluster
 ) -> None:
-    for asked, queue in (
+    for requested, queue in (
         (SMALL, Queue(partition="nosuch")),
         (Resources(gpus=9, hours=1), Queue()),
         (Resources(nodes=3, hours=1), Queue()),
@@ -117,7 +119,7 @@ def test_what_the_cluster_does_not_have_is_refused_and_nothing_stays(
     ):
         arrays = [
             Array(name=name, work=(bash("true"),), resources=size)
-            for name, size in (("fine", SMALL), ("refused", asked))
+            for name, size in (("fine", SMALL), ("refused", requested))
         ]
         with pytest.raises(ClusterError, match="was not submitted"):
             submit(arrays, queue, folder, cluster())

@@ -16,7 +16,7 @@ from transfer.encoders.encoder import Encoder
 def test_tasks_that_train_do_so_also_where_gradients_are_off(
     small_backbone: Encoder, small_data: Path, tmp_path: Path
 ) -> None:
-    found = []
+    actual = []
     for number, mode in enumerate((torch.enable_grad, torch.inference_mode)):
         with mode():
             result = evaluate(
@@ -26,8 +26,8 @@ def test_tasks_that_train_do_so_also_where_gradients_are_off(
                 schedule="smoke",
                 runs=tmp_path / str(number),
             )
-        found.append(result.metrics)
-    assert found[0] == found[1]
+        actual.append(result.metrics)
+    assert actual[0] == actual[1]
 
 
 def test_records_of_other_weights_are_neither_replaced_nor_computed(
@@ -37,8 +37,8 @@ def test_records_of_other_weights_are_neither_replaced_nor_computed(
     smoke = partial(evaluate, data=small_data, schedule="smoke", results=results, runs=runs)
     first = smoke(small_backbone, "cifar10_knn")
     monkeypatch.setattr(transfer.cells.execution, "_compute", Mock(side_effect=AssertionError))
-    other = replace(small_backbone, sha256="0" * 64)
+    second = replace(small_backbone, sha256="0" * 64)
     for task in ("cifar10_knn", "in100_knn"):
         with pytest.raises(ValueError, match="records of other weights"):
-            smoke(other, task)
+            smoke(second, task)
     assert smoke(small_backbone, "cifar10_knn") == first

@@ -51,9 +51,9 @@ REFUSED: dict[str, tuple[list[str], str]] = {
 def test_a_wrong_request_exits_with_2_and_no_record(
     case: str, checkpoint: Path, small_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    (task, *others), said = REFUSED[case]
-    assert main([*words(checkpoint, small_data, tmp_path, task), *others]) == 2
-    assert said in capsys.readouterr().err
+    (task, *remaining), message = REFUSED[case]
+    assert main([*words(checkpoint, small_data, tmp_path, task), *remaining]) == 2
+    assert message in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.seed0.json"))
 
 

@@ -29,26 +29,26 @@ from transfer.segmentation.iou import overlap, resampled_overlap
 def test_right_answers_survive_a_record(of: int) -> None:
     rng = np.random.default_rng(0)
     right, labels = rng.integers(0, of + 1, 1001), rng.integers(0, 1000, 1001)
-    kept = read_per_image(json.loads(json.dumps(per_image(right, labels, of=of))))
-    assert kept is not None
-    np.testing.assert_array_equal(kept.shares, right / of)
-    np.testing.assert_array_equal(kept.labels, labels)
+    stored = read_per_image(json.loads(json.dumps(per_image(right, labels, of=of))))
+    assert stored is not None
+    np.testing.assert_array_equal(stored.shares, right / of)
+    np.testing.assert_array_equal(stored.labels, labels)
 
 
 def test_weights_are_those_of_the_metric() -> None:
     labels = np.array([0, 0, 0, 2])  # a class without images has no part
-    kept = read_per_image(per_image(np.array([1, 1, 0, 0]), labels))
-    assert kept is not None
-    assert kept.weights("top1") @ kept.shares == pytest.approx(1 / 2)
-    assert kept.weights("mean_per_class") @ kept.shares == pytest.approx((2 / 3 + 0) / 2)
+    stored = read_per_image(per_image(np.array([1, 1, 0, 0]), labels))
+    assert stored is not None
+    assert stored.weights("top1") @ stored.shares == pytest.approx(1 / 2)
+    assert stored.weights("mean_per_class") @ stored.shares == pytest.approx((2 / 3 + 0) / 2)
 
 
 def test_answers_that_are_cut_off_or_too_few_are_none() -> None:
     right = np.random.default_rng(0).random(4000) < 0.7
-    told = per_image(right, np.arange(4000) % 10)[PER_IMAGE]
-    half = base64.b64encode(base64.b64decode(told["right"])[:200]).decode()
+    output = per_image(right, np.arange(4000) % 10)[PER_IMAGE]
+    half = base64.b64encode(base64.b64decode(output["right"])[:200]).decode()
     for wrong in ({"right": half}, {"images": 3991}, {"images": 0}):
-        assert read_per_image({PER_IMAGE: told | wrong}) is None
+        assert read_per_image({PER_IMAGE: output | wrong}) is None
     assert read_per_image({PER_IMAGE: None}) is None  # an image of one corruption is missing
 
 
@@ -64,8 +64,8 @@ def test_a_resampled_precision_is_that_of_the_drawn_images(points: str) -> None:
     )
     assert counts.shape == (NUM_RESAMPLES, 60)
     for times, value in zip(counts[:5].astype(int), found, strict=False):
-        drawn = torch.tensor(np.repeat(scores, times)), torch.tensor(np.repeat(positive, times))
-        assert value == pytest.approx(average_precision(*drawn, points=points))  # type: ignore[arg-type]
+        sampled = torch.tensor(np.repeat(scores, times)), torch.tensor(np.repeat(positive, times))
+        assert value == pytest.approx(average_precision(*sampled, points=points))  # type: ignore[arg-type]
 
 
 def test_resampled_detections_score_as_voc_scores_the_drawn_images() -> None:
@@ -75,10 +75,12 @@ def test_resampled_detections_score_as_voc_scores_the_drawn_images() -> None:
     found = resampled_voc_ap(detections, scenes)["AP"]
     draws = resamples(len(scenes)).astype(int)[:3]
     for times, value in zip(draws, found, strict=False):
-        drawn = np.repeat(np.arange(len(scenes)), times)
-        again = Scenes(Path(), [scenes.scene(int(i)) for i in drawn], scenes.class_names)
+        sampled = np.repeat(np.arange(len(scenes)), times)
+        again = Scenes(Path(), [scenes.scene(int(i)) for i in sampled], scenes.class_names)
         # equal scores of different images may take either order
-        assert value == pytest.approx(voc_ap([detections[i] for i in drawn], again)["AP"], abs=0.3)
+        assert value == pytest.approx(
+            voc_ap([detections[i] for i in sampled], again)["AP"], abs=0.3
+        )
 
 
 def test_vocs_mean_leaves_out_classes_that_a_resample_lacks() -> None:
@@ -95,11 +97,11 @@ def test_vocs_mean_leaves_out_classes_that_a_resample_lacks() -> None:
     values = resampled_voc_ap(detections, split)["AP"]
     lacking = 0
     for times, value in list(zip(resamples(8).astype(int), values, strict=True))[:20]:
-        drawn = np.repeat(np.arange(8), times)
-        again = Scenes(Path(), [scenes[i] for i in drawn], split.class_names)
-        ap = voc_ap([detections[i] for i in drawn], again)
-        names = ["one", "two", "three"] if 3 in drawn else ["one", "three"]
-        lacking += 3 not in drawn
+        sampled = np.repeat(np.arange(8), times)
+        again = Scenes(Path(), [scenes[i] for i in sampled], split.class_names)
+        ap = voc_ap([detections[i] for i in sampled], again)
+        names = ["one", "two", "three"] if 3 in sampled else ["one", "three"]
+        lacking += 3 not in sampled
         # equal scores of one image, drawn several times, may take either order
         assert value == pytest.approx(np.mean([ap[f"AP/{name}"] for name in names]), abs=1e-6)
     assert 0 < lacking < 20
@@ -121,9 +123,9 @@ def test_with_each_image_once_the_resampled_precision_is_cocos(
     found = [as_found(shifted, (0.9, 0.5)), as_found(far, (0.7, 0.6))]
     monkeypatch.setattr(coco, "resamples", lambda n: np.ones((1, n)))
     precisions, values = coco.coco_ap(found, scenes, [kind])
-    known = precisions[kind]
-    assert values == {name: pytest.approx([known[name]]) for name in ("AP", "AP50", "AP75")}
-    assert 0 < known["AP"] < known["AP50"]
+    expected = precisions[kind]
+    assert values == {name: pytest.approx([expected[name]]) for name in ("AP", "AP50", "AP75")}
+    assert 0 < expected["AP"] < expected["AP50"]
 
 
 def test_resampled_masks_score_as_the_drawn_images() -> None:

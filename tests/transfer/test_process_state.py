@@ -50,12 +50,12 @@ def matmul_precision(precision: str) -> Iterator[None]:
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Compute with so many threads within the block."""
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)
 
 
 STATES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -186,10 +186,10 @@ def test_state_is_restored(state: str) -> None:
         raise ValueError("inside")
 
     with STATES[state]():
-        before = current()
+        previous = current()
         with pytest.raises(ValueError, match="inside"):
             fail()
-        assert current() == before
+        assert current() == previous
 
 
 def test_precision_of_one_backend_is_restored() -> None:

@@ -66,12 +66,12 @@ def test_the_callback_of_lightning_logs_neighbors(small_data: Path, tmp_path: Pa
 
 def test_every_error_of_an_evaluation_is_a_suite_error() -> None:
     modules = [
-        import_module(found.name)
+        import_module(result.name)
         for room in (transfer, pretrain.running, pretrain.pixels)
-        for found in walk_packages(room.__path__, f"{room.__name__}.")
-        if not found.name.endswith("__main__")
+        for result in walk_packages(room.__path__, f"{room.__name__}.")
+        if not result.name.endswith("__main__")
     ]
-    others = [
+    remaining = [
         name
         for module in modules
         for name, kind in vars(module).items()
@@ -79,4 +79,4 @@ def test_every_error_of_an_evaluation_is_a_suite_error() -> None:
         if kind.__module__ == module.__name__ and not issubclass(kind, SuiteError)
     ]
     # of the command lines; what begins with _ is caught in its own file
-    assert others == ["OptionError"]
+    assert remaining == ["OptionError"]

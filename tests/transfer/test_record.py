@@ -114,37 +114,37 @@ OTHERS = {
 def test_records_of_other_conditions_lie_beside_the_first(tmp_path: Path) -> None:
     path = cell_path(tmp_path, RECORD)
     assert store_record(path, FIRST) == path
-    files = {store_record(path, other): other for other in OTHERS.values()}
+    files = {store_record(path, second): second for second in OTHERS.values()}
     assert len(files) == len(OTHERS)
     assert all(file.name.startswith(f"{path.stem}.") for file in files)
-    for file, other in files.items():
-        assert store_record(path, replace(other, wall_s=7.0)) == file
+    for file, second in files.items():
+        assert store_record(path, replace(second, wall_s=7.0)) == file
     assert cell_records(path) == (
-        {path: FIRST} | {file: replace(other, wall_s=7.0) for file, other in files.items()},
+        {path: FIRST} | {file: replace(second, wall_s=7.0) for file, second in files.items()},
         [],
     )
 
 
 def test_one_process_has_no_shared_norm() -> None:
-    alone = unlike(details={"num_processes": 1, "norm": "BN"})
-    assert conditions(alone) == conditions(RECORD)
+    single = unlike(details={"num_processes": 1, "norm": "BN"})
+    assert conditions(single) == conditions(RECORD)
 
 
 def test_record_of_other_weights_is_not_replaced(tmp_path: Path) -> None:
     path = cell_path(tmp_path, RECORD)
-    other = unlike(backbone=RECORD.backbone | {"sha256": "other"})
+    second = unlike(backbone=RECORD.backbone | {"sha256": "other"})
     store_record(path, RECORD)
-    beside = store_record(path, other)
-    assert store_record(path, other) == beside
-    assert cell_records(path) == ({path: RECORD, beside: other}, [])
+    beside = store_record(path, second)
+    assert store_record(path, second) == beside
+    assert cell_records(path) == ({path: RECORD, beside: second}, [])
 
 
 def test_an_installation_below_another_project_has_not_that_projects_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = ("-c", "user.name=me", "-c", "user.email=me@here")
-    for words in (["init", "-q"], [*me, "commit", "-q", "--allow-empty", "-m", "theirs"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    for args in (["init", "-q"], [*me, "commit", "-q", "--allow-empty", "-m", "theirs"]):
+        subprocess.run(["git", *args], cwd=tmp_path, check=True)
     monkeypatch.setattr(transfer.record, "__file__", str(tmp_path / "record.py"))
     assert commit() == ""
 
@@ -173,7 +173,7 @@ def test_versions_name_detectron2_and_its_commit(
 ) -> None:
     install(tmp_path, direct_url)
     monkeypatch.syspath_prepend(tmp_path)
-    found = detectron2_version()
-    assert found["detectron2"] == "0.6"
-    assert found.get("detectron2_commit", "")[:10] == commit_id
-    assert found.items() <= run_environment()["versions"].items()
+    result = detectron2_version()
+    assert result["detectron2"] == "0.6"
+    assert result.get("detectron2_commit", "")[:10] == commit_id
+    assert result.items() <= run_environment()["versions"].items()

@@ -20,12 +20,12 @@ def network() -> nn.Module:
 
 
 def test_a_network_or_a_path_is_answered_with_the_line_to_write(checkpoint: Path) -> None:
-    for given, line in (
+    for inputs, line in (
         (network(), "Encoder.from_module(network, size_px=224, mean=(0.485"),
         (str(checkpoint), f"load_backbone('{checkpoint}')"),
     ):
         with pytest.raises(SuiteError) as refused:
-            evaluate(given, "cifar10_knn")  # type: ignore[arg-type]
+            evaluate(inputs, "cifar10_knn")  # type: ignore[arg-type]
         assert line in str(refused.value)
 
 
@@ -71,14 +71,14 @@ def test_an_encoder_and_a_result_are_shown_on_one_screen(
         small_backbone, "cifar10_knn", data=small_data, schedule="smoke", runs=tmp_path
     )
     top1 = f"{result.metrics['top1']:.2f} %"
-    for shown, facts in (
+    for output, fields in (
         (small_backbone, ("resnet18", "512 per image", small_backbone.sha256[:12])),
         (result, (top1, "uniclr-2022/1", "schedule smoke", "num_neighbors 20 instead of 200")),
     ):
-        text, page = str(shown), shown._repr_html_()
+        text, page = str(output), output._repr_html_()
         assert len(text.splitlines()) < 24
         assert len(text) < 3000
-        for fact in facts:
+        for fact in fields:
             assert fact in text
             assert fact in page
         assert page.startswith("<table>")

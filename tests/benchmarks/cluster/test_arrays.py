@@ -65,8 +65,10 @@ def from_file(checkpoint: Path, settings: Settings) -> Callable[..., list[Planne
     """Cells to run of a checkpoint file, which a retry reads again."""
 
     def make(*keys: str, ckpt: Path = checkpoint) -> list[PlannedCell]:
-        asked = Checkpoint(ckpt=ckpt)
-        cells = (Cell.of(Request(task=key, checkpoint=asked, settings=settings)) for key in keys)
+        requested = Checkpoint(ckpt=ckpt)
+        cells = (
+            Cell.of(Request(task=key, checkpoint=requested, settings=settings)) for key in keys
+        )
         return [PlannedCell(cell, "run", (), 1.0) for cell in cells]
 
     return make
@@ -79,7 +81,7 @@ def submission(rows: Rows, settings: Settings, programs: Path) -> list[State]:
 
 
 def states(settings: Settings) -> list[tuple[str, str]]:
-    return [(one.name, one.detail) for one in all_states(settings.results)[0]]
+    return [(item.name, item.detail) for item in all_states(settings.results)[0]]
 
 
 def submit(rows: list[PlannedCell], settings: Settings) -> list[State]:
@@ -89,7 +91,7 @@ def submit(rows: list[PlannedCell], settings: Settings) -> list[State]:
 
 def jobs(settings: Settings) -> dict[str, str]:
     """The job of each submitted task."""
-    return {one.key: one.content["job"] for one in read_states(settings.results)}
+    return {item.key: item.content["job"] for item in read_states(settings.results)}
 
 
 def arrays_of(rows: list[PlannedCell], most_minutes: float = math.inf) -> list[Array]:
@@ -98,13 +100,13 @@ def arrays_of(rows: list[PlannedCell], most_minutes: float = math.inf) -> list[A
 
 
 def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
-    found = rows("cifar10_knn", "in100_knn", "voc07_svm", hours=0.1)
-    cells, tables = arrays_of(found)
+    result = rows("cifar10_knn", "in100_knn", "voc07_svm", hours=0.1)
+    cells, tables = arrays_of(result)
     assert (len(cells.work), cells.parallel, cells.after, cells.resources.hours) == (3, 2, (), 1)
     assert (len(tables.work), tables.after) == (1, (0,))
-    found[0] = replace(found[0], gpu_hours=5.0)
-    assert [array.resources.hours for array in arrays_of(found)] == [5 * MARGIN, 1, 1]
-    assert [array.resources.hours for array in arrays_of(found, 30)] == [0.5, 0.5]
+    result[0] = replace(result[0], gpu_hours=5.0)
+    assert [array.resources.hours for array in arrays_of(result)] == [5 * MARGIN, 1, 1]
+    assert [array.resources.hours for array in arrays_of(result, 30)] == [0.5, 0.5]
 
 
 PASS = ("in100_linear@jcl", "in100_linear@looc")
@@ -114,15 +116,15 @@ FromFile = Callable[..., list[PlannedCell]]
 def test_cells_of_one_pass_have_one_job_and_a_state_each(
     from_file: FromFile, settings: Settings, programs: Path
 ) -> None:
-    found = from_file(*PASS)
-    submit(found, settings)
+    result = from_file(*PASS)
+    submit(result, settings)
     (job,) = {*jobs(settings).values()}
     (programs / "queue").write_text(f"{job}|RUNNING|None|n1\n")
-    write_as_job(found[0].cell, "done")
+    write_as_job(result[0].cell, "done")
     assert [name for name, _ in states(settings)] == ["done", "running"]
     (programs / "queue").write_text(f"{job}|TIMEOUT|None|n1\n")
     assert [name for name, _ in states(settings)] == ["done", "failed"]
-    write_as_job(found[0].cell, "queued")
+    write_as_job(result[0].cell, "queued")
     assert retry_failed(settings.results, SlurmOptions()) == 2
     (again,) = {*jobs(settings).values()}
     assert again != job
@@ -194,7 +196,7 @@ def test_cell_that_runs_here_after_its_job_has_ended_is_not_submitted(
     write_as_job(row.cell, "failed", "no data")
     with state.reporting(row.cell):
         assert states(settings)[0] == ("running", "starts")
-    assert [one.is_submitted for one in read_states(settings.results)] == [False, True]
+    assert [item.is_submitted for item in read_states(settings.results)] == [False, True]
 
 
 def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
@@ -202,10 +204,10 @@ def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     assert jobs(settings) == {"cifar10_knn": "1_0", "in100_knn": "1_1"}
-    found = rows("cifar10_knn", "in100_knn")
-    assert submit_cells(found, OPTIONS, Cluster({})) == 0
-    found[1:] = rows("voc07_svm")
-    assert submit_cells(found, OPTIONS, Cluster({})) == 1
+    result = rows("cifar10_knn", "in100_knn")
+    assert submit_cells(result, OPTIONS, Cluster({})) == 0
+    result[1:] = rows("voc07_svm")
+    assert submit_cells(result, OPTIONS, Cluster({})) == 1
     assert [*jobs(settings)] == ["cifar10_knn", "in100_knn", "voc07_svm"]
     (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n")
     assert cancel_all(settings.results) == 1
@@ -218,9 +220,9 @@ def test_queued_cells_of_other_weights_keep_their_name(
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     (row,) = rows("voc07_svm")
     check_submitted_weights([row], settings.results)
-    other = replace(row.cell, backbone=replace(row.cell.backbone, sha256="0" * 64))
+    second = replace(row.cell, backbone=replace(row.cell.backbone, sha256="0" * 64))
     with pytest.raises(ValueError, match=r"job 1_0 .* other weights .*--name"):
-        check_submitted_weights([replace(row, cell=other)], settings.results)
+        check_submitted_weights([replace(row, cell=second)], settings.results)
 
 
 def test_each_state_is_told_from_what_there_is(
@@ -240,14 +242,14 @@ def test_each_state_is_told_from_what_there_is(
     write_as_job(first, "done")
     (programs / "queue").write_text("")
     log.write_text("error: no such file\n")
-    told = "killed; the cluster does not say why; last log line: error: no such file"
-    assert states(settings) == [("done", ""), ("failed", told)]
+    text = "killed; the cluster does not say why; last log line: error: no such file"
+    assert states(settings) == [("done", ""), ("failed", text)]
     write_as_job(second, "failed", "DataError: no folder cifar10")
-    words = ["--results", str(settings.results), "--runs", str(settings.runs)]
-    assert status(words) == 1
-    shown = capsys.readouterr().out
+    args = ["--results", str(settings.results), "--runs", str(settings.runs)]
+    assert status(args) == 1
+    output = capsys.readouterr().out
     for fact in ("DataError: no folder cifar10", str(log), "1 failed, 1 done"):
-        assert fact in shown
+        assert fact in output
     assert status(["--results", "others"]) == 2
 
 
@@ -301,9 +303,9 @@ def test_the_last_job_writes_tables_with_the_reasons_and_what_failed_is_submitte
     fill_disk: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = from_file("cifar10_knn", "in100_knn")
-    submit(found, settings)
-    evaluate(found[0].cell)
+    result = from_file("cifar10_knn", "in100_knn")
+    submit(result, settings)
+    evaluate(result[0].cell)
     (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
     assert collect(settings.results) == 0
     assert "OUT_OF_MEMORY" in (settings.results / "tables" / "overview.md").read_text()
@@ -339,14 +341,14 @@ def test_a_dry_run_prints_what_sbatch_would_be_given(
     programs: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = f"--slurm --plan --tasks voc07_svm --partition gpu --parallel 1 --ckpt {checkpoint}"
-    words += f" --data {small_data} --runs {settings.runs} --results {settings.results}"
-    assert main([*words.split(), "--schedule", "smoke"]) == 0
-    said = capsys.readouterr().out
-    heads = [line for line in said.splitlines() if line.startswith("# ") and "jobs" in line]
+    args = f"--slurm --plan --tasks voc07_svm --partition gpu --parallel 1 --ckpt {checkpoint}"
+    args += f" --data {small_data} --runs {settings.runs} --results {settings.results}"
+    assert main([*args.split(), "--schedule", "smoke"]) == 0
+    message = capsys.readouterr().out
+    heads = [line for line in message.splitlines() if line.startswith("# ") and "jobs" in line]
     assert heads == ["# mine:VOC-2007-SVM: 1 jobs", "# tables: 1 jobs"]
-    assert "# job 0 runs mine voc07_svm seed 0, mine voc07_svm@11point seed 0\n" in said
-    assert said.count("#SBATCH --partition=gpu") == 2
+    assert "# job 0 runs mine voc07_svm seed 0, mine voc07_svm@11point seed 0\n" in message
+    assert message.count("#SBATCH --partition=gpu") == 2
     assert not list(programs.glob("job.*"))
 
 
@@ -359,20 +361,20 @@ def test_plan_needs_no_cluster(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    words = f"--slurm --tasks voc07_svm --hours 9 --max-gpus 4 --ckpt {checkpoint}"
-    words += f" --data {small_data} --runs {settings.runs} --results {settings.results}"
-    assert main([*words.split(), "--plan"]) == 0
-    told = capsys.readouterr()
-    assert "#SBATCH --time=540\n" in told.out
-    assert "no sbatch on this machine" in told.err
-    assert "keeps no accounts" not in told.err  # nobody knows
-    assert "GPUs at a time: at most 1\n" in told.out
-    assert main(words.split()) == 2
+    args = f"--slurm --tasks voc07_svm --hours 9 --max-gpus 4 --ckpt {checkpoint}"
+    args += f" --data {small_data} --runs {settings.runs} --results {settings.results}"
+    assert main([*args.split(), "--plan"]) == 0
+    output = capsys.readouterr()
+    assert "#SBATCH --time=540\n" in output.out
+    assert "no sbatch on this machine" in output.err
+    assert "keeps no accounts" not in output.err  # nobody knows
+    assert "GPUs at a time: at most 1\n" in output.out
+    assert main(args.split()) == 2
 
 
 def test_arrays_are_named_after_checkpoints_and_groups_of_tasks(rows: Rows) -> None:
-    found = rows("cifar10_knn", "in100_linear@looc", names=("a", "b"), hours=0.1)
-    assert [array.name for array in arrays_of(found)] == [
+    result = rows("cifar10_knn", "in100_linear@looc", names=("a", "b"), hours=0.1)
+    assert [array.name for array in arrays_of(result)] == [
         "a+b:Nearest-neighbors+Linear-probes",
         "tables",
     ]
@@ -383,7 +385,7 @@ def test_arrays_are_named_after_checkpoints_and_groups_of_tasks(rows: Rows) -> N
 def test_log_is_named_after_its_cell(
     submission: list[State], settings: Settings, programs: Path
 ) -> None:
-    logs = [Path(one.content["log"]) for one in submission]
+    logs = [Path(item.content["log"]) for item in submission]
     assert [log.name for log in logs] == [
         "random.cifar10_knn.uniclr-2022-1.smoke.seed0.err",
         "random.in100_knn.uniclr-2022-1.smoke.seed0.err",
@@ -403,29 +405,29 @@ def test_logs_are_below_the_chosen_folder(
 
 
 def test_gpus_of_each_array_are_limited(rows: Rows) -> None:
-    found = [with_gpus(row, 2) for row in rows("coco_det", "voc0712_det_c4")]
-    found += rows("cifar10_knn", "in100_knn", "voc07_svm")
+    result = [with_gpus(row, 2) for row in rows("coco_det", "voc0712_det_c4")]
+    result += rows("cifar10_knn", "in100_knn", "voc07_svm")
     for options, expected in (
         (SlurmOptions(max_gpus=3), [1, 3]),
         (SlurmOptions(max_gpus=5, parallel=2), [2, 2]),
         (SlurmOptions(max_gpus=3, cell_gpus=0), [0, 0]),
     ):
-        arrays = plan_arrays(job_graph(found), options, Path("x"), Cluster({}))
+        arrays = plan_arrays(job_graph(result), options, Path("x"), Cluster({}))
         assert [array.parallel for array, _ in arrays[:-1]] == expected
 
 
 def test_gpus_of_all_arrays_are_added(rows: Rows) -> None:
-    found = [with_gpus(row, 2) for row in rows("coco_det", "voc0712_det_c4")]
-    found += rows("cifar10_knn", "in100_knn", "voc07_svm")
-    (line,) = gpus_at_a_time(found, SlurmOptions(max_gpus=4), Cluster({}))
+    result = [with_gpus(row, 2) for row in rows("coco_det", "voc0712_det_c4")]
+    result += rows("cifar10_knn", "in100_knn", "voc07_svm")
+    (line,) = gpus_at_a_time(result, SlurmOptions(max_gpus=4), Cluster({}))
     assert line.startswith("GPUs at a time: at most 7 = 4 + 3, ")
-    assert not gpus_at_a_time(found, SlurmOptions(), Cluster({}))
+    assert not gpus_at_a_time(result, SlurmOptions(), Cluster({}))
 
 
 def test_job_with_more_gpus_than_the_limit_is_refused(rows: Rows) -> None:
-    found = [with_gpus(row, 2) for row in rows("coco_det")]
+    result = [with_gpus(row, 2) for row in rows("coco_det")]
     with pytest.raises(ValueError, match="--max-gpus 1: coco_det trains on 2 GPUs"):
-        plan_arrays(job_graph(found), SlurmOptions(max_gpus=1), Path("x"), Cluster({}))
+        plan_arrays(job_graph(result), SlurmOptions(max_gpus=1), Path("x"), Cluster({}))
 
 
 @pytest.mark.parametrize(
@@ -449,9 +451,9 @@ def with_gpus(row: PlannedCell, gpus: int) -> PlannedCell:
 def test_a_machine_with_few_gpus_submits_detectors_for_nodes_with_more(
     checkpoint: Path, settings: Settings, programs: Path
 ) -> None:
-    words = f"--slurm --tasks coco_det --engine torchvision --ckpt {checkpoint}"
-    words += f" --data {settings.data} --runs {settings.runs} --results {settings.results}"
+    args = f"--slurm --tasks coco_det --engine torchvision --ckpt {checkpoint}"
+    args += f" --data {settings.data} --runs {settings.runs} --results {settings.results}"
     with assume_gpus(1):
-        assert main([*words.split(), "--schedule", "smoke"]) == 0
+        assert main([*args.split(), "--schedule", "smoke"]) == 0
     scripts = "".join(path.read_text() for path in programs.glob("job.*"))
     assert scripts.count("--gpus-per-node=4") == 1

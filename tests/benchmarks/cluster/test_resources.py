@@ -60,5 +60,5 @@ def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Encoder) -
 
 
 def test_the_plan_tells_a_detectors_gpus_whatever_stands_before_it(backbone: Encoder) -> None:
-    told = render_plan([row(backbone, "voc07_svm"), row(backbone, "coco_det")])
-    assert "on 8 GPUs; a GPU needs at least 3.0 GB" in told
+    output = render_plan([row(backbone, "voc07_svm"), row(backbone, "coco_det")])
+    assert "on 8 GPUs; a GPU needs at least 3.0 GB" in output

@@ -80,7 +80,7 @@ def views(results: Path, recipe: str, counts: dict[str, list[int]], **changes: A
     details = {
         "num_views": 32,
         "space": "embedding",
-        "histograms": {name: {"edges": edges, "counts": own} for name, own in counts.items()},
+        "histograms": {name: {"edges": edges, "counts": ours} for name, ours in counts.items()},
     } | changes.pop("details", {})
     cell = {"task": "cifar10_view_statistics", "protocol": "lorac-2021/1", "metric": "mean_cosine"}
     point(results, recipe, 50.0, changes.pop("settings", {}), details=details, **(cell | changes))

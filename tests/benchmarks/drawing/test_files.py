@@ -86,16 +86,21 @@ def test_only_pictures_of_ours_that_are_not_kept_are_removed(tmp_path: Path) -> 
     # an earlier version drew several pictures of a figure
     for path in list(tmp_path.glob("jcl_figure2a.*")):
         (tmp_path / f"jcl_figure2a.old{path.suffix}").write_bytes(path.read_bytes())
-    others = ("jcl_figure2a.mine.svg", "jcl_figure2a.mine.csv", "curve_a.csv", "jcl_figure2a-b.svg")
-    for name in others[:3]:
+    remaining = (
+        "jcl_figure2a.mine.svg",
+        "jcl_figure2a.mine.csv",
+        "curve_a.csv",
+        "jcl_figure2a-b.svg",
+    )
+    for name in remaining[:3]:
         (tmp_path / name).write_text("of a user")
-    (tmp_path / others[3]).write_bytes((tmp_path / "jcl_figure2a.svg").read_bytes())
+    (tmp_path / remaining[3]).write_bytes((tmp_path / "jcl_figure2a.svg").read_bytes())
     write_page(tmp_path, "")
     assert (tmp_path / "README.md").exists()
     remove_stale({"jcl_figure2a", "jcl_figure2b"}, tmp_path)
     ours = {f"jcl_figure2{letter}.{s}" for letter in "ab" for s in ("csv", "png", "svg")}
-    assert set(contents(tmp_path)) == {*ours, *others, "README.md"}
+    assert set(contents(tmp_path)) == {*ours, *remaining, "README.md"}
     remove_stale((), tmp_path)
-    (tmp_path / others[3]).unlink()
+    (tmp_path / remaining[3]).unlink()
     write_page(tmp_path, "")
-    assert set(contents(tmp_path)) == set(others[:3])
+    assert set(contents(tmp_path)) == set(remaining[:3])

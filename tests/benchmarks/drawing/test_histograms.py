@@ -33,19 +33,19 @@ def test_unlike_statistics_do_not_share_a_picture(tmp_path: Path) -> None:
         {"settings": {"config.projector": "linear"}},  # MoCo v1, another row of the paper
         {"hash": "other"},
     )
-    for place, change in enumerate(changes):
-        both(tmp_path / str(place), [0, 1, 2, 1], [1, 2, 1, 0], **change)
-        assert drawn(tmp_path / str(place), "jcl/fig3a") == (None, []), change
+    for location, change in enumerate(changes):
+        both(tmp_path / str(location), [0, 1, 2, 1], [1, 2, 1, 0], **change)
+        assert drawn(tmp_path / str(location), "jcl/fig3a") == (None, []), change
 
 
 def test_a_record_without_a_whole_histogram_is_named_and_costs_only_itself(tmp_path: Path) -> None:
     edges = [0.0, 0.5, 1.0]
     counts: tuple[list[int], ...] = ([], [0, 0], [1, 2, 3], [2, -1])
-    own: tuple[object, ...] = (None, ["a", "b"], [0.0, float("nan")])
-    foreign: list[object] = [{"edges": edges, "counts": one} for one in counts]
-    foreign += [{"edges": one, "counts": [1]} for one in own]
-    for place, histogram in enumerate((None, *foreign)):
-        folder = tmp_path / str(place)
+    ours: tuple[object, ...] = (None, ["a", "b"], [0.0, float("nan")])
+    foreign: list[object] = [{"edges": edges, "counts": item} for item in counts]
+    foreign += [{"edges": item, "counts": [1]} for item in ours]
+    for location, histogram in enumerate((None, *foreign)):
+        folder = tmp_path / str(location)
         both(folder, [0, 1, 2, 1], [1, 2, 1, 0])
         details = {"histograms": {"mean_cosine": histogram}}
         views(folder, "jcl/cifar10-cpu", {}, details=details, suffix="-foreign")

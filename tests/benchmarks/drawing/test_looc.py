@@ -42,15 +42,15 @@ def test_other_evaluations_do_not_share_a_mean(tmp_path: Path) -> None:
         {"engine": "torch"},
     )
     changes = (*another_picture, {"hash": "other"}, small | {"fingerprint": "h"})
-    for place, change in enumerate(({"engine": "batched"}, *changes)):
-        same = {"engine": "batched", "sha256": "a" * 64, "suffix": f"-{place}"}
+    for location, change in enumerate(({"engine": "batched"}, *changes)):
+        same = {"engine": "batched", "sha256": "a" * 64, "suffix": f"-{location}"}
         heads(tmp_path, "in100_linear", SHARES, **same | change)
     assert [panel.shares[0].num_runs for panel in bars(tmp_path)] == [1]
 
 
 def test_a_record_without_whole_shares_is_named(tmp_path: Path) -> None:
-    for place, shares in enumerate((None, [0.5, 0.1], [1.0])):
-        folder = tmp_path / str(place)
+    for location, shares in enumerate((None, [0.5, 0.1], [1.0])):
+        folder = tmp_path / str(location)
         heads(folder, "in100_linear", shares)
         picture, (problem,) = drawn(folder, "looc/fig4")
         assert picture is None

@@ -35,7 +35,7 @@ def variant(results: Path, ending: str, scores: dict[int, float], **changes: Any
 
 
 def test_the_caption_says_which_lines_are_surely_apart(tmp_path: Path) -> None:
-    for place, (last, number, words) in enumerate(
+    for location, (last, number, args) in enumerate(
         (
             (30.0, 500, "significantly different: SimAffinity above w/o T&S"),
             (90.0, 500, "significantly different: w/o T&S above SimAffinity"),
@@ -44,10 +44,10 @@ def test_the_caption_says_which_lines_are_surely_apart(tmp_path: Path) -> None:
             (30.0, None, "significantly different: none"),
         )
     ):
-        folder, details = tmp_path / str(place), {"num_test": number}
+        folder, details = tmp_path / str(location), {"num_test": number}
         variant(folder, "-without-ts", {0: 10.0, 10: last}, details=details)
         variant(folder, "", {0: 10.0, 10: 60.0}, details=details)
-        assert words in caption_of(folder, "uniclr/fig2a")
+        assert args in caption_of(folder, "uniclr/fig2a")
 
 
 def test_a_curve_holds_the_metrics_of_all_its_snapshots(tmp_path: Path) -> None:
@@ -142,14 +142,14 @@ def test_a_kept_log_is_read_back_without_numbers_that_are_not_finite_and_only_if
     path = tmp_path / "training" / "moco.json"
     cut = json.loads(path.read_text())
     cut["metrics"] = {name: column[:9] for name, column in cut["metrics"].items()}
-    for text, words in (
+    for text, args in (
         (json.dumps(cut), "ends at step 9, but the run had 10"),
         ('{"format": "other"}', "moco.json"),
     ):
         path.write_text(text)
         assert read_logs(tmp_path)[0] == ()
         assert main(["--results", str(tmp_path), "--list"]) == 0
-        assert words in capsys.readouterr().err
+        assert args in capsys.readouterr().err
 
 
 def test_a_log_that_is_not_whole_is_refused_and_leaves_nothing(
@@ -168,8 +168,8 @@ def test_a_log_that_is_not_whole_is_refused_and_leaves_nothing(
         (backbone.unlink, "has not ended"),
         (log.unlink, "no metrics.jsonl"),
     )
-    for damage, words in damages:
+    for damage, args in damages:
         damage()
         assert main(["--results", str(results), "--logs", str(run)]) == 2
-        assert words in capsys.readouterr().err
+        assert args in capsys.readouterr().err
         assert list(results.iterdir()) == []

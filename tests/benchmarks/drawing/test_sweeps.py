@@ -52,8 +52,8 @@ def test_other_protocols_departures_precisions_or_settings_are_not_on_the_line(
         {"made_by": {"precision": "float32"}},
         {"details": {"crops": "crops/2"}},
     )
-    for place, change in enumerate(changes):
-        jcl_keys(tmp_path, {9: 20.0}, suffix=f"-{place}", **change)
+    for location, change in enumerate(changes):
+        jcl_keys(tmp_path, {9: 20.0}, suffix=f"-{location}", **change)
     point(tmp_path, "jcl/in100-r18-keys9", 99.0, {"config.num_keys": 9, "batch_size": 32})
     assert [p.x for p in points(tmp_path)] == [1, 5]
 
@@ -66,8 +66,8 @@ def test_another_length_data_or_engine_is_not_in_the_picture(tmp_path: Path) -> 
         {"made_by": {"epochs": 3.0}},
         {"made_by": CIFAR},
     )
-    for place, change in enumerate(changes):
-        folder = tmp_path / str(place)
+    for location, change in enumerate(changes):
+        folder = tmp_path / str(location)
         jcl_keys(folder, {1: 75.0, 5: 80.0})
         jcl_keys(folder, {1: 5.0, 5: 8.0}, **(change | {"suffix": "-other"}))
         assert [point.y for point in points(folder)] == [75.0, 80.0], change
@@ -101,8 +101,8 @@ def test_the_level_of_co2_is_moco_with_its_projector(tmp_path: Path) -> None:
         for weight in (1.0, 10.0):
             settings = {"config.consistency_weight": weight, "config.projector": "linear"}
             point(folder, "co2/cifar10-cpu", 40 + weight, settings, suffix=f"{weight}")
-        own = {"config.projector": projector, "config.label_smoothing": smoothing}
-        point(folder, "moco/cifar10-cpu", 30.0, own)
+        ours = {"config.projector": projector, "config.label_smoothing": smoothing}
+        point(folder, "moco/cifar10-cpu", 30.0, ours)
         panel = line_panels(folder, "co2/fig2a")[0]
         assert [level.label for level in panel.levels] == levels
 
@@ -113,17 +113,17 @@ def test_recipes_and_tasks_of_a_sweep_exist_and_differ_in_its_setting_only() -> 
     for sweep in SWEEPS:
         setting, lines = sweep.arguments["setting"], sweep.arguments["lines"]
         for line in lines:
-            others = set()
+            remaining = set()
             for recipe, value in line.recipes.items():
                 settings = settings_of(recipe)
                 fits = math.isclose(float(str(settings[setting])), value)
                 fits &= settings["method"] == line.method
-                fits &= all(settings[name] == wanted for name, wanted in line.where.items())
+                fits &= all(settings[name] == expected for name, expected in line.where.items())
                 wrong += [] if fits else [recipe]
                 for name in (setting, *line.follows, "table_row", "paper", "images"):
                     settings.pop(name)
-                others.add(repr(sorted(settings.items())))
-            wrong += [] if len(others) == 1 else [f"{sweep.id} {line.label}"]
+                remaining.add(repr(sorted(settings.items())))
+            wrong += [] if len(remaining) == 1 else [f"{sweep.id} {line.label}"]
         wrong += {line.key for line in sweep.lines} - TASKS.keys()
     assert wrong == []
 
@@ -137,9 +137,9 @@ def test_recipes_of_figures_have_the_papers_settings() -> None:
         if figure.kind == "log_curves":
             runs += figure.arguments["recipes"].items()
         for method, recipe in runs:
-            own = settings_of(recipe)
+            ours = settings_of(recipe)
             paper = SETTINGS.get((name.partition("/")[0], method), {})
             paper = paper | CHANGES.get((name, method), {})
             swept = figure.arguments.get("setting")
-            wrong += [(recipe, k) for k, v in paper.items() if k != swept and own[k] != v]
+            wrong += [(recipe, k) for k, v in paper.items() if k != swept and ours[k] != v]
     assert not wrong

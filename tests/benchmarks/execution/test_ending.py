@@ -39,10 +39,10 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     for seed in range(10):
         failure(results, transfer_tasks()[0], REASON, seed=seed)
     planned += rows(transfer_tasks()[0], names=("mine",), seeds=10, schedule="paper")
-    for place in range(7):  # problems of figures, too
-        put(results / "training", f"{place}.json", {})
-    found = {(one.backbone, one.task): one.record for one in read_results(results).done}
-    monkeypatch.setattr(ending, "finished", lambda cell: found.get((cell.backbone.name, cell.key)))
+    for location in range(7):  # problems of figures, too
+        put(results / "training", f"{location}.json", {})
+    result = {(item.backbone, item.task): item.record for item in read_results(results).done}
+    monkeypatch.setattr(ending, "finished", lambda cell: result.get((cell.backbone.name, cell.key)))
     request = RunAll(settings=Settings(results=results, runs=tmp_path / "runs"))
     assert finish_run(planned, request, time.monotonic(), {"torn": REASON}) == 1
     printed = capsys.readouterr()
@@ -61,13 +61,13 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
 def test_last_line_counts_cells_that_could_not_run(
     rows: Rows, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done, unfit, absent = rows("cifar10_knn", "in100_knn", "voc07_svm")
+    completed, unfit, absent = rows("cifar10_knn", "in100_knn", "voc07_svm")
     planned = [
-        replace(done, state="unfit"),
+        replace(completed, state="unfit"),
         replace(unfit, state="unfit"),
         replace(absent, state="no data", missing=("voc07",)),
     ]
-    request = RunAll(settings=done.cell.settings)
+    request = RunAll(settings=completed.cell.settings)
     finish_run(planned, request, time.monotonic(), {})
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("3 cells, 0 failed, 2 not supported, 1 without data, ")
@@ -95,8 +95,8 @@ def test_fault_in_one_step_of_the_end_leaves_the_others(
     monkeypatch.setattr(step, MagicMock(side_effect=ZeroDivisionError("division by zero")))
     request = RunAll(settings=Settings(results=tmp_path / "results", runs=tmp_path / "runs"))
     planned = rows("voc07_svm", names=("mine",), schedule="paper")
-    (found,) = read_results(tmp_path / "results").done
-    monkeypatch.setattr(ending, "finished", lambda cell: found.record)
+    (result,) = read_results(tmp_path / "results").done
+    monkeypatch.setattr(ending, "finished", lambda cell: result.record)
     assert finish_run(planned, request, time.monotonic(), {}) == status
     printed = capsys.readouterr()
     (line,) = [line for line in printed.err.splitlines() if outcome in line]

@@ -13,11 +13,11 @@ def shown(jobs: list[Job]) -> list[tuple[list[str], float]]:
 
 
 def test_cells_of_one_pass_are_one_job_and_users_of_classifiers_come_last(rows: Rows) -> None:
-    found = rows("objectnet13_eval", PASS[0], "cifar10_knn", PASS[1])
+    result = rows("objectnet13_eval", PASS[0], "cifar10_knn", PASS[1])
     cached = replace(rows("rotation4_linear")[0], state="cached")
-    jobs = job_graph([*found, cached])
+    jobs = job_graph([*result, cached])
     assert shown(jobs) == [(list(PASS), 2.0), (["cifar10_knn"], 1.0), (["objectnet13_eval"], 1.0)]
-    assert [[jobs.index(other) for other in job.after] for job in jobs] == [[], [], [0]]
+    assert [[jobs.index(second) for second in job.after] for job in jobs] == [[], [], [0]]
 
 
 def test_cells_that_read_nothing_but_features_are_one_job_of_all_backbones(rows: Rows) -> None:

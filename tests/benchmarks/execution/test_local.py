@@ -51,10 +51,10 @@ def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_memory_and_cores(
     assert run(four, 9) == ["in100_knn"]  # which leaves the others
     assert (tmp_path / "shares").read_text().split() == ["2"] * 4
     used: set[str] = set()
-    for word in log.read_text().split():
-        assert word[1:] in ("3", "5")
-        assert (word[1:] in used) == (word[0] == "-")
-        used ^= {word[1:]}
+    for arg in log.read_text().split():
+        assert arg[1:] in ("3", "5")
+        assert (arg[1:] in used) == (arg[0] == "-")
+        used ^= {arg[1:]}
 
 
 def test_what_uses_a_classifier_starts_once_that_is_trained_or_has_failed(
@@ -66,10 +66,10 @@ def test_what_uses_a_classifier_starts_once_that_is_trained_or_has_failed(
     wait = f"while ! grep -q +cifar10_knn {log} || ! grep -q +in100 {log}; do sleep 0.01; done"
     instead(monkeypatch, f"echo +$1 >> {log}; {wait}; echo -$1 >> {log}")
     run(rows(*keys), 4)
-    told = log.read_text().split()
-    assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
-    trained = told.index("-in100_linear@looc")
-    assert trained < min(told.index(f"+{key}") for key in keys[:2])
+    output = log.read_text().split()
+    assert set(output[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
+    trained = output.index("-in100_linear@looc")
+    assert trained < min(output.index(f"+{key}") for key in keys[:2])
 
 
 def test_a_training_of_a_whole_network_has_all_gpus_and_runs_alone(
@@ -93,17 +93,19 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
 ) -> None:
     planned = rows(*PASS)
     first, second, third = (row.cell for row in planned)
-    own = state_path(second.path)
-    own.parent.mkdir(parents=True)
-    done = {first.path: "a record"}
-    monkeypatch.setattr(benchmarks.execution.local, "finished", lambda cell: done.get(cell.path))
+    ours = state_path(second.path)
+    ours.parent.mkdir(parents=True)
+    completed = {first.path: "a record"}
+    monkeypatch.setattr(
+        benchmarks.execution.local, "finished", lambda cell: completed.get(cell.path)
+    )
     killed, stopped = "killed by SIGKILL", "stopped by another process; the same command resumes"
     lines = {"exit 1": "exit status 1", "kill -9 $$": killed, "exit 137": killed}
     lines["exit 75"] = stopped
     for line, reason in lines.items():
         state.write(third, "queued")
         failed = '{"state": "failed", "reason": "own"}'
-        instead(monkeypatch, f"echo '{failed}' > '{own}'; {line}")
+        instead(monkeypatch, f"echo '{failed}' > '{ours}'; {line}")
         assert run(planned, 2) == [second.key, third.key]
         assert state.failure(second) == "own"
         assert reason in state.failure(third)
@@ -114,7 +116,7 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_en
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = rows("cifar10_knn")
-    before = signal.signal(signal.SIGTERM, lambda *_: stop._asked.append(signal.SIGTERM))
+    previous = signal.signal(signal.SIGTERM, lambda *_: stop._asked.append(signal.SIGTERM))
     try:
         for number in ("TERM", "USR2"):
             instead(monkeypatch, f"kill -TERM $PPID; kill -{number} $$")
@@ -122,7 +124,7 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_en
             with pytest.raises(stop.Stopped):
                 run(planned, 2)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
     assert not state.failure(planned[0].cell)
     monkeypatch.setattr(stop, "_asked", [])
     instead(monkeypatch, f"echo $$ > {tmp_path}/pid; exec sleep 600")

@@ -28,9 +28,9 @@ def cell(small_backbone: Encoder, settings: Settings) -> Cell:
 
 
 def shown(cell: Cell) -> tuple[str, str]:
-    ((found,), _) = all_states(cell.settings.results)
-    assert found.identity == (cell.backbone.name, cell.key, 0)
-    return found.name, found.detail
+    ((result,), _) = all_states(cell.settings.results)
+    assert result.identity == (cell.backbone.name, cell.key, 0)
+    return result.name, result.detail
 
 
 def change(cell: Cell, **changes: object) -> Path:

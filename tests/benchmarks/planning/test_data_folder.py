@@ -14,8 +14,8 @@ KEYS = ("cifar10", "voc07")
 def test_a_folder_that_cannot_hold_data_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
-    for name, words in (("none", "no such"), ("file", "is a file"), ("empty", "is empty")):
-        with pytest.raises(DataError, match=rf"--data .*{name}.*{words}"):
+    for name, args in (("none", "no such"), ("file", "is a file"), ("empty", "is empty")):
+        with pytest.raises(DataError, match=rf"--data .*{name}.*{args}"):
             require_data_folder(tmp_path / name, KEYS)
     for name in ("none", "empty"):  # a plan tells how to get the data
         require_data_folder(tmp_path / name, KEYS, may_be_empty=True)

@@ -78,14 +78,14 @@ def files(folder: Path) -> list[Path]:
 def test_each_network_has_one_random_twin(tmp_path: Path) -> None:
     encoder = ("", "", "", f"{tmp_path / 'net.py'}:tiny")
     request = RunAll(ckpt=tuple(files(tmp_path)), encoder=encoder, random=True, plan=True)
-    found, _ = backbones(request)
+    result, _ = backbones(request)
     names = ["random", "random-resnet18", "random-net-tiny"]
-    assert [one.name for one in found.values()] == ["first", "second", "cifar", "tiny", *names]
-    twins = [one for one in found.values() if one.name in names]
-    assert [(one.arch, one.stem) for one in twins[:2]] == [
+    assert [item.name for item in result.values()] == ["first", "second", "cifar", "tiny", *names]
+    twins = [item for item in result.values() if item.name in names]
+    assert [(item.arch, item.stem) for item in twins[:2]] == [
         ("resnet18", "imagenet"), ("resnet18", "cifar"),
     ]  # fmt: skip
-    assert len({one.sha256 for one in found.values()}) == 7
+    assert len({item.sha256 for item in result.values()}) == 7
 
 
 def test_a_resnet_and_another_network_are_evaluated_by_one_command(
@@ -93,8 +93,8 @@ def test_a_resnet_and_another_network_are_evaluated_by_one_command(
 ) -> None:
     first, _, _, tiny = files(tmp_path)
     folders = ["--data", small_data, "--results", tmp_path / "out", "--runs", tmp_path / "runs"]
-    words = ["--ckpt", tiny, first, "--encoder", f"{tmp_path / 'net.py'}:tiny", "", "--random"]
-    words += [*folders, "--tasks", "cifar10_knn", "--schedule", "smoke", "--quiet"]
-    assert main([str(word) for word in words]) == 0
+    args = ["--ckpt", tiny, first, "--encoder", f"{tmp_path / 'net.py'}:tiny", "", "--random"]
+    args += [*folders, "--tasks", "cifar10_knn", "--schedule", "smoke", "--quiet"]
+    assert main([str(arg) for arg in args]) == 0
     rows = {path.name for path in (tmp_path / "out" / "records").iterdir()}
     assert rows == {"first", "tiny", "random", "random-resnet18"}

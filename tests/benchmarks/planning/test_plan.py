@@ -25,26 +25,26 @@ from transfer.hours import Measured, core_hours, gpu_hours, save_seconds
 def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
     keys = ("in1k_linear@jcl", "in1k_linear@lorac", "in1k_linear@uniclr", "in100_linear@jcl")
     planned = rows(*keys, names=("one", "other"), seeds=2, hours=2.0)
-    found = with_shared_work_counted_once(planned, 1)
-    assert [row.gpu_hours for row in found] == [*[2.0] * 2, *[0.0] * 4, *[2.0] * 2] * 2
-    assert found[2].why == found[4].why == "its head is trained by in1k_linear@jcl"
-    done = replace(planned[0], state="cached", gpu_hours=0.0)
-    assert with_shared_work_counted_once([done, planned[2]], 1)[1].gpu_hours == 2.0
+    result = with_shared_work_counted_once(planned, 1)
+    assert [row.gpu_hours for row in result] == [*[2.0] * 2, *[0.0] * 4, *[2.0] * 2] * 2
+    assert result[2].why == result[4].why == "its head is trained by in1k_linear@jcl"
+    completed = replace(planned[0], state="cached", gpu_hours=0.0)
+    assert with_shared_work_counted_once([completed, planned[2]], 1)[1].gpu_hours == 2.0
     # a longer probe of a pass costs what it takes beyond the others
     planned = rows(*(f"in100_linear@{reading}" for reading in ("jcl", "looc", "lorac")))
     planned[1] = replace(planned[1], gpu_hours=2.5)
-    found = with_shared_work_counted_once(planned, 1)
-    assert [row.gpu_hours for row in found] == [1.0, 1.5, 0.0]
-    assert found[1].why == "continues the pass of in100_linear@jcl"
+    result = with_shared_work_counted_once(planned, 1)
+    assert [row.gpu_hours for row in result] == [1.0, 1.5, 0.0]
+    assert result[1].why == "continues the pass of in100_linear@jcl"
     assert [row.gpu_hours for row in with_shared_work_counted_once(planned[1:], 1)] == [2.5, 0.0]
 
 
 def test_images_of_several_backbones_are_decoded_once_in_the_plan(rows: Rows) -> None:
     five = [replace(row, core_hours=16.0) for row in rows("in100_knn", names=tuple("abcde"))]
     for cores, expected in {4: [4.0, 0.0, 0.0, 0.0, 1.0], 16: [1.0] * 5}.items():
-        found = with_shared_work_counted_once(five, cores)
-        assert [row.gpu_hours for row in found] == expected
-    assert found[1].why == "shares the extraction of a"
+        result = with_shared_work_counted_once(five, cores)
+        assert [row.gpu_hours for row in result] == expected
+    assert result[1].why == "shares the extraction of a"
     features = rows("in100_knn", "in100_lowshot_knn")  # of one backbone: extracted once
     assert [row.gpu_hours for row in with_shared_work_counted_once(features, 1)] == [1.0, 0.0]
 
@@ -139,10 +139,10 @@ def test_each_training_takes_the_seconds_of_its_kind_and_each_network_its_share(
     assert slow == pytest.approx(fast * 2, rel=0.02)
     trained = [hours(few, settings, seconds) - tested for seconds in (measured, twice)]
     assert trained[1] == pytest.approx(trained[0] / 2)
-    own = Measured(seconds={"forward resnet18 bfloat16": 1 / 20_000})
+    ours = Measured(seconds={"forward resnet18 bfloat16": 1 / 20_000})
     backbone = replace(small_backbone, precision="bfloat16")
     by_resnet50, by_itself = (
-        gpu_hours({"forward": 1.0}, backbone, seconds) for seconds in (measured, own)
+        gpu_hours({"forward": 1.0}, backbone, seconds) for seconds in (measured, ours)
     )
     assert by_resnet50 / by_itself == pytest.approx(0.44 / 8000 * 20_000)
 

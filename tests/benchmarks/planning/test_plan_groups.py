@@ -71,5 +71,5 @@ def test_the_plan_of_all_tasks_fits_a_screen_and_counts_kept_crops_once(
     rows = [planned(key, small_backbone, keeping) for key in keys]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5e9))
     size_gb = 3 * small_backbone.input.size_px**2 * (60_000 + 4 * 5_000) / 1e9
-    told = f"{size_gb:.1f} GB below {settings.runs}, where 5.0 GB are free"
-    assert f"--cache-crops keeps up to {told}" in render_plan_groups(rows).splitlines()
+    output = f"{size_gb:.1f} GB below {settings.runs}, where 5.0 GB are free"
+    assert f"--cache-crops keeps up to {output}" in render_plan_groups(rows).splitlines()

@@ -40,11 +40,11 @@ def test_groups_patterns_and_papers_name_tasks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "output"),
     [("transfer_linear", "transfer_linear/pets"), ("in1k_linear", "6"), ("lorac", "paper")],
 )
-def test_one_task_is_not_a_group(name: str, told: str) -> None:
-    with pytest.raises(TaskError, match=f"{told}.*run_all.py --tasks '{name}'"):
+def test_one_task_is_not_a_group(name: str, output: str) -> None:
+    with pytest.raises(TaskError, match=f"{output}.*run_all.py --tasks '{name}'"):
         task_of(name)
 
 
@@ -55,8 +55,8 @@ def test_get_data_gets_what_a_suite_needs() -> None:
 
 
 def test_every_published_number_has_a_task_with_its_protocol() -> None:
-    asked = {pair for paper in papers() for pair in paper.reported if pair[0] != AVERAGE}
+    requested = {pair for paper in papers() for pair in paper.reported if pair[0] != AVERAGE}
     rows = [row for paper in papers() for table in paper.tables for row in table.rows]
-    asked |= {pair for row in rows for pair in row.protocols.items() if pair[1] != ELSEWHERE}
+    requested |= {pair for row in rows for pair in row.protocols.items() if pair[1] != ELSEWHERE}
     offered = {(reading_of(k)[0], task.protocol.partition("/")[0]) for k, task in TASKS.items()}
-    assert asked <= offered
+    assert requested <= offered

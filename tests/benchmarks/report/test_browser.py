@@ -43,8 +43,8 @@ class Browser:
     def __init__(self) -> None:
         options = webdriver.ChromeOptions()
         options.binary_location = str(shutil.which("chromium"))
-        for word in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):
-            options.add_argument(f"--{word}")
+        for arg in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):
+            options.add_argument(f"--{arg}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(options, Service(str(shutil.which("chromedriver"))))
         self.driver.set_script_timeout(300)  # a busy machine
@@ -71,14 +71,14 @@ class Browser:
         """Return the addresses of all requests, that of the page itself first."""
         messages = [json.loads(e["message"])["message"] for e in self._log("performance")]
         sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-        return [one["request"]["url"] for one in sent]
+        return [item["request"]["url"] for item in sent]
 
     def find(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def texts(self, selector: str) -> list[str]:
-        found = self.driver.find_elements(By.CSS_SELECTOR, selector)
-        return [element.text for element in found if element.is_displayed()]
+        result = self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return [element.text for element in result if element.is_displayed()]
 
     def run(self, script: str) -> Any:
         return self.driver.execute_script(f"return {script}")
@@ -112,11 +112,11 @@ def test_numbers_are_sorted_and_filtered(browser: Browser, page: Path) -> None:
     assert "aircraft" in row
     assert browser.find("#filter-count").text == "1 shown"
     browser.find("#only-ours").click()
-    shown = browser.run(
+    output = browser.run(
         "[...document.querySelectorAll('table.numbers tbody tr:not(.group)')]"
         ".filter((row) => row.offsetParent).map((row) => row.className)"
     )
-    assert set(shown) == {"ours"}
+    assert set(output) == {"ours"}
 
 
 def test_hostile_names_are_shown_as_text(browser: Browser, page: Path) -> None:
@@ -168,8 +168,8 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
     browser.open(page)
     assert [url for url in browser.requests() if not url.startswith("data:")] == [page.as_uri()]
     assert browser.find("h1").text == "2 checkpoints"
-    (said,) = browser.texts(".answer li")
-    assert browser.find("#compare-sentence").text == said
+    (message,) = browser.texts(".answer li")
+    assert browser.find("#compare-sentence").text == message
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     axis = browser.texts("#compare-rows .scale svg text")
     assert axis == ["−20", "0", "+20"]
@@ -202,9 +202,9 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
 
 def choose(browser: Browser, first: str, second: str) -> None:
     """Choose two checkpoints, whose options go on with what is known of them."""
-    for place, name in (("first", first), ("second", second)):
-        select = Select(browser.find(f"#compare-{place}"))
-        (option,) = (one.text for one in select.options if one.text.startswith(f"{name} ("))
+    for location, name in (("first", first), ("second", second)):
+        select = Select(browser.find(f"#compare-{location}"))
+        (option,) = (item.text for item in select.options if item.text.startswith(f"{name} ("))
         select.select_by_visible_text(option)
 
 
@@ -246,10 +246,10 @@ def test_three_networks_are_compared_in_one_report(browser: Browser, tmp_path: P
     browser.open(write_report(read_contents(tmp_path)).absolute())
     assert [text.split(" and ")[0] for text in browser.texts(".answer li")] == ["moco", "vit"]
     choose(browser, "vit", "mine")
-    said = "their networks differ (timm:vit_small; resnet50, imagenet stem)"
-    assert said in browser.find("#compare-sentence").text
-    facts = "mine: resnet50, imagenet stem, 23.5 M parameters, unknown pre-training data."
-    assert facts in browser.find("#compare-facts").text
+    message = "their networks differ (timm:vit_small; resnet50, imagenet stem)"
+    assert message in browser.find("#compare-sentence").text
+    fields = "mine: resnet50, imagenet stem, 23.5 M parameters, unknown pre-training data."
+    assert fields in browser.find("#compare-facts").text
     rows = browser.texts("#compare-rows details .line")
     assert len(rows) == 2
     assert all("images of 384 and 224 px" in row for row in rows)
@@ -273,9 +273,9 @@ def test_a_button_copies_the_table_that_the_command_prints(
 ) -> None:
     browser.open(page)
     copied = browser.driver.execute_script(COPIED)
-    words = ["--results", str(page.parents[1]), "--tasks", transfer_tasks()[0]]
+    args = ["--results", str(page.parents[1]), "--tasks", transfer_tasks()[0]]
     for form, text in zip(("markdown", "latex", "csv"), copied, strict=True):
-        assert tables.main([*words, "--format", form]) == 0
+        assert tables.main([*args, "--format", form]) == 0
         assert capsys.readouterr().out.rstrip("\n") == text.rstrip("\n")
     assert browser.errors() == []
 
@@ -304,7 +304,7 @@ def test_axe_finds_nothing(browser: Browser, page: Path) -> None:
     for dark in (False, True):
         browser.open(page, dark=dark)
         browser.driver.execute_script(script)
-        found = browser.driver.execute_async_script(
+        result = browser.driver.execute_async_script(
             "axe.run().then((found) => arguments[0](found.violations))"
         )
-        assert [(one["id"], [n["html"][:200] for n in one["nodes"]]) for one in found] == []
+        assert [(item["id"], [n["html"][:200] for n in item["nodes"]]) for item in result] == []

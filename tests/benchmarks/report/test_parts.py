@@ -38,7 +38,7 @@ def test_a_chart_has_the_colors_of_the_page_and_a_name_one_look_in_all_of_a_part
     for chart in line_charts(drafts):
         for sign, color, name in chart.legend:
             looks.setdefault(name, set()).add((color, sign))
-    assert [len(own) for own in looks.values()] == [1] * 9
+    assert [len(ours) for ours in looks.values()] == [1] * 9
     assert len(set.union(*looks.values())) == 9
 
 
@@ -67,8 +67,10 @@ def views(results: Path) -> list[Fold]:
 
 def sheets_of(fold: Fold) -> dict[str, list[list[str]]]:
     """Texts of the cells of a fold's tables."""
-    found = [part for part in fold.parts if isinstance(part, Sheet)]
-    return {one.title: [[cell.text for cell in row] for row in one.grid.cells()] for one in found}
+    result = [part for part in fold.parts if isinstance(part, Sheet)]
+    return {
+        item.title: [[cell.text for cell in row] for row in item.grid.cells()] for item in result
+    }
 
 
 def sheets(results: Path) -> dict[str, list[list[str]]]:
@@ -181,8 +183,11 @@ def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     log = tmp_path / "run" / "metrics.jsonl"
     log.parent.mkdir()
     log.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "lo')
-    text, *found = pretraining_parts(tmp_path, [tmp_path, tmp_path / "absent"])
-    assert [chart.title for chart in found if isinstance(chart, Chart)] == ["Loss", "Learning rate"]
+    text, *result = pretraining_parts(tmp_path, [tmp_path, tmp_path / "absent"])
+    assert [chart.title for chart in result if isinstance(chart, Chart)] == [
+        "Loss",
+        "Learning rate",
+    ]
     assert "**run**: step 2, epoch 1.00, loss 2" in str(text)
     assert "absent**: no metrics.jsonl" in str(text)
 
@@ -242,10 +247,10 @@ def test_snapshots_of_each_engine_have_a_line_and_of_each_schedule_a_chart(tmp_p
     paper, smoke = views(tmp_path)
     assert "Smoke schedule" in smoke.name
     names = [
-        [name for *_, name in one.legend]
+        [name for *_, name in part.legend]
         for view in (paper, smoke)
-        for one in view.parts
-        if isinstance(one, Chart)
+        for part in view.parts
+        if isinstance(part, Chart)
     ]
     assert names == [["jcl", "jcl (engine other)"], ["jcl"]]
 
@@ -262,10 +267,10 @@ FOREIGN: dict[str, Any] = {
 def test_a_foreign_detail_costs_only_its_own_task_and_names_of_any_script_are_shown(
     tmp_path: Path,
 ) -> None:
-    kept = {"accuracy_per_class": {"cat": 20.0}}
+    stored = {"accuracy_per_class": {"cat": 20.0}}
     for task, (name, detail) in zip(transfer_tasks(), FOREIGN.items(), strict=False):
         complete(tmp_path, HOSTILE, task, details={name: detail})
-    complete(tmp_path, "mine", transfer_tasks()[-1], details=kept)
+    complete(tmp_path, "mine", transfer_tasks()[-1], details=stored)
     changes: dict[str, Any] = {"metrics": {"zap": 12.5}, "primary_metric": "zap"}
     changes["details"] = {"accuracy_per_class": {HOSTILE: 1.0, "猫 ☃\u202e": 2.0}}
     complete(tmp_path, "Ünïcode ☃ 名前", "no_such_task", heading="Strange", **changes)

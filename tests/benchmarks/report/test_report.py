@@ -104,12 +104,12 @@ def compared_of(results: Path) -> Compared:
 def test_the_first_sentence_says_which_is_better_after_correction(tmp_path: Path) -> None:
     results_of_two(tmp_path)
     comparison = compared_of(tmp_path)
-    said = (
+    message = (
         "good is significantly better than random on 1 of 2 tasks, worse on 0, inconclusive on 1."
     )
-    assert comparison.sentences == [said]
+    assert comparison.sentences == [message]
     page = report_page(read_contents(tmp_path))
-    assert said in page
+    assert message in page
     assert "these are sentences about files, not yet about methods" in page
     assert comparison.tasks[0].key == TASK
     assert [*dict.fromkeys(comparison.tasks[0].tests)] == ["paired on the same 1,000 images"]
@@ -134,7 +134,7 @@ def test_checkpoints_of_unlike_networks_and_data_are_compared_and_the_sentence_s
         complete(tmp_path, entry["name"], TASK, backbone=entry, metrics=metrics, details=details)
     comparison = compared_of(tmp_path)
     assert comparison.names == ["foreign", "mine", "moco", "random", "random-resnet18"]
-    assert [one.facts for one in comparison.checkpoints[:3]] == [
+    assert [checkpoint.facts for checkpoint in comparison.checkpoints[:3]] == [
         "timm:vit_small, 21.7 M parameters, unknown pre-training data",
         "resnet50, imagenet stem, in1k",
         "resnet18, imagenet stem, photographs (900 images)",
@@ -178,8 +178,8 @@ def test_a_recipe_that_departs_is_described_once(tmp_path: Path) -> None:
     names = {"name": "jcl-2020/1", "hash": "tiny", "paper_hash": "paper"}
     changes: dict[str, Any] = {"protocol": {**names, "fields": {}}, "departures": [recipe]}
     metrics = {"AP": 12.0, "AP50": 20.0, "AP75": 10.0}
-    shown: dict[str, Any] = {"metrics": metrics, "primary_metric": "AP"}
-    complete(tmp_path, "mine", "coco_det", schedule="smoke", **changes, **shown)
+    output: dict[str, Any] = {"metrics": metrics, "primary_metric": "AP"}
+    complete(tmp_path, "mine", "coco_det", schedule="smoke", **changes, **output)
     page = report_page(read_contents(tmp_path))
     tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
     assert tables.count(recipe) == 1
@@ -195,8 +195,8 @@ def test_folders_with_the_same_images_have_one_name(tmp_path: Path) -> None:
     ):
         data = f"{folder} (5000 images, fingerprint {fingerprint})"
         complete(tmp_path, name, TASK, backbone=backbone(name, made_by=LORAC | {"data": data}))
-    facts = [one.data for one in compared_of(tmp_path).checkpoints]
-    assert facts == ["c5k (5000 images)"] * 3 + ["rooms (5000 images)"]
+    fields = [checkpoint.data for checkpoint in compared_of(tmp_path).checkpoints]
+    assert fields == ["c5k (5000 images)"] * 3 + ["rooms (5000 images)"]
     assert "FIVE (5000 images)" not in report_page(read_contents(tmp_path))
 
 
@@ -218,7 +218,7 @@ def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> N
     for seed in (0, 1):
         complete(tmp_path, "mine", TASK, seed)
     details = Explanations(read_contents(tmp_path))
-    first, second = (one["address"] for one in details.records)
+    first, second = (record["address"] for record in details.records)
     assert first == f"mine/{TASK}"
     assert second == f"mine/{TASK}.paper.seed1"
     assert details.address(details.addresses) == f"#{first},{second}"
@@ -229,9 +229,9 @@ def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["--ckpt", "/home/me/mine.pt"]
-    given: dict[str, Any] = {"task": TASK, "backbone": words, "options": [], "input": {}}
-    complete(Path("out"), "without", TASK, 0, request=given)
+    args = ["--ckpt", "/home/me/mine.pt"]
+    inputs: dict[str, Any] = {"task": TASK, "backbone": args, "options": [], "input": {}}
+    complete(Path("out"), "without", TASK, 0, request=inputs)
     for folder in (Path("out"), Path("out").absolute()):
         text = str(Explanations(read_contents(folder)).content)
         assert "without" in text
@@ -251,13 +251,13 @@ def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(
 def test_failed_report_is_one_sentence_before_any_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for error, words in (
+    for error, args in (
         (ModuleNotFoundError("no module", name="jinja2"), "-m pip install jinja2"),
         (RuntimeError("the dog\nate it"), "the dog"),
     ):
         monkeypatch.setattr("benchmarks.report.report_page", Mock(side_effect=error))
         assert not update_report(tmp_path)
         line, *traceback = capsys.readouterr().err.splitlines()
-        assert words in line
+        assert args in line
         assert "records are safe" in line
         assert bool(traceback) == isinstance(error, RuntimeError)

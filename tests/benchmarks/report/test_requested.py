@@ -61,8 +61,8 @@ def test_only_what_has_no_result_is_left_and_a_foreign_file_asks_for_nothing(
 
 
 def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
-    why = {"state": "unsupported", "reason": "its strides are not 4 to 32"}
-    request(tmp_path, "coco_det", protocol="jcl-2020/1", **why)
+    reason = {"state": "unsupported", "reason": "its strides are not 4 to 32"}
+    request(tmp_path, "coco_det", protocol="jcl-2020/1", **reason)
     request(tmp_path, "voc07_svm", protocol="co2-2021/1")
     absent_data = {"state": "missing data", "missing_data": ["food"]}
     request(tmp_path, "transfer_linear/food", **absent_data)
@@ -83,7 +83,7 @@ def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path:
     results = planned[0].cell.settings.results
     for named, tasks in ((True, [TASK, "transfer_linear/food"]), (False, [TASK])):
         write_requested(planned, named=named, here=True)
-        assert sorted(task for own, _ in left(results) for task in own) == tasks
+        assert sorted(task for ours, _ in left(results) for task in ours) == tasks
 
 
 def test_the_page_shows_it_as_text(tmp_path: Path) -> None:

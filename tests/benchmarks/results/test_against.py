@@ -24,12 +24,12 @@ def test_only_the_same_pretraining_gets_a_verdict_and_makes_the_row(
         ({"data": "in1k (5000 images)"}, "data in1k, ours in1k (5000 images)"),
         ({"changed": {"batch_size": 8}}, "ours changed its recipe in batch_size"),
     ]
-    for changes, said in cases:
+    for changes, message in cases:
         with subtests.test(changes=changes):
             aircraft = {"task": transfer_tasks()[0], "protocol": "lorac-2021/1"}
             record(tmp_path, 47.5, made_by=LORAC | changes, **aircraft)
             text = re.sub(" +", " ", page(tmp_path, "lorac_table2.md"))
-            assert said in text
+            assert message in text
             assert ("| verdict |" in text) == (not changes)
             assert ("- LORAC: needs pre-training `lorac/in1k-r50`" in text) == bool(changes)
 
@@ -63,9 +63,9 @@ def test_loocs_all_is_compared_with_the_mean_that_it_fits(tmp_path: Path) -> Non
         cell = {"backbone": metric, "sha256": digits * 64, "made_by": moco, "metric": metric}
         record(tmp_path, score, task="imagenet_c100_eval", protocol="looc-2020/1", **cell)
     text = page(tmp_path, "looc_table3.md")
-    shown, against = blocks(text)
-    assert "48.2" in shown["→ all19_top1"][8]
-    assert "46.6" in shown["→ all_top1"][9]
+    output, against = blocks(text)
+    assert "48.2" in output["→ all19_top1"][8]
+    assert "46.6" in output["→ all_top1"][9]
     judged = ["48.20", "48.2", "+0.00", "[-2.1, +2.1]", "inconclusive"]
     assert against["→ all19_top1"][1:] == ["IN-C-100 All", *judged]
     assert "→ all_top1" not in against

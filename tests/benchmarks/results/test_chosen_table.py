@@ -122,16 +122,16 @@ def test_the_command_prints_latex_of_numbers_alone_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(tmp_path, 70.0, name="my_net", **CIFAR)
-    words = ["--results", str(tmp_path), "--name", "my_net", "--tasks", "cifar10_knn"]
-    assert tables.main([*words, "--format", "latex"]) == 0
+    args = ["--results", str(tmp_path), "--name", "my_net", "--tasks", "cifar10_knn"]
+    assert tables.main([*args, "--format", "latex"]) == 0
     lines = capsys.readouterr().out.splitlines()
     body = [line for line in lines if not line.startswith("%")]
     assert body[2:5] == [r"checkpoint & cifar10 \\", r"\midrule", r"my\_net & 70.0 \\"]
-    assert tables.main([*words, "--format", "csv"]) == 0
-    shown = capsys.readouterr()
-    assert shown.out == "checkpoint,cifar10\nmy_net,70.0\n"
-    assert "protocol uniclr-2022/1" in shown.err
-    assert tables.main(words) == 0
+    assert tables.main([*args, "--format", "csv"]) == 0
+    output = capsys.readouterr()
+    assert output.out == "checkpoint,cifar10\nmy_net,70.0\n"
+    assert "protocol uniclr-2022/1" in output.err
+    assert tables.main(args) == 0
     assert capsys.readouterr().out.startswith("| checkpoint | cifar10 |")
     assert [path.name for path in tmp_path.iterdir()] == ["records"]
 

@@ -49,11 +49,11 @@ def test_unlike_runs_have_rows_and_notes_of_their_own_and_alike_ones_a_mean(
             record(results, 86.0, seed=1)
             text = page(results)
             first = re.search(r"→ mine (?P<marks>[¹²³⁴ ]+) +\| +86.0 ", text)
-            other = re.search(rf"→ mine \({label}\) (?P<marks>[¹²³⁴ ]+) +\| +80.0 ", text)
+            second = re.search(rf"→ mine \({label}\) (?P<marks>[¹²³⁴ ]+) +\| +80.0 ", text)
             assert first is not None
-            assert other is not None
+            assert second is not None
             assert label not in notes_of(text, first["marks"])
-            assert label in notes_of(text, other["marks"])
+            assert label in notes_of(text, second["marks"])
             assert text.partition("## Backbones")[2].count("- mine: resnet50") == 1
             for seed, score in enumerate((80.0, 86.0)):
                 record(results / "alike", score, seed=seed, **changes)

@@ -43,27 +43,27 @@ def test_one_run_each_is_compared_by_mcnemars_exact_test() -> None:
     rng = np.random.default_rng(0)
     a = right(rng, 0.6)
     b = np.where(rng.random(2000) < 0.1, right(rng, 0.4), a)
-    found = difference(score(a), score(b), "any")
+    result = difference(score(a), score(b), "any")
     way = "McNemar's exact test on the same 2,000 images"
     assert how_compared(score(a), score(b), "any") == way
-    alone = int((a & ~b).sum()), int((~a & b).sum())
-    assert found.p == pytest.approx(binomtest(alone[0], sum(alone)).pvalue)
-    assert found.points == pytest.approx(100 * (a.mean() - b.mean()))
-    assert found.error == pytest.approx(100 * np.std(a.astype(float) - b) / 2000**0.5)
+    single = int((a & ~b).sum()), int((~a & b).sum())
+    assert result.p == pytest.approx(binomtest(single[0], sum(single)).pvalue)
+    assert result.points == pytest.approx(100 * (a.mean() - b.mean()))
+    assert result.error == pytest.approx(100 * np.std(a.astype(float) - b) / 2000**0.5)
     assert difference(score(a), score(a), "any").p == 1
     # taken as independent, the same numbers would be far less certain
     apart = difference(score(a), Score(mean=100 * b.mean(), metric="top1"), "any")
-    assert apart.error > 2 * found.error
+    assert apart.error > 2 * result.error
 
 
 def test_seeds_add_their_variance_to_that_over_images() -> None:
     rng = np.random.default_rng(1)
     a, b = ([right(rng, share) for _ in range(3)] for share in (0.6, 0.59))
-    found = difference(score(*a), score(*b), "any")
+    result = difference(score(*a), score(*b), "any")
     means = np.mean(a, axis=0), np.mean(b, axis=0)
     of_images = 100 * np.std(means[0] - means[1]) / 2000**0.5
     of_seeds = [np.var([100 * run.mean() for run in runs], ddof=1) / 3 for runs in (a, b)]
-    assert found.error == pytest.approx(np.sqrt(of_images**2 + sum(of_seeds)))
+    assert result.error == pytest.approx(np.sqrt(of_images**2 + sum(of_seeds)))
     way = "paired on the same 2,000 images, over 3 and 3 seeds"
     assert how_compared(score(*a), score(*b), "any") == way
     first, second = (
@@ -78,13 +78,13 @@ def test_a_mean_per_class_weighs_images_by_their_class() -> None:
     rng = np.random.default_rng(2)
     labels = np.repeat([0, 1], [1500, 500])
     a, b = right(rng, 0.7), right(rng, 0.65)
-    found = difference(score(a, labels=labels), score(b, labels=labels), "any")
+    result = difference(score(a, labels=labels), score(b, labels=labels), "any")
     classes = [100 * (a[labels == c].mean() - b[labels == c].mean()) for c in (0, 1)]
     errors = [100 * np.std(a[labels == c] - 1.0 * b[labels == c]) for c in (0, 1)]
     stratified = np.sqrt(errors[0] ** 2 / 1500 + errors[1] ** 2 / 500) / 2
-    assert found.error == pytest.approx(stratified, rel=0.02)
+    assert result.error == pytest.approx(stratified, rel=0.02)
     # the mean of the scores is what the record says; the classes must agree with it
-    assert np.mean(classes) == pytest.approx(found.points, abs=abs(classes[0] - classes[1]))
+    assert np.mean(classes) == pytest.approx(result.points, abs=abs(classes[0] - classes[1]))
 
 
 def test_ap_is_compared_on_the_same_resampled_test_sets() -> None:
@@ -96,15 +96,15 @@ def test_ap_is_compared_on_the_same_resampled_test_sets() -> None:
         Score(mean=mean, metric="AP", images="test", details=(resampled({"AP": v}, 99),))
         for mean, v in zip((40.0, 40.5), values, strict=True)
     )
-    found = difference(b, a, "coco_det")
-    assert found.error == pytest.approx(np.std(values[1] - values[0], ddof=1), rel=1e-3)
-    assert found.sure
+    result = difference(b, a, "coco_det")
+    assert result.error == pytest.approx(np.std(values[1] - values[0], ddof=1), rel=1e-3)
+    assert result.sure
     assert how_compared(b, a, "coco_det") == "paired bootstrap on the same images"
 
 
 def resampled_score(metric: str, runs: Sequence[float], values: Floats) -> Score:
     """The number of one checkpoint, and the metric (seeds, B) of its seeds on resampled sets."""
-    details = tuple(resampled({metric: own}, 99) for own in values)
+    details = tuple(resampled({metric: ours}, 99) for ours in values)
     std = float(np.std(runs, ddof=1)) if len(runs) > 1 else 0.0
     images: dict[str, Any] = {"metric": metric, "images": "test", "details": details}
     return Score(mean=float(np.mean(runs)), std=std, runs=len(runs), **images)
@@ -127,23 +127,24 @@ def test_several_seeds_are_compared_as_by_a_plain_loop(
             [[float(round(m + c + rng.normal(0, 0.5), 4)) for c in common] for m in runs[-1]]
         )
     scores = [
-        resampled_score(metric, own, np.array(sets)) for own, sets in zip(runs, values, strict=True)
+        resampled_score(metric, ours, np.array(sets))
+        for ours, sets in zip(runs, values, strict=True)
     ]
     result = difference(scores[0], scores[1], task)
 
-    means = [sum(own) / len(own) for own in runs]
+    means = [sum(ours) / len(ours) for ours in runs]
     points = means[0] - means[1]
     gaps = []
     for b in range(num_sets):
-        a, other = (sum(sets[b] for sets in own) / len(own) for own in values)
-        gaps.append(a - other)
+        a, second = (sum(sets[b] for sets in ours) / len(ours) for ours in values)
+        gaps.append(a - second)
     center = sum(gaps) / num_sets
     variance = over_images = sum((gap - center) ** 2 for gap in gaps) / (num_sets - 1)
     weight = 0.0
-    for own, mean in zip(runs, means, strict=True):
-        of_mean = sum((run - mean) ** 2 for run in own) / (len(own) - 1) / len(own)
+    for ours, mean in zip(runs, means, strict=True):
+        of_mean = sum((run - mean) ** 2 for run in ours) / (len(ours) - 1) / len(ours)
         variance += of_mean
-        weight += of_mean**2 / (len(own) - 1)
+        weight += of_mean**2 / (len(ours) - 1)
     student = student_t(variance**2 / weight)
     half = float(student.ppf(0.975)) * variance**0.5
     assert result.points == pytest.approx(points)
@@ -176,22 +177,22 @@ def test_other_images_are_never_paired() -> None:
     binomial = [
         100 * np.sqrt(m * (1 - m) / n) for m, n in ((a.mean / 100, 2e3), (b.mean / 100, 1e3))
     ]
-    found = difference(a, b, "in1k_linear")
-    assert found.error == pytest.approx(np.sqrt(np.square(binomial).sum() + 2 * 0.1**2))
+    result = difference(a, b, "in1k_linear")
+    assert result.error == pytest.approx(np.sqrt(np.square(binomial).sum() + 2 * 0.1**2))
 
 
 def test_a_score_without_an_error_has_the_mean_error_of_its_column() -> None:
-    known = [Score(mean=50.0, metric="AP", stated_error=error) for error in (0.3, 0.5)]
-    *_, unknown = with_errors([*known, Score(mean=50.0, metric="AP")])
+    expected = [Score(mean=50.0, metric="AP", stated_error=error) for error in (0.3, 0.5)]
+    *_, unknown = with_errors([*expected, Score(mean=50.0, metric="AP")])
     assert unknown.variance_over_images == pytest.approx((0.3**2 + 0.5**2) / 2)
-    means = [Score(mean=50.0, members=(one,)) for one in (*known, Score(mean=50.0))]
+    means = [Score(mean=50.0, members=(item,)) for item in (*expected, Score(mean=50.0))]
     assert with_errors(means)[2].variance_over_images == pytest.approx(0.17)
 
 
 def test_a_verdict_follows_from_the_interval_and_holms_levels_by_hand() -> None:
     cases = ((0.2, 0.3), (0.2, 0.5), (3.0, 0.5), (-1.2, 0.3))
-    found = [Difference(points, error, 1.0).verdict() for points, error in cases]
-    assert found == ["reproduced", "inconclusive", "above", "below"]
+    result = [Difference(points, error, 1.0).verdict() for points, error in cases]
+    assert result == ["reproduced", "inconclusive", "above", "below"]
     # 0.01 < 0.05 / 4, 0.014 < 0.05 / 3, 0.03 > 0.05 / 2: the rest is not sure, whatever it is
     assert holm([0.03, 0.01, float("nan"), 0.014]) == [False, True, False, True]
 
@@ -199,10 +200,10 @@ def test_a_verdict_follows_from_the_interval_and_holms_levels_by_hand() -> None:
 def test_a_paper_with_our_test_set_and_no_known_error_has_ours() -> None:
     values = np.random.default_rng(7).normal(40, 0.6, 200)
     ours = Score(mean=40.0, metric="AP", images="t", details=(resampled({"AP": values}, 9),))
-    found = difference(ours, Score(mean=40.3, metric="AP"), "coco_det")
-    own = np.std(values, ddof=1)
-    assert found.error == pytest.approx(np.sqrt(2 * own**2 + 2 * 0.18**2), rel=1e-3)
-    assert found.verdict() == "inconclusive"
+    result = difference(ours, Score(mean=40.3, metric="AP"), "coco_det")
+    actual = np.std(values, ddof=1)
+    assert result.error == pytest.approx(np.sqrt(2 * actual**2 + 2 * 0.18**2), rel=1e-3)
+    assert result.verdict() == "inconclusive"
 
 
 def test_deviations_of_few_seeds_are_students_with_welchs_freedom() -> None:
@@ -210,12 +211,14 @@ def test_deviations_of_few_seeds_are_students_with_welchs_freedom() -> None:
     runs = [60 + rng.normal(size=3), 58 + 2 * rng.normal(size=2)]
     exact: dict[str, Any] = {"metric": "top1", "stated_error": 0.0}  # all images there are
     scores = [Score(mean=r.mean(), std=r.std(ddof=1), runs=len(r), **exact) for r in runs]
-    found = difference(scores[0], scores[1], "any")
+    result = difference(scores[0], scores[1], "any")
     expected = ttest_ind(*runs, equal_var=False)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
-    known = difference(scores[0], Score(mean=58, run_variance=1e6, **exact), "any")
-    assert known.interval[1] == pytest.approx(known.points + 1.959964 * known.error, rel=1e-6)
+    assert result.p == pytest.approx(expected.pvalue)
+    assert result.interval == pytest.approx(tuple(expected.confidence_interval()))
+    reference = difference(scores[0], Score(mean=58, run_variance=1e6, **exact), "any")
+    assert reference.interval[1] == pytest.approx(
+        reference.points + 1.959964 * reference.error, rel=1e-6
+    )
 
 
 def test_a_gain_has_the_deviations_of_two_runs() -> None:
@@ -224,14 +227,14 @@ def test_a_gain_has_the_deviations_of_two_runs() -> None:
     ours = gain(score(a), score(b), "voc07_svm")
     over_images = difference(score(a), score(b), "voc07_svm").error
     paper = Score(mean=2.0, metric="top1", run_variance=2 * 0.4**2)
-    found = difference(ours, paper, "voc07_svm")
-    assert found.points == pytest.approx(100 * (a.mean() - b.mean()) - 2.0)
-    assert found.error == pytest.approx(np.sqrt(2 * over_images**2 + 4 * 0.4**2))
+    result = difference(ours, paper, "voc07_svm")
+    assert result.points == pytest.approx(100 * (a.mean() - b.mean()) - 2.0)
+    assert result.error == pytest.approx(np.sqrt(2 * over_images**2 + 4 * 0.4**2))
 
 
 def test_smallest_difference_is_found_with_a_power_of_80_percent() -> None:
-    found = Difference(0.1, 0.5, 0.8).smallest
+    result = Difference(0.1, 0.5, 0.8).smallest
     model = PowerModel(image_variance=0.25)
-    assert model.power(found, (1, 1)) == pytest.approx(0.8, abs=1e-4)
+    assert model.power(result, (1, 1)) == pytest.approx(0.8, abs=1e-4)
     few = Difference(0.1, 0.5, 0.8, freedom=4).smallest
     assert few == pytest.approx(0.5 * (2.7764 + 0.9410), rel=1e-4)

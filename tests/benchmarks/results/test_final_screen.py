@@ -41,9 +41,9 @@ def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:
     assert screen(tmp_path, ASKED)[1].endswith("? inconclusive [-2.8, +2.2]")
     for protocol in (ASKED.protocol, "other/1"):
         transferred(tmp_path, 30.0, protocol=protocol, made_by=LORAC)
-    own, other = screen(tmp_path, ASKED, ASKED._replace(protocol="other/1"))[1:]
-    assert own.endswith("▼ below [-20.2, -15.4]")
-    assert "below" not in other
+    ours, second = screen(tmp_path, ASKED, ASKED._replace(protocol="other/1"))[1:]
+    assert ours.endswith("▼ below [-20.2, -15.4]")
+    assert "below" not in second
 
 
 def test_a_verdict_is_that_of_its_checkpoint(tmp_path: Path) -> None:
@@ -51,6 +51,6 @@ def test_a_verdict_is_that_of_its_checkpoint(tmp_path: Path) -> None:
     scores["bad"] = 30.0
     for name, score in scores.items():
         transferred(tmp_path, score, backbone=name, sha256=f"{name:0>64}", made_by=LORAC)
-    asked = [ASKED._replace(backbone=name) for name in scores]
-    below = ["▼ below" in line for line in screen(tmp_path, *asked)[1:]]
+    requested = [ASKED._replace(backbone=name) for name in scores]
+    below = ["▼ below" in line for line in screen(tmp_path, *requested)[1:]]
     assert below == [False, True, False, False, False, True]

@@ -78,17 +78,19 @@ def make_folder(results: Path) -> None:
         sha256="",
     )
     # the mean over twelve tasks, whole and in part
-    for place, task in enumerate(transfer_tasks()):
+    for location, task in enumerate(transfer_tasks()):
         cell = {"task": task, "protocol": "lorac-2021/1"}
-        put(results, "lorac", 50.0 + place, "lorac/in1k-r50", **cell)
-        if place % 2:
-            put(results, "part", 40.0 + place, "swav/in1k-r50-2x224-6x96", **cell)
+        put(results, "lorac", 50.0 + location, "lorac/in1k-r50", **cell)
+        if location % 2:
+            put(results, "part", 40.0 + location, "swav/in1k-r50-2x224-6x96", **cell)
     # methods of one size, paired by image; one does not store its answers
-    for place, method in enumerate(("simclr", "byol", "moco", "random")):
-        share = 0.5 + 0.1 * place
+    for location, method in enumerate(("simclr", "byol", "moco", "random")):
+        share = 0.5 + 0.1 * location
         cell = {**CIFAR, "arch": "resnet18", "hash": "small", "schedule": "0.02"}
-        own = {"details": answers(share, place)} if place else {"details": {"num_test": None}}
-        put(results, method, 100 * share, f"{method}/cifar10-cpu", **cell, **own)
+        ours = (
+            {"details": answers(share, location)} if location else {"details": {"num_test": None}}
+        )
+        put(results, method, 100 * share, f"{method}/cifar10-cpu", **cell, **ours)
     for epoch in (1, 2, 10):
         snapshot(results, "run", "simaffinity/cifar10-fig2", epoch, 10.0 + epoch)
     for name, text in (("torn", '{"format": "ssl-rec'), ("foreign", '{"a": 1}')):

@@ -39,9 +39,9 @@ def test_counts_of_differences_are_those_of_a_plain_loop(
     names = sorted({name for task, name in right if task == COLUMNS[1]})
 
     def p_value(task: str, first: str, second: str) -> float:
-        one, other = right[task, first], right[task, second]
-        alone = int((one & ~other).sum()), int((other & ~one).sum())
-        return binomtest(alone[0], sum(alone)).pvalue if sum(alone) else 1.0
+        item, another = right[task, first], right[task, second]
+        single = int((item & ~another).sum()), int((another & ~item).sum())
+        return binomtest(single[0], sum(single)).pvalue if sum(single) else 1.0
 
     trained = [name for name in names if name != "cifar10-random"]
     differing = [

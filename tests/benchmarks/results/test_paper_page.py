@@ -35,9 +35,9 @@ def test_what_was_not_run_and_what_the_paper_lacks_are_told_apart(tmp_path: Path
     assert rows["→ mine"] == ["86.0", "not run", "not run", "not run", "not run"]
     assert rows["MoCo (He et al., 2020)"][0] == "–"
     # the best is bold only where it is surely ahead
-    for score, shown in ((88.5, "88.5"), (89.5, "**89.5**")):
+    for score, output in ((88.5, "88.5"), (89.5, "**89.5**")):
         record(tmp_path, score)  # the paper's best is 88.0, two standard errors are about 1.2
-        assert blocks(page(tmp_path))[0]["→ mine"][0] == shown
+        assert blocks(page(tmp_path))[0]["→ mine"][0] == output
 
 
 def test_what_leaves_the_paper_stands_below_its_table(
@@ -87,9 +87,9 @@ def test_the_average_of_twelve_sets_is_unweighted_and_needs_all(tmp_path: Path) 
 def test_uniclr_table_3_takes_our_row_into_the_block_of_its_data_set(tmp_path: Path) -> None:
     record(tmp_path, 66.0, task="cifar100_linear", protocol="uniclr-2022/1", arch="resnet18")
     lines = [line for line in page(tmp_path, "uniclr_table3.md").splitlines() if "|" in line]
-    place = next(i for i, line in enumerate(lines) if "*ImageNet-100*" in line)
-    assert "→ mine" in lines[place - 1]
-    assert "66.00" in lines[place - 1]
+    location = next(i for i, line in enumerate(lines) if "*ImageNet-100*" in line)
+    assert "→ mine" in lines[location - 1]
+    assert "66.00" in lines[location - 1]
 
 
 def test_trials_have_an_interval_and_a_rate_at_the_edge_of_its_grid_is_told_with_the_seeds(

@@ -38,17 +38,17 @@ def test_power_of_one_run_each_matches_drawn_experiments() -> None:
     model = PowerModel(num_images=num_images, discordant=0.2)
     points = model.smallest()
     for effect, promised in ((points / 100, 0.8), (0.0, 0.05)):
-        found = 0
+        result = 0
         for _ in range(draws):
             kind = rng.random(num_images)
-            alone = (0.2 + effect) / 2
-            first, second = kind < alone, (kind >= alone) & (kind < 0.2)
-            found += difference(score(first), score(second), "").p < 0.05
+            single = (0.2 + effect) / 2
+            first, second = kind < single, (kind >= single) & (kind < 0.2)
+            result += difference(score(first), score(second), "").p < 0.05
         error = math.sqrt(promised * (1 - promised) / draws)
         if effect:
-            assert abs(found / draws - promised) < 0.03 + 3 * error
+            assert abs(result / draws - promised) < 0.03 + 3 * error
         else:
-            assert found / draws < promised + 3 * error
+            assert result / draws < promised + 3 * error
 
 
 def experiment(
@@ -62,7 +62,7 @@ def experiment(
         chance = np.clip(difficulty + shift, 0, 1)
         chance = np.where(harder, np.clip(chance + sign * 0.05, 0, 1), chance)
         moved = rng.normal(0, 0.02, seeds)  # one number for all images of a seed
-        return [rng.random(num_images) < np.clip(chance + own, 0, 1) for own in moved]
+        return [rng.random(num_images) < np.clip(chance + ours, 0, 1) for ours in moved]
 
     return score(*runs(effect, 1)), score(*runs(0.0, -1) if effect else runs(0.0, 1))
 
@@ -77,20 +77,20 @@ def test_power_of_means_over_seeds_matches_drawn_experiments(seeds: int) -> None
     points = many[0].mean - many[1].mean
     rough = [power_model(*experiment(pilot, effect, 30), "") for _ in range(20)]
     model = PowerModel(
-        image_variance=float(np.mean([one.image_variance for one in rough])),
-        answer_variance=float(np.mean([one.answer_variance for one in rough])),
-        sigma=math.sqrt(np.mean([one.sigma**2 for one in rough])),
+        image_variance=float(np.mean([item.image_variance for item in rough])),
+        answer_variance=float(np.mean([item.answer_variance for item in rough])),
+        sigma=math.sqrt(np.mean([item.sigma**2 for item in rough])),
         freedom=58,
     )
     rng = np.random.default_rng(2)
     for shift, promised in ((effect, model.power(points, (seeds, seeds))), (0.0, 0.05)):
         pairs = (experiment(rng, shift, seeds) for _ in range(draws))
-        found = sum(difference(*pair, "").p < 0.05 for pair in pairs) / draws
+        result = sum(difference(*pair, "").p < 0.05 for pair in pairs) / draws
         error = math.sqrt(promised * (1 - promised) / draws)
         if shift:
-            assert abs(found - promised) < 0.03 + 3 * error, (found, promised)
+            assert abs(result - promised) < 0.03 + 3 * error, (result, promised)
         else:
-            assert found < promised + 3 * error
+            assert result < promised + 3 * error
 
 
 def test_no_number_of_seeds_replaces_test_images() -> None:

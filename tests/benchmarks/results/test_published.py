@@ -33,14 +33,14 @@ def test_lorac_averages_are_the_means_of_the_twelve_sets_and_four_coco_rows_jcls
         assert row.values["average"] == pytest.approx(fmean(members), abs=0.0501)
 
 
-def printed(paper: Paper, recipe: str, one: Measurement) -> list[float]:
+def printed(paper: Paper, recipe: str, item: Measurement) -> list[float]:
     """Return what a paper's tables print for a recipe and a number."""
     return [
         value
         for table in paper.tables
         for row in table.rows
         for column in table.columns
-        if (row.recipe, row.task or column.task, column.metric) == (recipe, one.task, one.metric)
+        if (row.recipe, row.task or column.task, column.metric) == (recipe, item.task, item.metric)
         if (value := row.values[column.key]) is not None
     ]
 
@@ -70,15 +70,17 @@ def test_documents_state_the_count_of_published_numbers_that_the_overview_prints
 
 
 def test_gains_of_the_text_are_differences_of_the_tables_but_for_three() -> None:
-    others = {}
+    remaining = {}
     for paper in papers():
         for statement in paper.stated:
-            for one in (one for one in statement.measured if one.minus):
-                ours, theirs = printed(paper, one.recipe, one), printed(paper, one.minus, one)
+            for item in (item for item in statement.measured if item.minus):
+                ours, theirs = printed(paper, item.recipe, item), printed(paper, item.minus, item)
                 gains = sorted({round(a - b, 2) for a in ours for b in theirs})
-                if ours and statement.values[one.value] not in gains:
-                    others[statement.what.partition(",")[0], statement.values[one.value]] = gains
-    assert others == {
+                if ours and statement.values[item.value] not in gains:
+                    remaining[statement.what.partition(",")[0], statement.values[item.value]] = (
+                        gains
+                    )
+    assert remaining == {
         ("gain of CO2", 1.2): [1.1],
         ("gain of CO2", 0.9): [0.7, 0.8],
         ("approximate gain over MoCo on iNaturalist", 10): [9.9],
@@ -91,8 +93,8 @@ def test_settings_of_jcls_sweeps_are_those_of_table_3(tmp_path: Path) -> None:
         published_table("jcl/table3").rows, ("m_prime", "lambda", "tau"), strict=True
     ):
         names = ("num_keys", "covariance_weight", "temperature")
-        own = dict(zip(row.values, (base[f"config.{name}"] for name in names), strict=True))
-        assert row.values == own | {varied: None}
+        ours = dict(zip(row.values, (base[f"config.{name}"] for name in names), strict=True))
+        assert row.values == ours | {varied: None}
     assert "| Fig.(M.2(b)) |   5 |      – | 0.2 |" in page(tmp_path, "jcl_table3.md")
 
 

@@ -47,9 +47,11 @@ def model(name: str, *, declared: bool = False, arch: str = "", **changes: Any) 
 
 def models() -> list[dict[str, Any]]:
     """Every declarable recipe, declared and by its own words, and the probes on some heads."""
-    found = [model(name, declared=said) for name in published_recipes() for said in (True, False)]
+    result = [
+        model(name, declared=message) for name in published_recipes() for message in (True, False)
+    ]
     rows = [row for table in TABLES for row in table.rows if row.heads]
-    return found + [
+    return result + [
         model(row.recipe, arch=row.pretrain.arch or "", heads=list(row.heads)) for row in rows
     ]
 
@@ -80,21 +82,21 @@ def test_a_recipe_is_compared_with_its_own_rows_alone(some_result: Run) -> None:
     declared: set[tuple[str, str, int]] = set()
     for mine in models():
         name = mine["recipe"]
-        own = {
+        ours = {
             (table.id, number)
             for table in TABLES
             for number, row in enumerate(table.rows)
             if name in (row.recipe, *row.beside) and set(row.heads) == set(mine["heads"])
         }
-        found = {
+        result = {
             (table.id, table.rows.index(pair.printed.row))
             for table in TABLES
             for pair in pairs_in(table, mine, some_result)
         }
-        assert found == own, name
+        assert result == ours, name
         if not mine["heads"]:
-            assert {table for table, _ in found} == tables_of(RECIPES[name]), name
-        declared |= {(name, *place) for place in found if mine["declared"]}
+            assert {table for table, _ in result} == tables_of(RECIPES[name]), name
+        declared |= {(name, *location) for location in result if mine["declared"]}
     assert (len(published_recipes()), len(declared)) == (134, 157)
 
 
@@ -134,8 +136,8 @@ def test_a_run_is_compared_if_it_has_the_papers_groups_however_they_are_split(
     split = {"config.bn_splits": groups} if name in SHUFFLED else {}
     mine = model(name, batch_norm_groups=groups, changed=split)
     pairs = (pair for table in TABLES for pair in pairs_in(table, mine, some_result))
-    found = {pair.printed.row.recipe for pair in pairs}
-    assert found == ({name} if compared else set())
+    result = {pair.printed.row.recipe for pair in pairs}
+    assert result == ({name} if compared else set())
 
 
 UNJUDGED = {
@@ -157,12 +159,12 @@ UNJUDGED = {
 
 
 def test_numbers_that_a_paper_cites_or_leaves_open_have_no_verdict(some_result: Run) -> None:
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for name in published_recipes():
         for table in TABLES:
             pairs = pairs_in(table, model(name), some_result)
-            found[table.id] += sum(bool(one.row.no_verdict(one.column)) for _, one, *_ in pairs)
-    assert found == Counter(UNJUDGED)
+            result[table.id] += sum(bool(item.row.no_verdict(item.column)) for _, item, *_ in pairs)
+    assert result == Counter(UNJUDGED)
     # and no stand-in for textures is compared
     textured = [name for name in published_recipes() if RECIPES[name].views.texture_probability]
     assert len(textured) == 8
@@ -174,8 +176,8 @@ def test_numbers_that_a_paper_cites_or_leaves_open_have_no_verdict(some_result: 
 def test_the_page_states_the_groups_of_shuffled_batch_norm(tmp_path: Path) -> None:
     origin = {"arch": "resnet50", "protocol": "jcl-2020/1"}
     for groups, name in ((8, "eight"), (2, "two")):
-        made = made_by("jcl/in1k-r50") | {"batch_norm_groups": groups}
-        record(tmp_path, 68.9, task="in1k_linear", backbone=name, made_by=made, **origin)
+        created = made_by("jcl/in1k-r50") | {"batch_norm_groups": groups}
+        record(tmp_path, 68.9, task="in1k_linear", backbone=name, made_by=created, **origin)
     text = page(tmp_path, "jcl_table1.md")
     assert "8 (MoCo, MoCo v2, JCL)" in text
     assert "→ eight | JCL" in text
@@ -191,7 +193,7 @@ def test_the_page_states_the_groups_of_shuffled_batch_norm(tmp_path: Path) -> No
 
 
 def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
-    for table, recipe, task, metric, why in [
+    for table, recipe, task, metric, reason in [
         ("lorac_table1", "swav/in1k-r50-3x224-5x96", "in1k_linear", "top1", "no probe for SwAV"),
         ("uniclr_table3", "dino/in100-r50", "in100_linear", "top1", "who trained and"),
         ("looc_table3", "moco/in100-r50", "imagenet_c100_eval", "sev3plus_top1", "how many"),
@@ -202,7 +204,7 @@ def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
         record(tmp_path, 50.0, task=task, protocol=protocol, metric=metric, **origin)
         text = page(tmp_path, f"{table}.md").split("## Against the paper")[1]
         assert re.search(r"→ mine .*\| 50.00 \|.* no verdict ", text)
-        assert re.search(rf"^- no verdict \((MoCo|DINO|SwAV)\): .*{why}", text, re.MULTILINE)
+        assert re.search(rf"^- no verdict \((MoCo|DINO|SwAV)\): .*{reason}", text, re.MULTILINE)
 
 
 def test_a_cited_number_stands_under_the_protocol_of_its_source(tmp_path: Path) -> None:

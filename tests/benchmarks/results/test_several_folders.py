@@ -66,12 +66,12 @@ def test_with_reference_adds_the_results_of_a_checkout_and_says_where_they_are_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(tmp_path / "results", 60.0, name="jcl")
-    words = ["--results", str(tmp_path / "results"), "--with-reference"]
-    assert tables.main(words) == 0
+    args = ["--results", str(tmp_path / "results"), "--with-reference"]
+    assert tables.main(args) == 0
     text = (tmp_path / "results" / "tables" / "overview.md").read_text()
     assert "lite0-imagenet" in text
     assert "| jcl" in text
     monkeypatch.setattr(contents, "__file__", str(tmp_path / "site" / "results" / "contents.py"))
     capsys.readouterr()
-    assert tables.main(words) == 2
+    assert tables.main(args) == 2
     assert "below results/reference: give that folder to --results" in capsys.readouterr().err

@@ -61,25 +61,25 @@ def test_the_best_setting_of_a_sweep_without_a_gap_gets_a_verdict(tmp_path: Path
     assert line_of(tmp_path, "| best_alpha")[2:5] == ["2 of 6 values run", "–", "–"]
     missing = "- needs pre-training `co2/in100-r18-weight20`, then `in100_linear` (co2-2021)\n"
     assert missing in page(tmp_path, "stated.md")
-    for at_20, ours, word in [
+    for at_20, ours, arg in [
         (68.0, "10", "reproduced"),
         (69.4, "20", "inconclusive"),
         (73.0, "20", "another"),
     ]:
         sweep_alpha(tmp_path, {1: 64.0, 3: 66.0, 5: 68.0, 10: 69.0, 20: at_20, 30: 60.0})
-        line = ["best_alpha", "10", ours, "–", "–", word]
+        line = ["best_alpha", "10", ours, "–", "–", arg]
         assert line_of(tmp_path, "| best_alpha") == line
 
 
 def test_what_stands_against_a_number_is_a_recipe_and_a_task() -> None:
     tasks = {(reading_of(k)[0], task.protocol.partition("/")[0]) for k, task in TASKS.items()}
     wrong = [
-        (statement.where, one)
+        (statement.where, item)
         for paper in papers()
         for statement in paper.stated
-        for one in statement.measured
-        if not isinstance(statement.values[one.value], int | float)
-        or not set(one.recipes) <= set(RECIPES)
-        or (one.task and (one.task, one.protocol) not in tasks)
+        for item in statement.measured
+        if not isinstance(statement.values[item.value], int | float)
+        or not set(item.recipes) <= set(RECIPES)
+        or (item.task and (item.task, item.protocol) not in tasks)
     ]
     assert wrong == []

@@ -61,10 +61,10 @@ def test_a_texture_is_the_correlation_with_its_kernel_written_out() -> None:
     filtered = (windows * kernels[0]).sum(axis=(2, 3))
     matched = (filtered - filtered.mean()) / filtered.std() * luma.std() + luma.mean()
     expected = image + torch.from_numpy(0.4 * (matched - luma)).float()
-    found = augment_device.filter_luma(
+    result = augment_device.filter_luma(
         image, torch.from_numpy(kernels).float(), torch.tensor([0.4])
     )
-    assert_equal_up_to_rounding(found, expected)
+    assert_equal_up_to_rounding(result, expected)
 
 
 @pytest.mark.parametrize("side", [3, 5, 7])
@@ -103,8 +103,8 @@ def unchanged() -> Colors:
 
 def test_the_compiler_takes_the_coloring_as_one_graph() -> None:
     recipe = ViewRecipe(rotation_probability=0.5, texture_probability=0.5)
-    drawn = draw_colors(recipe, np.random.default_rng(0).random((8, NUM_UNIFORMS)))
-    numbers, rows, counts = color_numbers(drawn, recipe)
+    sampled = draw_colors(recipe, np.random.default_rng(0).random((8, NUM_UNIFORMS)))
+    numbers, rows, counts = color_numbers(sampled, recipe)
     images = pixels(16, 16).expand(8, -1, -1, -1).float()
     compiled = torch.compile(color, backend="aot_eager", fullgraph=True)
     arguments = images, numbers, rows, counts.tolist(), recipe

@@ -54,9 +54,9 @@ def feed(folder: Path, **changes: Any) -> Feed:
 
 
 def test_workers_change_nothing(image_folder: Path) -> None:
-    alone = feed(image_folder, memory_gb=0).batches(2, 6)
+    single = feed(image_folder, memory_gb=0).batches(2, 6)
     helped = feed(image_folder, memory_gb=0, workers=2).batches(2, 6)
-    for ours, theirs in zip(alone, helped, strict=True):
+    for ours, theirs in zip(single, helped, strict=True):
         assert torch.equal(torch.cat(ours.views), torch.cat(theirs.views))
 
 
@@ -88,9 +88,9 @@ def test_a_step_of_views_of_two_sizes_is_the_same_after_a_resume(
 ) -> None:
     whole = list(multi_crop(image_folder, way).batches(0, 8))
     rest = list(multi_crop(image_folder, way).batches(5, 8))
-    for expected, found in zip(whole[5:], rest, strict=True):
-        assert all(map(torch.equal, expected.views, found.views))
-        assert torch.equal(*expected.extras, *found.extras)
+    for expected, result in zip(whole[5:], rest, strict=True):
+        assert all(map(torch.equal, expected.views, result.views))
+        assert torch.equal(*expected.extras, *result.extras)
 
 
 def test_views_from_memory_are_those_from_files(image_folder: Path) -> None:
@@ -121,14 +121,14 @@ def test_views_colored_on_the_device_are_those_of_workers_up_to_rounding(
 @every_way
 def test_labels_and_indices_are_those_of_the_images(image_folder: Path, way: Way) -> None:
     counting = feed(image_folder, **way, recipe=WHOLE, uses_labels=True, uses_indices=True)
-    seen: list[int] = []
+    observed: list[int] = []
     for batch in counting.batches(0, 5):
         labels, indices = batch.extras
         red, _, blue = levels(batch.views[:1])[0].mean(dim=(2, 3)).unbind(dim=1)
         assert torch.equal(labels, (red > blue).long())  # cold is 0, warm is 1
         assert torch.equal(labels, torch.from_numpy(counting.images.labels)[indices])
-        seen += indices.tolist()
-    assert sorted(seen) == list(range(20))
+        observed += indices.tolist()
+    assert sorted(observed) == list(range(20))
 
 
 @every_way
@@ -150,10 +150,10 @@ def test_the_first_the_second_and_the_small_views_are_blurred_and_solarized_on_t
         second_solarize_probability=1.0,
     )
     views = (View(), View(), View(small=True))
-    found = next(feed(image_folder, **way, recipe=together, views=views).batches(0, 1)).views
-    for place, changed in enumerate(changes):
-        alone = feed(image_folder, **way, recipe=replace(WHOLE, **changed))
-        torch.testing.assert_close(found[place], next(alone.batches(0, 1)).views[place])
+    result = next(feed(image_folder, **way, recipe=together, views=views).batches(0, 1)).views
+    for location, changed in enumerate(changes):
+        single = feed(image_folder, **way, recipe=replace(WHOLE, **changed))
+        torch.testing.assert_close(result[location], next(single.batches(0, 1)).views[location])
 
 
 @every_way
@@ -166,17 +166,17 @@ def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
         recipe=replace(WHOLE, rotation_probability=0.75),
         views=(View(), View(), View(copies=("rotation",)), View(without=("rotation",))),
     )
-    seen = set()
+    observed = set()
     for views, *_ in turning.batches(0, 5):
         for query, key, copy, upright in zip(*views, strict=True):
             assert_equal_up_to_rounding(copy, query)
             turns = [torch.rot90(upright, k, (1, 2)) for k in range(4)]
-            found = [
+            result = [
                 next(k for k, turn in enumerate(turns) if torch.allclose(view, turn, atol=ROUNDING))
                 for view in (query, key)
             ]
-            seen.add(tuple(found))
-    assert len(seen) > 8  # of 16 pairs of turns in 20 images
+            observed.add(tuple(result))
+    assert len(observed) > 8  # of 16 pairs of turns in 20 images
 
 
 @pytest.mark.parametrize("colors_on_device", [False, True])
@@ -198,10 +198,10 @@ def test_views_show_the_styled_copies_and_copies_share_the_style(
     assert (query != key).any()
     assert photograph.min() > 30
     # 160 draws, each styled with probability 0.6: four deviations are 0.16
-    drawn = torch.cat([query, key])
+    sampled = torch.cat([query, key])
     for level in (10, 20):
-        assert (drawn == level).double().mean().item() == pytest.approx(0.3, abs=0.15)
-    assert (drawn > 30).double().mean().item() == pytest.approx(0.4, abs=0.16)
+        assert (sampled == level).double().mean().item() == pytest.approx(0.3, abs=0.15)
+    assert (sampled > 30).double().mean().item() == pytest.approx(0.4, abs=0.16)
 
 
 def slopes(folder: Path, sizes: list[tuple[int, int]], scale: int = 1) -> Path:
@@ -242,8 +242,8 @@ def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) 
 @every_way
 def test_views_are_finished_on_the_device(image_folder: Path, way: Way) -> None:
     device = torch.device("meta")  # it raises where a value is read or met on another device
-    made = replace(multi_crop(image_folder, way), device=device)
-    (batch,) = made.batches(0, 1)
+    created = replace(multi_crop(image_folder, way), device=device)
+    (batch,) = created.batches(0, 1)
     assert [tuple(view.shape) for view in batch.views] == [(4, 3, 16, 16)] * 2 + [(4, 3, 8, 8)] * 3
     assert {view.device for view in [*batch.views, *batch.extras]} == {device}
 

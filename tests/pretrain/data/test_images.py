@@ -19,17 +19,17 @@ TICK_S = 0.05
 def names(folder: Path) -> list[str]:
     """Relative names of the images that are found, in their order."""
     images = find_images(folder)
-    return [images.name(place) for place in range(len(images))]
+    return [images.name(location) for location in range(len(images))]
 
 
 def test_flat_and_nested_folders_are_found_whatever_the_labels(image_folder: Path) -> None:
     Image.new("L", (9, 5)).save(image_folder / "flat.jpg")
     (image_folder / "notes.txt").write_text("no image")
     images = find_images(image_folder)
-    place = names(image_folder).index("flat.jpg")
+    location = names(image_folder).index("flat.jpg")
     assert len(images) == 21
-    assert (images.heights[place], images.widths[place]) == (5, 9)
-    assert images.path(place) == image_folder / "flat.jpg"
+    assert (images.heights[location], images.widths[location]) == (5, 9)
+    assert images.path(location) == image_folder / "flat.jpg"
 
 
 def test_hidden_and_system_files_are_not_images(image_folder: Path) -> None:
@@ -76,10 +76,10 @@ def test_a_missing_or_empty_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_follows_names_and_sizes(image_folder: Path) -> None:
-    before = find_images(image_folder).fingerprint
-    assert before == "8da9d6dd34d5e370"  # as in records of before
+    previous = find_images(image_folder).fingerprint
+    assert previous == "8da9d6dd34d5e370"  # as in records of before
     (image_folder / "warm" / "0.png").rename(image_folder / "warm" / "zero.png")
-    assert find_images(image_folder).fingerprint != before
+    assert find_images(image_folder).fingerprint != previous
 
 
 def test_classes_are_the_sorted_folders_and_labels_their_places(image_folder: Path) -> None:
@@ -119,10 +119,10 @@ def test_linked_folders_are_followed_and_named_by_the_link(
 def test_a_link_to_a_folder_around_it_or_beside_it_adds_nothing(
     image_folder: Path, target: str
 ) -> None:
-    before = names(image_folder)
+    previous = names(image_folder)
     where = Path("warm" if target.startswith("..") else "") / "again"
     (image_folder / where).symlink_to(target)
-    assert names(image_folder) == before
+    assert names(image_folder) == previous
     (repeated,) = find_images(image_folder).repeated
     assert Path(repeated).is_relative_to(where)
 

@@ -31,8 +31,8 @@ def test_all_processes_name_a_refused_folder(image_folder: Path, tmp_path: Path)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    words = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
-    command = [sys.executable, "-m", "pretrain", "moco/smoke", *words]
+    args = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    command = [sys.executable, "-m", "pretrain", "moco/smoke", *args]
     meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     started = [
         subprocess.Popen(

@@ -67,12 +67,12 @@ def test_numbers_depend_on_seed_epoch_and_image_and_on_nothing_else() -> None:
     first = draw_view_numbers(1, 2, 3, PLAIN)
     np.random.default_rng().random(7)
     assert np.array_equal(first, draw_view_numbers(1, 2, 3, PLAIN))
-    for other in (
+    for second in (
         draw_view_numbers(0, 2, 3, PLAIN),
         draw_view_numbers(1, 0, 3, PLAIN),
         draw_view_numbers(1, 2, 0, PLAIN),
     ):
-        assert not np.isin(first, other).any()
+        assert not np.isin(first, second).any()
 
 
 def test_a_view_equals_the_query_in_what_it_copies_and_nowhere_else(

@@ -27,9 +27,11 @@ lightly_heads: Any = pytest.importorskip("lightly.models.modules.heads", reason=
 
 def same_weights(ours: nn.Module, theirs: nn.Module) -> None:
     """Give a head of lightly's the tensors of ours, which stand in the same order."""
-    found, expected = ours.state_dict(), theirs.state_dict()
-    assert [value.shape for value in found.values()] == [value.shape for value in expected.values()]
-    theirs.load_state_dict(dict(zip(expected, found.values(), strict=True)))
+    result, expected = ours.state_dict(), theirs.state_dict()
+    assert [value.shape for value in result.values()] == [
+        value.shape for value in expected.values()
+    ]
+    theirs.load_state_dict(dict(zip(expected, result.values(), strict=True)))
 
 
 def test_the_heads_of_simsiam_are_lightlys() -> None:

@@ -36,7 +36,7 @@ def nt_xent(z1: Tensor, z2: Tensor) -> float:
     z = torch.stack([z1, z2], dim=1).flatten(0, 1)
 
     def loss(i: int, j: int) -> Tensor:
-        powers = [(cosine_similarity(z[i], other, dim=0) / 0.1).exp() for other in z]
+        powers = [(cosine_similarity(z[i], second, dim=0) / 0.1).exp() for second in z]
         return -(powers[j] / (sum(powers) - powers[i])).log()
 
     pairs = [loss(k, k + 1) + loss(k + 1, k) for k in range(0, len(z), 2)]
@@ -100,10 +100,10 @@ def test_accuracy_is_the_share_of_views_that_are_most_like_their_partner() -> No
     views = [torch.randn(20, 3), torch.randn(20, 3)]
     unit = normalize(torch.cat(views), dim=1)
     nearest = (unit @ unit.T - 9 * torch.eye(40)).argmax(dim=1)
-    found = nearest == (torch.arange(40) + 20) % 40
+    result = nearest == (torch.arange(40) + 20) % 40
     accuracy = nt_xent_loss(*views, temperature=0.1)["instance_accuracy"]
-    assert found.any()
-    assert_equal_up_to_rounding(accuracy, 100 * found.float().mean())
+    assert result.any()
+    assert_equal_up_to_rounding(accuracy, 100 * result.float().mean())
 
 
 STEPS: dict[str, Callable[[Tensor, Tensor, Any], Metrics]] = {

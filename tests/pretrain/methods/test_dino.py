@@ -28,9 +28,9 @@ def slow_loss(logits: Tensor, target_logits: Tensor, center: Tensor) -> float:
             if v == a:
                 continue
             for target, row in zip(target_view, view, strict=True):
-                said = softmax((target - center).tolist(), 0.05)
+                message = softmax((target - center).tolist(), 0.05)
                 predicted = softmax(row.tolist(), 0.1)
-                terms.append(-sum(s * math.log(p) for s, p in zip(said, predicted, strict=True)))
+                terms.append(-sum(s * math.log(p) for s, p in zip(message, predicted, strict=True)))
     return sum(terms) / len(terms)
 
 
@@ -42,11 +42,11 @@ def test_the_head_is_three_layers_and_one_with_weight_norm_of_gain_one(head_norm
     last.parametrizations.weight.original0.data.fill_(1)
     last.parametrizations.weight.original1.data.copy_(head.last_layer.weight)
     features = torch.randn(6, 12)
-    found = head(features)
+    result = head(features)
     expected = last(normalize(head.layers(features), dim=1))
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(result, expected)
     mark = torch.randn(6, 7)
-    (found * mark).sum().backward()
+    (result * mark).sum().backward()
     (expected * mark).sum().backward()
     direction = last.parametrizations.weight.original1
     torch.testing.assert_close(head.last_layer.weight.grad, direction.grad)
@@ -96,6 +96,6 @@ def test_a_step_predicts_both_large_views_centered_by_past_steps_and_moves_the_c
 
 def test_the_target_temperature_grows_over_the_warm_up_and_then_stays() -> None:
     method = tiny_dino()
-    found = [method.target_temperature(progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    assert found == pytest.approx([0.04, 0.055, 0.07, 0.07, 0.07])
+    result = [method.target_temperature(progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    assert result == pytest.approx([0.04, 0.055, 0.07, 0.07, 0.07])
     assert tiny_dino(temperature_warmup=0.0).target_temperature(0.0) == 0.07

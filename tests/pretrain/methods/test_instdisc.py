@@ -19,13 +19,13 @@ def problem(*, n: int = 6, m: int = 10, dim: int = 8) -> tuple[Tensor, Tensor, T
     """Query (n, d), own rows of the bank (n, d) near it, noise (n, m, d), all of unit length."""
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(n, dim, generator=generator)
-    own = query + 0.7 * torch.randn(n, dim, generator=generator)
+    ours = query + 0.7 * torch.randn(n, dim, generator=generator)
     noise = torch.randn(n, m, dim, generator=generator)
-    return normalize(query, dim=1), normalize(own, dim=1), normalize(noise, dim=2)
+    return normalize(query, dim=1), normalize(ours, dim=1), normalize(noise, dim=2)
 
 
 def slow_loss(
-    query: Tensor, own: Tensor, noise: Tensor, temperature: float, partition: float
+    query: Tensor, ours: Tensor, noise: Tensor, temperature: float, partition: float
 ) -> Tensor:
     """Eq. 4, 6 and 7 as they are printed."""
     m = noise.shape[1]
@@ -36,7 +36,7 @@ def slow_loss(
 
     losses = []
     for i in range(len(query)):
-        losses.append(-h(own[i], query[i]).log())
+        losses.append(-h(ours[i], query[i]).log())
         losses += [-(1 - h(row, query[i])).log() for row in noise[i]]
     return torch.stack(losses).sum() / len(query)
 
@@ -53,21 +53,21 @@ def batch() -> tuple[list[Tensor], Tensor]:
 
 @pytest.mark.parametrize("temperature", [0.07, 0.5])
 def test_loss_and_gradient_are_those_of_the_printed_probabilities(temperature: float) -> None:
-    query, own, noise = (rows.double() for rows in problem())
-    found, expected = query.clone().requires_grad_(), query.clone().requires_grad_()
+    query, actual, noise = (rows.double() for rows in problem())
+    result, expected = query.clone().requires_grad_(), query.clone().requires_grad_()
     partition = NUM_IMAGES * math.exp(1 / temperature / 4)
     loss, _ = nce_loss(
-        found,
-        own,
+        result,
+        actual,
         noise,
         temperature=temperature,
         log_partition=torch.tensor(partition, dtype=torch.float64).log(),
         num_images=NUM_IMAGES,
     )
-    slow = slow_loss(expected, own, noise, temperature, partition)
+    slow = slow_loss(expected, actual, noise, temperature, partition)
     torch.testing.assert_close(loss, slow)
     ours, theirs = (
-        torch.autograd.grad(value, rows)[0] for value, rows in ((loss, found), (slow, expected))
+        torch.autograd.grad(value, rows)[0] for value, rows in ((loss, result), (slow, expected))
     )
     torch.testing.assert_close(ours, theirs)
 
@@ -84,16 +84,16 @@ def test_the_full_softmax_is_that_of_the_printed_equation() -> None:
 
 
 def test_without_drawn_rows_the_loss_is_the_full_softmax_and_the_bank_moves_as_ever() -> None:
-    (views, indices), drawn, full = batch(), tiny_instdisc(), tiny_instdisc(num_negatives=0)
+    (views, indices), sampled, full = batch(), tiny_instdisc(), tiny_instdisc(num_negatives=0)
     query = normalize(full.encoder(views[0]), dim=1)
     expected = softmax_loss(query, full.bank.clone(), indices, temperature=0.07)
-    found = full(views, 0.0, indices)["loss"]
-    torch.testing.assert_close(found, expected)
-    found.backward()
-    drawn(views, 0.0, indices)
-    for method in (full, drawn):
+    result = full(views, 0.0, indices)["loss"]
+    torch.testing.assert_close(result, expected)
+    result.backward()
+    sampled(views, 0.0, indices)
+    for method in (full, sampled):
         method.after_step(0.0)
-    torch.testing.assert_close(full.bank, drawn.bank)
+    torch.testing.assert_close(full.bank, sampled.bank)
     assert full.log_partition.isinf()
 
 
@@ -111,20 +111,20 @@ def test_the_partition_is_estimated_by_the_first_batch_and_stays() -> None:
 
 def test_a_step_compares_with_the_bank_before_it_and_moves_its_images_rows_half_way() -> None:
     method, (views, indices) = tiny_instdisc(), batch()
-    before = method.bank.clone()
+    previous = method.bank.clone()
     with torch.no_grad():
         query = normalize(method.encoder(views[0]), dim=1)
     torch.manual_seed(7)
-    noise = before[torch.randint(NUM_IMAGES, (5, 10))]
+    noise = previous[torch.randint(NUM_IMAGES, (5, 10))]
     torch.manual_seed(7)
     loss = method(views, 0.5, indices)["loss"]
-    expected = slow_loss(query, before[indices], noise, 0.07, method.log_partition.exp().item())
+    expected = slow_loss(query, previous[indices], noise, 0.07, method.log_partition.exp().item())
     # logarithms of shares are differences of similarities over the temperature
     assert_equal_up_to_rounding(loss, expected, magnitude=10 / 0.07)
-    assert torch.equal(method.bank, before)
+    assert torch.equal(method.bank, previous)
     method.after_step(0.5)
-    before[indices] = normalize((before[indices] + query) / 2, dim=1)
-    torch.testing.assert_close(method.bank, before)
+    previous[indices] = normalize((previous[indices] + query) / 2, dim=1)
+    torch.testing.assert_close(method.bank, previous)
 
 
 def test_the_proximal_term_is_the_squared_distance_to_the_row_before_the_step() -> None:

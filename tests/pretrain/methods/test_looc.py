@@ -31,11 +31,11 @@ def naive_loss(queries: Tensor, keys: Tensor, queues: Tensor, temperature: float
     for image in range(n):
         for i in range(num_heads):
             query = queries[i, image]
-            wanted = (query @ keys[i, i, image] / temperature).exp()
+            expected = (query @ keys[i, i, image] / temperature).exp()
             denominator = sum((query @ key / temperature).exp() for key in queues[i])
             for j in range(num_heads) if i > 0 else [0]:
                 denominator = denominator + (query @ keys[i, j, image] / temperature).exp()
-            total = total - (wanted / denominator).log() / num_heads
+            total = total - (expected / denominator).log() / num_heads
     return total / n
 
 
@@ -72,25 +72,25 @@ def test_key_view_i_copies_designated_augmentation_i_alone() -> None:
 @pytest.mark.parametrize("name", ["looc", "loocpp", "mocopp"])
 def test_queue_i_gets_view_i_of_head_i_after_the_loss(name: str) -> None:
     method = tiny_method(name, norm=nn.Identity)
-    views, before = tiny_batch(method).views, method.queues.keys()
+    views, previous = tiny_batch(method).views, method.queues.keys()
     with torch.no_grad():
         queries = normalize(method.encoder(views[0]), dim=2).transpose(0, 1)
-        seen = [normalize(method.key_encoder.network(v), dim=2) for v in views[1:]]
-    keys = torch.stack(seen).permute(2, 0, 1, 3)
+        observed = [normalize(method.key_encoder.network(v), dim=2) for v in views[1:]]
+    keys = torch.stack(observed).permute(2, 0, 1, 3)
     num_heads, temperature = len(queries), method.config.temperature
     if name == "mocopp":
         keys = keys[:, 0]
-        expected = moco_pp_loss(queries, keys, before, temperature=temperature)
+        expected = moco_pp_loss(queries, keys, previous, temperature=temperature)
         pushed = list(keys)
     else:
-        expected = looc_loss(queries, keys, before, temperature=temperature)
+        expected = looc_loss(queries, keys, previous, temperature=temperature)
         pushed = [keys[i, i] for i in range(num_heads)]
     logged = method(views, 1.0)
     assert_equal_up_to_rounding(logged["loss"], expected)
     after = method.queues.keys()
     for i in range(num_heads):
         assert_equal_up_to_rounding(after[i, :8], pushed[i])
-        assert torch.equal(after[i, 8:], before[i, 8:])
+        assert torch.equal(after[i, 8:], previous[i, 8:])
     if name != "mocopp":
         pairs = [(i, j) for i in range(1, num_heads) for j in range(num_heads) if i != j]
         of_others = torch.stack([(queries[i] * keys[i, j]).sum(1) for i, j in pairs]).mean()

@@ -98,8 +98,8 @@ def test_the_prior_acts_in_the_second_half_of_the_run() -> None:
 def test_the_legacy_loss_has_temperature_one_once_the_prior_acts() -> None:
     views = tiny_batch(tiny_lorac()).views
     legacy = tiny_lorac(legacy_untempered=True)
-    before, after = legacy(views, 0.5)["loss"], tiny_lorac(legacy_untempered=True)(views, 1.0)
-    assert torch.equal(before, tiny_lorac()(views, 0.5)["loss"])
+    previous, after = legacy(views, 0.5)["loss"], tiny_lorac(legacy_untempered=True)(views, 1.0)
+    assert torch.equal(previous, tiny_lorac()(views, 0.5)["loss"])
     assert torch.equal(after["loss"], tiny_lorac(temperature=1.0)(views, 1.0)["loss"])
 
 
@@ -158,8 +158,8 @@ def norm_and_gradient(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 def polar_factor(matrices: Tensor, rank: int) -> Tensor:
     """U V' of the largest `rank` singular values, in float64."""
-    left, _, right = torch.linalg.svd(matrices.double(), full_matrices=False)
-    factor: Tensor = left[..., :rank] @ right[..., :rank, :]
+    remaining, _, right = torch.linalg.svd(matrices.double(), full_matrices=False)
+    factor: Tensor = remaining[..., :rank] @ right[..., :rank, :]
     return factor
 
 

@@ -20,18 +20,18 @@ def looped(neighbor: Tensor, prediction: Tensor) -> Tensor:
 def test_loss_and_gradient_are_those_of_the_equation() -> None:
     generator = torch.Generator().manual_seed(0)
     neighbor, prediction = normalize(torch.randn(2, 5, 8, generator=generator), dim=2)
-    simple, own = prediction.clone().requires_grad_(), prediction.clone().requires_grad_()
-    expected, loss = looped(neighbor, simple), neighbor_loss(neighbor, own, temperature=0.1)
+    simple, ours = prediction.clone().requires_grad_(), prediction.clone().requires_grad_()
+    expected, loss = looped(neighbor, simple), neighbor_loss(neighbor, ours, temperature=0.1)
     expected.backward()
     loss.backward()
     assert_equal_up_to_rounding(loss, expected, magnitude=1 / 0.1)
-    assert_equal_up_to_rounding(own.grad, simple.grad, magnitude=1 / 0.1)
+    assert_equal_up_to_rounding(ours.grad, simple.grad, magnitude=1 / 0.1)
 
 
 def test_the_positive_is_the_nearest_key() -> None:
     query, queue = normalize(torch.randn(4, 8), dim=1), normalize(torch.randn(30, 8), dim=1)
-    for row, found in zip(query, nearest_keys(query, queue), strict=True):
-        assert torch.equal(found, max(queue, key=lambda key: float(row @ key)))
+    for row, result in zip(query, nearest_keys(query, queue), strict=True):
+        assert torch.equal(result, max(queue, key=lambda key: float(row @ key)))
 
 
 def test_a_step_predicts_neighbors_of_the_other_view_and_queues_the_firsts_projections() -> None:

@@ -106,10 +106,10 @@ def test_loss_and_gradient_are_those_of_the_equation(name: str) -> None:
     loss, equation, temperature = LOSSES[name]
     query, keys, queue = problem()
     streamed, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
-    found, expected = loss(streamed, keys, queue), equation(simple, keys, queue)
-    found.backward()
+    result, expected = loss(streamed, keys, queue), equation(simple, keys, queue)
+    result.backward()
     expected.backward()
-    assert_equal_up_to_rounding(found, expected, magnitude=1 / temperature, operations=SHORT_CHAIN)
+    assert_equal_up_to_rounding(result, expected, magnitude=1 / temperature, operations=SHORT_CHAIN)
     assert_equal_up_to_rounding(
         streamed.grad,
         simple.grad,
@@ -141,15 +141,15 @@ STEPS: dict[str, Callable[[Tensor, Tensor, Tensor, Any], Tensor]] = {
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_compares_with_the_queue_before_it_and_pushes_the_key(name: str) -> None:
     method = tiny_method(name, norm=nn.Identity)
-    views, before = tiny_batch(method).views, method.queue.keys.clone()
+    views, previous = tiny_batch(method).views, method.queue.keys.clone()
     with torch.no_grad():  # before the first step the key encoder is a copy
         query, *rows = (normalize(method.encoder(view), dim=1) for view in views)
     keys = torch.stack(rows, dim=1)
     loss = method(views, 1.0)["loss"]
-    assert_equal_up_to_rounding(loss, STEPS[name](query, keys, before, method.config))
+    assert_equal_up_to_rounding(loss, STEPS[name](query, keys, previous, method.config))
     pushed = keys.mean(dim=1) if name == "jcl" else keys[:, 0]
     torch.testing.assert_close(method.queue.keys[: len(query)], pushed)
-    assert torch.equal(method.queue.keys[len(query) :], before[len(query) :])
+    assert torch.equal(method.queue.keys[len(query) :], previous[len(query) :])
 
 
 @pytest.mark.parametrize(
@@ -212,10 +212,10 @@ def test_the_teacher_of_ressl_sees_a_weak_view() -> None:
 def test_logged_cosine_of_ressl_is_that_of_its_views() -> None:
     method = tiny_method("ressl")
     views = tiny_batch(method).views
-    before = copy.deepcopy(method)  # its teacher moves at each step
+    previous = copy.deepcopy(method)  # its teacher moves at each step
     torch.manual_seed(1)  # of the groups of shuffled batch norm
-    splits = before.config.bn_splits
-    query, keys = before.teacher.query_and_keys(before.encoder, views, splits)
+    splits = previous.config.bn_splits
+    query, keys = previous.teacher.query_and_keys(previous.encoder, views, splits)
     expected = cosine_similarity(query, keys[:, 0]).mean()
     torch.manual_seed(1)
     torch.testing.assert_close(method(views, 1.0)["view_cosine"], expected.detach())

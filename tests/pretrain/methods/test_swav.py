@@ -152,7 +152,7 @@ def test_the_queue_fills_after_its_start_and_serves_the_step_after_it_is_full() 
     used = []
     for step, progress in enumerate((0.4, 0.5, 0.6, 0.7, 0.8, 0.9)):
         views = views_of(method, seed=step)
-        loss, plain = (one(views, progress)["loss"] for one in (method, without))
+        loss, plain = (item(views, progress)["loss"] for item in (method, without))
         # rows of minus infinity add nothing, but may change the order of the sums
         used.append(
             (loss - plain).abs().item()

@@ -203,7 +203,7 @@ def test_what_is_logged_are_the_mean_cosines_of_views_of_one_and_of_two_images()
     config = UniCLRConfig(embedding_dim=z1.shape[1], variant="affinity")
     metrics = uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)
     cosines = [[float(a @ b / a.norm() / b.norm()) for b in z2] for a in z1]
-    own = [cosines[i][i] for i in range(len(z1))]
-    others = [c for i, row in enumerate(cosines) for j, c in enumerate(row) if i != j]
-    assert metrics["positive_similarity"].item() == pytest.approx(sum(own) / len(own))
-    assert metrics["negative_similarity"].item() == pytest.approx(sum(others) / len(others))
+    ours = [cosines[i][i] for i in range(len(z1))]
+    remaining = [c for i, row in enumerate(cosines) for j, c in enumerate(row) if i != j]
+    assert metrics["positive_similarity"].item() == pytest.approx(sum(ours) / len(ours))
+    assert metrics["negative_similarity"].item() == pytest.approx(sum(remaining) / len(remaining))

@@ -42,11 +42,11 @@ def test_loss_is_cross_entropy_with_the_smoothed_target_and_accuracy_that_of_the
     target = torch.full((40, 11), smoothing / 10)
     target[:, 0] = 1 - smoothing
     expected = cross_entropy(logits, target)
-    found = instance_discrimination(leaf, key, queue, temperature=0.2, label_smoothing=smoothing)
+    result = instance_discrimination(leaf, key, queue, temperature=0.2, label_smoothing=smoothing)
     expected.backward()
-    found["loss"].backward()
-    torch.testing.assert_close(found["loss"], expected)
+    result["loss"].backward()
+    torch.testing.assert_close(result["loss"], expected)
     assert_equal_up_to_rounding(leaf.grad, simple.grad)
     correct = (logits.argmax(dim=1) == 0).float().mean()
     assert 0 < correct < 1
-    assert_equal_up_to_rounding(found["instance_accuracy"], 100 * correct)
+    assert_equal_up_to_rounding(result["instance_accuracy"], 100 * correct)

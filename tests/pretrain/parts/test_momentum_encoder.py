@@ -19,8 +19,8 @@ def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None
             parameter.add_(torch.randn_like(parameter))
     encoder(torch.randn(8, 3))  # moves the encoder's batch-norm statistics
     follower.update(encoder)
-    for own, old, new in zip(follower.parameters(), start, encoder.parameters(), strict=True):
-        torch.testing.assert_close(own, 0.9 * old + 0.1 * new)
+    for ours, old, new in zip(follower.parameters(), start, encoder.parameters(), strict=True):
+        torch.testing.assert_close(ours, 0.9 * old + 0.1 * new)
     statistics = dict(follower.named_buffers())["network.1.running_mean"]
     assert torch.equal(statistics, torch.zeros(4))
 
@@ -29,13 +29,13 @@ def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None
 def test_a_target_encoder_follows_after_the_step_at_a_rate_that_rises_to_one(name: str) -> None:
     for progress in (0.0, 0.5, 1.0):
         method = tiny_method(name)
-        before = [parameter.clone() for parameter in method.target_encoder.parameters()]
+        previous = [parameter.clone() for parameter in method.target_encoder.parameters()]
         with torch.no_grad():
             for parameter in method.encoder.parameters():
                 parameter.add_(1)
         method.after_step(progress)
         rate = rising_momentum(method.config.momentum, progress)
-        expected = [parameter + 1 - rate for parameter in before]
+        expected = [parameter + 1 - rate for parameter in previous]
         torch.testing.assert_close([*method.target_encoder.parameters()], expected)
 
 

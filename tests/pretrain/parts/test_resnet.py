@@ -36,13 +36,13 @@ def test_a_step_whose_activations_are_computed_again_is_the_same(name: str) -> N
     saving = copy.deepcopy(plain)
     checkpoint_activations(saving)
     batch = tiny_batch(plain)
-    found = []
+    result = []
     for method in (plain, saving):
         torch.manual_seed(1)
         metrics = forward(method, batch)
         metrics["loss"].backward()
-        found.append((metrics, {n: p.grad for n, p in method.named_parameters()}))
-    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+        result.append((metrics, {n: p.grad for n, p in method.named_parameters()}))
+    torch.testing.assert_close(result[1], result[0], rtol=0, atol=0)
     torch.testing.assert_close(saving.state_dict(), plain.state_dict(), rtol=0, atol=0)
 
 

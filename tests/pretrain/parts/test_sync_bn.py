@@ -59,8 +59,8 @@ def test_formulas_are_those_of_plain_batch_norm(
     rows, weights = rows_and_weights(shape, dtype)
     plain = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
     expected = normed(plain(CHANNELS, **options), rows, weights)
-    found = normed(FusedBatchNorm(CHANNELS, **options), rows, weights)
-    assert_equal_up_to_rounding(found, expected)
+    result = normed(FusedBatchNorm(CHANNELS, **options), rows, weights)
+    assert_equal_up_to_rounding(result, expected)
 
 
 @pytest.mark.usefixtures("several")
@@ -95,14 +95,14 @@ def test_one_process_keeps_its_norms_and_several_keep_their_tensors(
 ) -> None:
     network = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.BatchNorm1d(4))).double()
     network.requires_grad_(False)
-    before = network.state_dict(keep_vars=True)
+    previous = network.state_dict(keep_vars=True)
     synchronize_batch_norms(network)
     assert isinstance(network.get_submodule("1.0"), nn.BatchNorm1d)
     monkeypatch.setattr("pretrain.parts.sync_bn.num_processes", lambda: 2)
     after = synchronize_batch_norms(network).state_dict(keep_vars=True)
     assert isinstance(network.get_submodule("1.0"), FusedBatchNorm)
-    assert list(after) == list(before)
-    assert all(after[name] is tensor for name, tensor in before.items())
+    assert list(after) == list(previous)
+    assert all(after[name] is tensor for name, tensor in previous.items())
 
 
 class Recorder(nn.Module):

@@ -71,29 +71,29 @@ def test_a_failed_factorization_is_tried_with_ten_times_the_ridge(
     for lowest, factor in [(0.0, 1), (-0.05, 10), (-0.5, 100), (-5.0, 1000)]:
         with subtests.test(lowest=lowest, factor=factor):
             matrix = torch.diag(torch.tensor([1.0, lowest])).expand(1, 1, 2, 2)
-            found = factorize(matrix, torch.full((1, 1), 0.01))
-            assert_equal_up_to_rounding(found.ridge, torch.full((1, 1), 0.01 * factor))
-            assert found.succeeded.all()
+            result = factorize(matrix, torch.full((1, 1), 0.01))
+            assert_equal_up_to_rounding(result.ridge, torch.full((1, 1), 0.01 * factor))
+            assert result.succeeded.all()
             expected = matrix + 0.01 * factor * torch.eye(2)
-            torch.testing.assert_close(found.lower @ found.lower.mT, expected)
+            torch.testing.assert_close(result.lower @ result.lower.mT, expected)
 
 
 def test_only_the_batch_that_never_factors_stands_aside_with_a_zero_gradient() -> None:
     matrix = torch.diag_embed(torch.tensor([[[4.0, 9.0]], [[1.0, -50.0]]])).requires_grad_()
-    found = factorize(matrix, torch.full((2, 1), 0.01))
-    assert found.succeeded.tolist() == [True, False]
-    assert found.metrics()["whitening_failures"] == 1
-    assert_equal_up_to_rounding(found.ridge[0], torch.tensor([0.01]))
-    found.mask_failures(found.lower.sum(dim=(1, 2, 3))).sum().backward()
+    result = factorize(matrix, torch.full((2, 1), 0.01))
+    assert result.succeeded.tolist() == [True, False]
+    assert result.metrics()["whitening_failures"] == 1
+    assert_equal_up_to_rounding(result.ridge[0], torch.tensor([0.01]))
+    result.mask_failures(result.lower.sum(dim=(1, 2, 3))).sum().backward()
     assert matrix.grad is not None
     assert matrix.grad[0].any()
     assert torch.equal(matrix.grad[1], torch.zeros(1, 2, 2))
 
 
 def test_rows_that_are_not_finite_give_nan_and_not_a_skipped_step() -> None:
-    found = factorize(torch.full((1, 1, 2, 2), math.nan), torch.full((1, 1), math.nan))
-    assert not found.succeeded.any()
-    assert found.mask_failures(torch.ones(1)).isnan().all()
+    result = factorize(torch.full((1, 1, 2, 2), math.nan), torch.full((1, 1), math.nan))
+    assert not result.succeeded.any()
+    assert result.mask_failures(torch.ones(1)).isnan().all()
 
 
 MULTI_CROP: Pairs = [(1, 0), (2, 0), (3, 0), (0, 1), (2, 1), (3, 1)]

@@ -141,10 +141,10 @@ def test_several_processes_give_the_sizes_in_the_order_of_the_files(
     for number, file in enumerate(files):
         Image.new("L", (number + 1, 7)).save(file)
     files.append(str(tmp_path / "absent.png"))
-    alone = image_sizes(files)
+    single = image_sizes(files)
     monkeypatch.setattr(pretrain.pixels.decoding, "FILES_PER_CHUNK", 5)
-    assert np.array_equal(image_sizes(files), alone)
-    assert alone.tolist() == [[7, number + 1] for number in range(23)] + [[0, 0]]
+    assert np.array_equal(image_sizes(files), single)
+    assert single.tolist() == [[7, number + 1] for number in range(23)] + [[0, 0]]
 
 
 def test_a_signal_ends_all_processes_that_measure(

@@ -73,9 +73,9 @@ def test_stage_comes_back_bit_for_bit_and_a_damaged_one_counts_as_absent(tmp_pat
     path = tmp_path / "new" / "a.stage"
     assert load_stage(path) is None
     save_stage(path, STAGE)
-    found = load_stage(path)
-    assert found is not None
-    torch.testing.assert_close(found, STAGE, rtol=0, atol=0)
+    result = load_stage(path)
+    assert result is not None
+    torch.testing.assert_close(result, STAGE, rtol=0, atol=0)
     whole = path.read_bytes()
     for length in (0, 10, 32, 33, 150, -1):
         path.write_bytes(whole[:length])

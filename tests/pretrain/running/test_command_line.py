@@ -53,8 +53,8 @@ def test_home_is_expanded_where_no_shell_does(
 )
 def test_a_reader_that_ends_ends_the_command_in_silence(words: str) -> None:
     command = f"{sys.executable} -m {words} | true"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True)
-    assert done.stderr == ""
+    completed = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert completed.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_reader_that_ends_ends_the_command_in_silence(words: str) -> None:
     [("voc7_svm", "voc07_svm"), ("VOC07", "voc07_svm"), ("cifr10_knn", "cifar10_knn")],
 )
 def test_what_resembles_most_comes_first(name: str, first: str) -> None:
-    known = ("cifar100_knn", "coco_det", "voc07_svm", "cifar10_knn", "in1k_linear")
-    assert nearest(name, known).startswith(f"{first}, ")
+    expected = ("cifar100_knn", "coco_det", "voc07_svm", "cifar10_knn", "in1k_linear")
+    assert nearest(name, expected).startswith(f"{first}, ")
     assert (nearest(name, ()), nearest(name, ("b",))) == ("", "b")
 
 

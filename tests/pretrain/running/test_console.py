@@ -70,10 +70,10 @@ def test_a_notebook_with_widgets_has_bars(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_progress_is_told_to_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "TELL_INTERVAL_S", 0.0)
-    told: list[str] = []
-    with telling(told.append), progress("train", "7 rates", 8, "steps", done=2) as counter:
+    output: list[str] = []
+    with telling(output.append), progress("train", "7 rates", 8, "steps", done=2) as counter:
         counter.add(2)
-    assert told[0].startswith("train  7 rates  4/8 steps")
+    assert output[0].startswith("train  7 rates  4/8 steps")
 
 
 def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
@@ -149,19 +149,19 @@ Path(sys.argv[1]).write_text("all steps")
     ["{} | head -1", "{} 2>&1 | true", "{} > /dev/full 2> /dev/full", "{} >&- 2>&-", "{} 2>&-"],
 )
 def test_work_continues_without_a_reader_of_its_output(tmp_path: Path, reader: str) -> None:
-    words = shlex.join([sys.executable, "-c", PRINT.format(end="")])
-    command = reader.format(f"({words} {tmp_path / 'file'}; echo $? > {tmp_path / 'status'})")
-    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    args = shlex.join([sys.executable, "-c", PRINT.format(end="")])
+    command = reader.format(f"({args} {tmp_path / 'file'}; echo $? > {tmp_path / 'status'})")
+    completed = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (tmp_path / "status").read_text() == "0\n"
     assert (tmp_path / "file").read_text() == "all steps"
-    assert "Error" not in done.stderr
+    assert "Error" not in completed.stderr
 
 
 def test_work_continues_after_its_terminal_is_closed(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     end = "time.sleep(0.5); print('nobody reads it')"
-    words = [sys.executable, "-c", PRINT.format(end=end), str(tmp_path / "file")]
-    process = subprocess.Popen(words, stdout=theirs, stderr=theirs)
+    args = [sys.executable, "-c", PRINT.format(end=end), str(tmp_path / "file")]
+    process = subprocess.Popen(args, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.read(ours, 1)
     os.close(ours)
@@ -172,8 +172,10 @@ def test_work_continues_after_its_terminal_is_closed(tmp_path: Path) -> None:
 def test_characters_that_a_log_cannot_show_are_escaped() -> None:
     program = "from pretrain.running.console import protect_output; protect_output();"
     program += "print('läufe/\\udce4')"
-    for encoding, shown in (("ascii", rb"l\xe4ufe/\udce4"), ("utf-8", "läufe/".encode())):
+    for encoding, output in (("ascii", rb"l\xe4ufe/\udce4"), ("utf-8", "läufe/".encode())):
         settings = os.environ | {"PYTHONIOENCODING": encoding}
-        done = subprocess.run([sys.executable, "-c", program], env=settings, capture_output=True)
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert done.stdout.startswith(shown)
+        completed = subprocess.run(
+            [sys.executable, "-c", program], env=settings, capture_output=True
+        )
+        assert (completed.returncode, completed.stderr) == (0, b"")
+        assert completed.stdout.startswith(output)

@@ -44,34 +44,34 @@ def worker_pids(batches: Iterator[int]) -> list[int]:
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
 def test_batches_come_in_order_whatever_the_workers(num_workers: int) -> None:
     for pin, sign in ((None, 1), (torch.neg, -1)):
-        found = load_batches(square, range(20), num_workers=num_workers, pin_memory=pin)
-        assert [int(batch[0, 0]) for batch in found] == [sign * n**2 for n in range(20)]
+        result = load_batches(square, range(20), num_workers=num_workers, pin_memory=pin)
+        assert [int(batch[0, 0]) for batch in result] == [sign * n**2 for n in range(20)]
 
 
 def test_places_are_taken_no_further_than_the_workers_are_ahead() -> None:
     taken = count()
-    batches = load_batches(lambda place: place, taken, num_workers=2)
+    batches = load_batches(lambda location: location, taken, num_workers=2)
     assert [next(batches) for _ in range(3)] == [0, 1, 2]
     batches.close()
     assert next(taken) == 3 + 2 * 2
 
 
 def test_loader_leaves_the_state_of_torchs_generator_alone() -> None:
-    before = torch.get_rng_state()
-    assert list(load_batches(lambda place: place, range(3), num_workers=1)) == [0, 1, 2]
-    assert torch.equal(torch.get_rng_state(), before)
+    previous = torch.get_rng_state()
+    assert list(load_batches(lambda location: location, range(3), num_workers=1)) == [0, 1, 2]
+    assert torch.equal(torch.get_rng_state(), previous)
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_DFL, lambda *_: None])
 def test_loader_keeps_the_handler_of_sigchld(handler: Any) -> None:
-    before = signal.signal(signal.SIGCHLD, handler)
+    previous = signal.signal(signal.SIGCHLD, handler)
     try:
-        with closing(load_batches(lambda place: place, count(), num_workers=1)) as batches:
+        with closing(load_batches(lambda location: location, count(), num_workers=1)) as batches:
             next(batches)
             assert signal.getsignal(signal.SIGCHLD) == handler
         assert signal.getsignal(signal.SIGCHLD) == handler
     finally:
-        signal.signal(signal.SIGCHLD, before)
+        signal.signal(signal.SIGCHLD, previous)
 
 
 class FileError(DataError):
@@ -82,20 +82,20 @@ class FileError(DataError):
         self.size = size
 
 
-def failing(place: int) -> int:
-    if place == 3:
+def failing(location: int) -> int:
+    if location == 3:
         raise FileError("n01/cat.jpg", 17)
-    return place
+    return location
 
 
 def test_an_error_of_a_worker_is_the_error_it_was() -> None:
     batches = load_batches(failing, range(9), num_workers=2)
     assert [next(batches) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(FileError, match="does not decode") as told:
+    with pytest.raises(FileError, match="does not decode") as output:
         next(batches)
-    assert str(told.value) == "n01/cat.jpg does not decode"
-    assert told.value.size == 17
-    assert "in failing" in "".join(traceback.format_exception(told.value))
+    assert str(output.value) == "n01/cat.jpg does not decode"
+    assert output.value.size == 17
+    assert "in failing" in "".join(traceback.format_exception(output.value))
     assert not children()
 
 
@@ -145,7 +145,7 @@ def test_a_start_that_fails_midway_leaves_no_worker(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "fork", fail)
     with pytest.raises(BlockingIOError):
-        next(load_batches(lambda place: place, count(), num_workers=2))
+        next(load_batches(lambda location: location, count(), num_workers=2))
     assert not multiprocessing.active_children()
 
 
@@ -158,7 +158,7 @@ def test_closing_waits_for_no_lock_of_a_killed_worker(monkeypatch: pytest.Monkey
         return iterators[0]
 
     monkeypatch.setattr(DataLoader, "__iter__", noted)
-    batches = load_batches(lambda place: place, count(), num_workers=1)
+    batches = load_batches(lambda location: location, count(), num_workers=1)
     assert next(batches) == 0
     assert iterators.pop()._workers_done_event._cond._lock.acquire(timeout=60)
     batches.close()
@@ -181,9 +181,9 @@ def test_a_signal_that_comes_while_a_worker_starts_does_not_end_it() -> None:
 
 @pytest.mark.parametrize("pin", [None, lambda batch: batch])
 def test_an_iteration_that_is_left_ends_its_workers(pin: None) -> None:
-    def slow(place: int) -> int:
-        time.sleep(0.0 if place < 2 else 600)
-        return place
+    def slow(location: int) -> int:
+        time.sleep(0.0 if location < 2 else 600)
+        return location
 
     batches = load_batches(slow, range(9), num_workers=2, pin_memory=pin)
     assert next(batches) == 0
@@ -220,8 +220,8 @@ def test_batches_are_copied_where_no_shared_memory_is(
     monkeypatch.setattr(loader, "SHARED_MEMORY", Path("/dev/none"))
     loader._note_missing_shared_memory.cache_clear()
     for _ in range(2):
-        found = load_batches(square, range(5), num_workers=num_workers)
-        assert [int(batch[0, 0]) for batch in found] == [n**2 for n in range(5)]
+        result = load_batches(square, range(5), num_workers=num_workers)
+        assert [int(batch[0, 0]) for batch in result] == [n**2 for n in range(5)]
     assert capsys.readouterr().err.count("there is no /dev/none") == min(num_workers, 1)
 
 
@@ -262,11 +262,11 @@ def gone(pids: list[int]) -> bool:
 )
 def test_workers_end_with_the_process_however_it_ends(pin: str, end: str, status: int) -> None:
     """While they are busy for long, and the iteration is still referred to."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(end=end, pin=pin)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         timeout=120,
     )
-    assert done.returncode == status
-    assert gone([int(word) for word in done.stdout.split()])
+    assert completed.returncode == status
+    assert gone([int(arg) for arg in completed.stdout.split()])

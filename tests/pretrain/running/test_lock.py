@@ -40,7 +40,7 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
 def test_a_folder_is_waited_for_with_one_note_until_a_request_to_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    output: list[str] = []
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -51,8 +51,8 @@ def test_a_folder_is_waited_for_with_one_note_until_a_request_to_stop(
     monkeypatch.setattr(stop, "_asked", [])
     monkeypatch.setattr("time.sleep", sleep)
     with lock_folder(tmp_path), pytest.raises(stop.Stopped):
-        wait_for_lock(tmp_path / "lock", note=lambda: told.append("waits")).__enter__()
-    assert (told, len(slept)) == (["waits"], 3)
+        wait_for_lock(tmp_path / "lock", note=lambda: output.append("waits")).__enter__()
+    assert (output, len(slept)) == (["waits"], 3)
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
@@ -63,10 +63,10 @@ def test_a_file_system_without_locks_is_named_before_any_work(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    words = "cannot be locked .*; its file system must support locks, .*, or pass another --runs"
-    with pytest.raises(WriteError, match=f"lock: {words}"):
+    args = "cannot be locked .*; its file system must support locks, .*, or pass another --runs"
+    with pytest.raises(WriteError, match=f"lock: {args}"):
         lock_folder(tmp_path / "cell").__enter__()
-    with pytest.raises(WriteError, match=f"b: {words}"):
+    with pytest.raises(WriteError, match=f"b: {args}"):
         wait_for_lock(tmp_path / "b", "--runs").__enter__()
-    with pytest.raises(WriteError, match=rf"a\.lock: {words}"):
+    with pytest.raises(WriteError, match=rf"a\.lock: {args}"):
         unfinished_rows(tmp_path / "a.npy", (2, 3)).__enter__()

@@ -56,8 +56,8 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
     monkeypatch: pytest.MonkeyPatch, join: Callable[[], AbstractContextManager[object]]
 ) -> None:
     calls: list[object] = []
-    places = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
-    for name, value in (places | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}).items():
+    positions = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+    for name, value in (positions | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(processes, "_store", lambda *_: Mock())
     monkeypatch.setattr(Barriers, "wait", lambda *_: None)
@@ -71,10 +71,10 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
         pass
     with pytest.raises(torch.OutOfMemoryError), join():
         raise torch.OutOfMemoryError("CUDA out of memory")
-    first, left, second = calls
+    first, remaining, second = calls
     assert isinstance(first, dict)
     assert isinstance(second, dict)
-    assert (first["device_id"], left) == (torch.device("cuda", 1), "left")
+    assert (first["device_id"], remaining) == (torch.device("cuda", 1), "left")
     assert "timeout" not in first  # that of torch
 
 

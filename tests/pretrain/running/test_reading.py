@@ -101,10 +101,10 @@ def test_image_on_a_broken_disk_is_not_a_broken_image(
 def test_run_on_a_broken_disk_can_be_started_again(
     image_folder: Path, break_disk: Break, memory: str, first: int, times: int, status: int
 ) -> None:
-    words = ["moco/smoke", "--data", str(image_folder), "--out", str(image_folder.parent / "run")]
-    words += ["--memory-gb", memory, "--workers", "0", "--steps", "1", "--device", "cpu"]
+    args = ["moco/smoke", "--data", str(image_folder), "--out", str(image_folder.parent / "run")]
+    args += ["--memory-gb", memory, "--workers", "0", "--steps", "1", "--device", "cpu"]
     break_disk(".png", errno.EIO, times, first)  # the first 20 reads are of headers
-    assert main(words) == status
+    assert main(args) == status
 
 
 @pytest.mark.slow
@@ -117,9 +117,9 @@ def test_evaluation_on_a_broken_disk_can_be_started_again(
     capsys: pytest.CaptureFixture[str],
     command: Callable[[list[str]], int],
 ) -> None:
-    words = ["--ckpt", str(checkpoint), "--data", str(only("cars")), "--schedule", "smoke"]
-    words += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-    words = ["--tasks", "cars_knn", *words] if command is run_all.main else ["cars_knn", *words]
+    args = ["--ckpt", str(checkpoint), "--data", str(only("cars")), "--schedule", "smoke"]
+    args += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    args = ["--tasks", "cars_knn", *args] if command is run_all.main else ["cars_knn", *args]
     break_disk(".jpg", errno.ESTALE, 10**9)
-    assert command(words) == 75
+    assert command(args) == 75
     assert "cannot be read (Stale file handle)" in capsys.readouterr().err

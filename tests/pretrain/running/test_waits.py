@@ -124,12 +124,12 @@ def test_signal_ends_the_wait_for_a_hanging_process(work: str, number: int) -> N
 
 
 def test_second_signal_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    previous = signal.signal(signal.SIGTERM, lambda *_: None)
     with stop.end_of_waits(spinning=False):
         for _ in range(2):  # torchrun sends each signal twice
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.1)
-    signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, previous)
     assert capfd.readouterr().err == ""
 
 
@@ -142,8 +142,10 @@ def test_lost_process_is_resumable_after_a_signal(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_wait_for_rank_0_is_a_line_per_interval() -> None:
-    work = "time.sleep(2) if process.is_main else None; processes.wait_for_all('that list images')"
-    first, second = start(work, 0, 1)
+    workspace = (
+        "time.sleep(2) if process.is_main else None; processes.wait_for_all('that list images')"
+    )
+    first, second = start(workspace, 0, 1)
     lines = second.communicate(timeout=100)[1].splitlines()
     lines = [line for line in lines if "waiting for 1 of 2 processes that list images" in line]
     assert len(lines) > 2
@@ -233,7 +235,7 @@ def test_every_command_refuses_to_be_one_of_several_strangers(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ckpt").touch()
     (tmp_path / "data").mkdir()
-    assert main([word.format(tmp_path) for word in words] + ["--data", str(tmp_path / "data")]) == 2
+    assert main([arg.format(tmp_path) for arg in words] + ["--data", str(tmp_path / "data")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "python -m slurm" in line
     assert "torchrun" in line

@@ -118,26 +118,29 @@ def first_file(images: Images) -> Path:
 
 
 def test_stop_keeps_what_was_made_of_unchanged_data(images: Images, tmp_path: Path) -> None:
-    work = WorkFile(tmp_path / "heads.stage")
-    with pytest.raises(Stopped), unchanged(images, work):
+    workspace = WorkFile(tmp_path / "heads.stage")
+    with pytest.raises(Stopped), unchanged(images, workspace):
         raise Stopped(75)
-    assert work.path.exists()
+    assert workspace.path.exists()
 
 
 def test_changed_data_end_a_block_and_delete_its_work(images: Images, tmp_path: Path) -> None:
-    work, file = WorkFile(tmp_path / "heads.stage"), first_file(images)
-    with pytest.raises(ChangedDataError, match=rf"{images.name(0)} has"), unchanged(images, work):
+    workspace, file = WorkFile(tmp_path / "heads.stage"), first_file(images)
+    with (
+        pytest.raises(ChangedDataError, match=rf"{images.name(0)} has"),
+        unchanged(images, workspace),
+    ):
         file.write_bytes(file.read_bytes())
-    assert not work.path.exists()
+    assert not workspace.path.exists()
 
 
 def test_permissions_links_and_access_times_are_no_change(images: Images, tmp_path: Path) -> None:
-    work, file = WorkFile(tmp_path / "heads.stage"), first_file(images)
-    with unchanged(images, work):
+    workspace, file = WorkFile(tmp_path / "heads.stage"), first_file(images)
+    with unchanged(images, workspace):
         file.chmod(0o600)
         (tmp_path / "link").hardlink_to(file)
         os.utime(file, ns=(0, file.stat().st_mtime_ns))
-    assert work.path.exists()
+    assert workspace.path.exists()
 
 
 def stop_after(action: Callable[[], object]) -> None:
@@ -146,11 +149,11 @@ def stop_after(action: Callable[[], object]) -> None:
 
 
 def test_data_that_are_away_for_a_while_leave_the_work(images: Images, tmp_path: Path) -> None:
-    work, folder = WorkFile(tmp_path / "heads.stage"), images.files[0].folder
-    with pytest.raises(Stopped), unchanged(images, work):
+    workspace, folder = WorkFile(tmp_path / "heads.stage"), images.files[0].folder
+    with pytest.raises(Stopped), unchanged(images, workspace):
         stop_after(partial(folder.rename, folder.with_name("away")))
     folder.with_name("away").rename(folder)
-    assert work.path.exists()
+    assert workspace.path.exists()
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ESTALE, "stale"), OSError(errno.EIO, "broken")])

@@ -25,9 +25,9 @@ from transfer.tasks.knn import KNN
 
 def swap_an_image(data: Path, pattern: str = "stanford_cars/cars_train/*.jpg") -> None:
     """Replace one image by another: the set stays whole, but is not the same."""
-    first, *others = sorted(data.glob(pattern))
-    other = next(file for file in others if file.stat().st_size != first.stat().st_size)
-    shutil.copy(other, first)
+    first, *remaining = sorted(data.glob(pattern))
+    second = next(file for file in remaining if file.stat().st_size != first.stat().st_size)
+    shutil.copy(second, first)
 
 
 Before = Callable[[Any, str, Callable[[], object]], None]
@@ -68,13 +68,13 @@ def test_a_set_that_changes_or_is_replaced_and_put_back_within_a_cell_leaves_no_
     own_cell: Cell, method: str, change: Callable[[Path], None], before: Before
 ) -> None:
     before(KNN, method, lambda: change(own_cell.settings.data))
-    told = "trainval: image files were" if change == rewrite_an_image else "dataset cars has"
-    with pytest.raises(ChangedDataError, match=told):
+    output = "trainval: image files were" if change == rewrite_an_image else "dataset cars has"
+    with pytest.raises(ChangedDataError, match=output):
         evaluate(own_cell)
     assert not own_cell.path.exists()
     # features of files that were replaced before they were read are those of the new files
-    made = 0 if method == "prepare" and change == swap_an_image else 2
-    assert len(list(own_cell.folders.cache.rglob("*.npy"))) == made
+    created = 0 if method == "prepare" and change == swap_an_image else 2
+    assert len(list(own_cell.folders.cache.rglob("*.npy"))) == created
 
 
 def test_a_joint_extraction_during_which_an_image_was_replaced_leaves_no_features(

@@ -45,9 +45,9 @@ def test_another_input_of_the_same_file_replaces_no_record(cell: Cell) -> None:
     stored = {"arch": "resnet18", "sha256": "other", "file_sha256": "same"}
     cell.path.parent.mkdir(parents=True)
     cell.path.write_text(json.dumps({"backbone": stored}))
-    own = replace(cell, backbone=replace(cell.backbone, file_sha256="same"))
-    check_records_of_name([own.asking(task="cifar10_knn")])
-    for refused in ([own], [own.asking(task="cifar10_knn"), own], [cell]):
+    ours = replace(cell, backbone=replace(cell.backbone, file_sha256="same"))
+    check_records_of_name([ours.asking(task="cifar10_knn")])
+    for refused in ([ours], [ours.asking(task="cifar10_knn"), ours], [cell]):
         with pytest.raises(ValueError, match=f"{cell.path.name} is of resnet18, hash other"):
             check_records_of_name(refused)
 
@@ -124,19 +124,19 @@ def test_records_of_both_arithmetics_lie_beside_each_other(
 ) -> None:
     monkeypatch.setattr("transfer.cells.execution.tf32_convolutions", lambda: True)
     rounded, exact = (
-        cell.asking(settings=replace(cell.settings, features_in=asked))
-        for asked in ("bfloat16", "float32")
+        cell.asking(settings=replace(cell.settings, features_in=requested))
+        for requested in ("bfloat16", "float32")
     )
     record = evaluate(rounded)
     assert "frozen features in bfloat16, batch norms folded" in record.departures
     assert (finished(cell), finished(exact)) == (record, None)  # auto takes what is there
-    other = evaluate(exact)
-    assert [one.details["features_in"] for one in (record, other)] == ["bfloat16", "float32"]
-    assert [one.details["tf32_convolutions"] for one in (record, other)] == [False, True]
-    assert (finished(rounded), finished(exact)) == (record, other)
-    assert finished(cell) == other  # of both, what this machine would make
-    assert summary(exact, other).endswith(str(file_for_record(cell.path, other)))
-    assert file_for_record(cell.path, other) != cell.path
+    second = evaluate(exact)
+    assert [item.details["features_in"] for item in (record, second)] == ["bfloat16", "float32"]
+    assert [item.details["tf32_convolutions"] for item in (record, second)] == [False, True]
+    assert (finished(rounded), finished(exact)) == (record, second)
+    assert finished(cell) == second  # of both, what this machine would make
+    assert summary(exact, second).endswith(str(file_for_record(cell.path, second)))
+    assert file_for_record(cell.path, second) != cell.path
 
 
 def test_a_record_that_tells_no_arithmetic_is_of_float32(cell: Cell) -> None:
@@ -150,7 +150,7 @@ def test_a_record_that_tells_no_arithmetic_is_of_float32(cell: Cell) -> None:
 def test_the_list_of_a_drawn_split_is_stored_beside_the_run_and_named_in_the_record(
     cell: Cell,
 ) -> None:
-    told = evaluate(cell.asking(task="inat1k_knn")).details["list_of_inat1k"]
-    stored = (cell.settings.runs / "lists" / told["file"]).read_bytes()
-    assert told["file"].startswith("inat1k-resplit0-")
-    assert hashlib.sha256(stored).hexdigest() == told["sha256"]
+    output = evaluate(cell.asking(task="inat1k_knn")).details["list_of_inat1k"]
+    stored = (cell.settings.runs / "lists" / output["file"]).read_bytes()
+    assert output["file"].startswith("inat1k-resplit0-")
+    assert hashlib.sha256(stored).hexdigest() == output["sha256"]

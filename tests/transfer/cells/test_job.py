@@ -51,8 +51,8 @@ Output = pytest.CaptureFixture[str]
 @pytest.fixture
 def request_for(checkpoint: Path, settings: Settings) -> Request:
     """Nearest neighbors of a checkpoint file."""
-    asked = Checkpoint(ckpt=checkpoint)
-    return Request(task="cifar10_knn", checkpoint=asked, seed=3, settings=settings)
+    requested = Checkpoint(ckpt=checkpoint)
+    return Request(task="cifar10_knn", checkpoint=requested, seed=3, settings=settings)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_job_file_keeps_the_requests(
     recipe, two = "moco/in1k-r50-v1", (distilled,) * 2
     branches = RunAll(ckpt=two, name=("s", "t"), branch=("student", "teacher"))
     student, teacher = checkpoints(replace(branches, declared=(recipe, "")))
-    assert [open_checkpoint(one).stem for one in (student, teacher)] == ["cifar", "imagenet"]
+    assert [open_checkpoint(item).stem for item in (student, teacher)] == ["cifar", "imagenet"]
     assert open_checkpoint(student).declared == recipe
     spare = TrainingOptions(
         engine="torchvision", gpus=2, learning_rates=(0.1, 0.2), precision="bfloat16"
@@ -93,7 +93,7 @@ def test_job_file_keeps_the_requests(
     )
     withdrawn = replace(request_for.checkpoint, declared="")
     requests = [request_for, more]
-    requests += [replace(request_for, checkpoint=asked) for asked in (student, withdrawn)]
+    requests += [replace(request_for, checkpoint=requested) for requested in (student, withdrawn)]
     requests += [replace(request_for, task=key) for key in TASKS]
     write_job(tmp_path / "job.json", requests)
     assert read_job(tmp_path / "job.json") == [request.absolute() for request in requests]
@@ -137,9 +137,9 @@ def test_cell_of_another_process_is_waited_for(
 ) -> None:
     cell = Cell.of(request_for)
     cell.folders.work.mkdir(parents=True)
-    other = (cell.folders.work / "lock").open("w")
-    fcntl.flock(other, fcntl.LOCK_EX)
-    monkeypatch.setattr("pretrain.running.lock.time.sleep", lambda _: other.close())
+    second = (cell.folders.work / "lock").open("w")
+    fcntl.flock(second, fcntl.LOCK_EX)
+    monkeypatch.setattr("pretrain.running.lock.time.sleep", lambda _: second.close())
     assert run([request_for]) == 0
     assert "another process works on this cell" in capsys.readouterr().err
 
@@ -147,8 +147,8 @@ def test_cell_of_another_process_is_waited_for(
 @pytest.fixture
 def two_encoders(request_for: Request, other_checkpoint: Path) -> list[Request]:
     """Nearest neighbors of two checkpoints."""
-    other = replace(request_for, checkpoint=Checkpoint(ckpt=other_checkpoint))
-    return [request_for, other]
+    second = replace(request_for, checkpoint=Checkpoint(ckpt=other_checkpoint))
+    return [request_for, second]
 
 
 def in_another_folder(request: Request) -> Request:
@@ -181,8 +181,8 @@ def test_encoders_share_a_pass_and_have_the_features_of_separate_ones(
     assert len(decoded) == 3 * num_together
     assert len(features_of(two_encoders[0])) == 4  # trainval and test of both
     assert features_of(two_encoders[0]) == features_of(separate[0])
-    for request, alone in zip(two_encoders, separate, strict=True):
-        records = finished(Cell.of(request)), finished(Cell.of(alone))
+    for request, single in zip(two_encoders, separate, strict=True):
+        records = finished(Cell.of(request)), finished(Cell.of(single))
         assert all(records)
         assert len({str(record and record.metrics) for record in records}) == 1
 
@@ -201,29 +201,29 @@ def test_an_encoder_that_fails_leaves_the_others_and_its_reason(
     assert run(two_encoders) == 1
     assert finished(mine) is not None
     assert "no memory for this one" in state.failure(broken)
-    told = capsys.readouterr().err
-    assert told.count("other is left out of this pass") == 2  # trainval and test
+    output = capsys.readouterr().err
+    assert output.count("other is left out of this pass") == 2  # trainval and test
 
 
 def test_states_show_the_progress_of_a_joint_extraction(
     two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pretrain.running.console.TELL_INTERVAL_S", 0.0)
-    seen: list[str] = []
+    observed: list[str] = []
 
     def evaluated(cell: Cell) -> int:
-        seen.extend(one.name for one in state.read_states(cell.settings.results))
+        observed.extend(item.name for item in state.read_states(cell.settings.results))
         return 0
 
     def mark(rows: UnfinishedRows, done: int) -> None:
         states = state.read_states(two_encoders[0].settings.results)
-        seen.extend(f"{one.name} {one.reason[:13]}" for one in states)
+        observed.extend(f"{item.name} {item.reason[:13]}" for item in states)
 
     monkeypatch.setattr(UnfinishedRows, "mark", mark)
     monkeypatch.setattr(transfer.cells.job, "_run_cell", evaluated)
     assert run(two_encoders) == 0
-    assert set(seen[:2]) == {"running features  cif"}
-    assert seen[-2:] == ["queued"] * 2
+    assert set(observed[:2]) == {"running features  cif"}
+    assert observed[-2:] == ["queued"] * 2
 
 
 def test_a_joint_extraction_that_fails_is_told_and_each_cell_extracts_alone(
@@ -238,11 +238,11 @@ def test_a_joint_extraction_that_fails_is_told_and_each_cell_extracts_alone(
 def test_memory_decides_how_many_checkpoints_share_a_pass(
     two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, other = two_encoders
+    mine, second = two_encoders
     twice = replace(mine, task="cifar100_knn")
-    for room, expected in {0: [[mine, twice], [other]], 2**40: [[mine, twice, other]]}.items():
+    for room, expected in {0: [[mine, twice], [second]], 2**40: [[mine, twice, second]]}.items():
         monkeypatch.setattr(transfer.cells.job, "network_memory_bytes", lambda room=room: room)
-        assert list(checkpoints_that_fit([mine, other, twice])) == expected
+        assert list(checkpoints_that_fit([mine, second, twice])) == expected
 
 
 @pytest.mark.slow
@@ -307,17 +307,17 @@ def test_a_killed_process_leaves_the_cell_to_be_started_again(cell: Cell, tmp_pa
         os.kill(int(children[1]), signal.SIGKILL)
         job.stderr.read()
     assert job.returncode == 128 + signal.SIGKILL
-    assert [one.name for one in state.read_states(settings.results)] == ["stopped"]
+    assert [item.name for item in state.read_states(settings.results)] == ["stopped"]
 
 
 @pytest.mark.slow
 def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
     checkpoint: Path, settings: Settings
 ) -> None:
-    words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(settings.data)]
-    words += ["--results", str(settings.results), "--runs", str(settings.runs)]
-    words += ["--schedule", "smoke", "--engine", "torchvision", "--gpus", "2"]
-    command = [sys.executable, "-m", "transfer", *words, "--iterations", "60"]
+    args = ["coco_det", "--ckpt", str(checkpoint), "--data", str(settings.data)]
+    args += ["--results", str(settings.results), "--runs", str(settings.runs)]
+    args += ["--schedule", "smoke", "--engine", "torchvision", "--gpus", "2"]
+    command = [sys.executable, "-m", "transfer", *args, "--iterations", "60"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
         assert first.stderr is not None
         next(line for line in first.stderr if "  weights " in line)

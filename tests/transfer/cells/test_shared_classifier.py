@@ -28,8 +28,8 @@ from transfer.record import read_record, write_json_record
 
 @pytest.fixture
 def cell(checkpoint: Path, settings: Settings) -> Cell:
-    asked = Checkpoint(ckpt=checkpoint)
-    return Cell.of(Request(task="objectnet13_eval", checkpoint=asked, settings=settings))
+    requested = Checkpoint(ckpt=checkpoint)
+    return Cell.of(Request(task="objectnet13_eval", checkpoint=requested, settings=settings))
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         generator = torch.Generator().manual_seed(int(backbone.sha256[:8], 16))
         classes = len(images.class_names)
         weight = torch.randn(1, classes, backbone.feature_dim, generator=generator)
-        kept = save_classifier(folder, Heads(weight, torch.zeros(1, classes)))
+        stored = save_classifier(folder, Heads(weight, torch.zeros(1, classes)))
         scores, labels = torch.eye(classes), torch.arange(classes)
-        return Predictions(scores, labels, {"weights": kept})
+        return Predictions(scores, labels, {"weights": stored})
 
     monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", drawn)
     return names
@@ -64,9 +64,9 @@ def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
 ) -> None:
     first = evaluate(cell)
     form, name = cell.backbone.input, cell.backbone.name
-    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name=name)
+    another = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name=name)
     elsewhere = replace(cell.settings, results=cell.settings.results / "other")
-    second = evaluate(replace(cell.asking(settings=elsewhere), backbone=other))
+    second = evaluate(replace(cell.asking(settings=elsewhere), backbone=another))
     cell.path.unlink()
     again = evaluate(cell)
     assert len(trained) == 2
@@ -78,14 +78,14 @@ def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
 def test_weights_of_a_training_that_left_no_record_are_not_used(
     cell: Cell, classifier_cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, work = evaluate(cell), classifier_cell.folders.work
-    classifier_file(work, first.details["classifier_weights"]).unlink()
-    save_classifier(work, Heads(torch.zeros(1, 100, 512), torch.zeros(1, 100)))
+    first, workspace = evaluate(cell), classifier_cell.folders.work
+    classifier_file(workspace, first.details["classifier_weights"]).unlink()
+    save_classifier(workspace, Heads(torch.zeros(1, 100, 512), torch.zeros(1, 100)))
     cell.path.unlink()
     assert evaluate(cell).metrics == first.metrics
-    told = capsys.readouterr().err
-    assert "its weights are gone" in told
-    assert "uses that of in100_linear@looc" in told
+    output = capsys.readouterr().err
+    assert "its weights are gone" in output
+    assert "uses that of in100_linear@looc" in output
 
 
 def test_a_classifier_of_other_arithmetic_is_told(
@@ -98,8 +98,8 @@ def test_a_classifier_of_other_arithmetic_is_told(
     cell.path.unlink()
     second = evaluate(cell)
     assert len(trained) == 1
-    told = [record.details["classifier_features_in"] for record in (first, second)]
-    assert told == ["float32", "bfloat16"]
+    output = [record.details["classifier_features_in"] for record in (first, second)]
+    assert output == ["float32", "bfloat16"]
     assert second.details["features_in"] == "float32"
     departure = "classifier: trained on features in bfloat16"
     assert [departure in record.departures for record in (first, second)] == [False, True]
@@ -121,12 +121,12 @@ def test_a_classifier_that_another_process_trains_is_waited_for_and_not_trained_
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = ExitStack()
+    second = ExitStack()
     classifier_cell.folders.work.mkdir(parents=True)
-    other.enter_context(lock_folder(classifier_cell.folders.work))
+    second.enter_context(lock_folder(classifier_cell.folders.work))
 
     def train_meanwhile(seconds: float) -> None:
-        other.close()
+        second.close()
         evaluate(classifier_cell)
 
     monkeypatch.setattr("time.sleep", train_meanwhile)
@@ -147,13 +147,13 @@ def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str])
 def test_joint_extraction_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
     cell: Cell, classifier_cell: Cell, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, work = cell.asking(task=key), classifier_cell.folders.work
-    extract_together([other])
-    assert not work.exists()
+    second, workspace = cell.asking(task=key), classifier_cell.folders.work
+    extract_together([second])
+    assert not workspace.exists()
     monkeypatch.setattr("transfer.frozen.extraction.extract", None)  # all is there
-    name = save_classifier(work, Heads(torch.zeros(1, 1, 512), torch.zeros(1, 1)))
-    folders = replace(other.folders, classifier=classifier_file(work, name))
-    assert len(other.task.prepare(other.computing, folders).test.features)
+    name = save_classifier(workspace, Heads(torch.zeros(1, 1, 512), torch.zeros(1, 1)))
+    folders = replace(second.folders, classifier=classifier_file(workspace, name))
+    assert len(second.task.prepare(second.computing, folders).test.features)
 
 
 def run_cells(rows: list[PlannedCell]) -> list[str]:
@@ -170,26 +170,26 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
     cell: Cell, trained: list[str]
 ) -> None:
     cells = [cell, cell.asking(task="imagenet_c100_eval")]
-    rows = with_classifiers([plan_cell(one) for one in cells])
+    rows = with_classifiers([plan_cell(item) for item in cells])
     looc = "in100_linear@looc"
     assert keys_of(rows) == [(looc, "run"), (cells[0].key, "run"), (cells[1].key, "run")]
     assert rows[0].gpu_hours > 0
     assert rows[1].why == f"uses the classifier of {looc}"
     evaluate(cell)
-    rows = with_classifiers([plan_cell(one) for one in cells])
+    rows = with_classifiers([plan_cell(item) for item in cells])
     assert keys_of(rows) == [(cells[0].key, "cached"), (cells[1].key, "run")]
 
 
 def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
     cell: Cell, classifier_cell: Cell, trained: list[str]
 ) -> None:
-    asked = classifier_cell.asking(with_weights=False)
+    requested = classifier_cell.asking(with_weights=False)
     name = evaluate(cell).details["classifier_weights"]
     cell.path.unlink()
     classifier_file(classifier_cell.folders.work, name).unlink()
-    assert plan_cell(asked).state == "cached"
-    rows = with_classifiers([plan_cell(asked), plan_cell(cell)])
-    assert keys_of(rows) == [(asked.key, "run"), (cell.key, "run")]
+    assert plan_cell(requested).state == "cached"
+    rows = with_classifiers([plan_cell(requested), plan_cell(cell)])
+    assert keys_of(rows) == [(requested.key, "run"), (cell.key, "run")]
     assert run_cells(rows) == []
     assert len(trained) == 2  # by the cell of its own, not by the one that uses it
     assert finished(classifier_cell) is not None
@@ -201,7 +201,7 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
     training = Mock(side_effect=ArithmeticError("the probe diverged"))
     monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", training)
     cells = [cell, cell.asking(task="imagenet_c100_eval")]
-    reasons = run_cells(with_classifiers([plan_cell(one) for one in cells]))
+    reasons = run_cells(with_classifiers([plan_cell(item) for item in cells]))
     assert training.call_count == 1
     failed = "ArithmeticError: the probe diverged"
     reason = f"ClassifierError: classifier in100_linear@looc failed: {failed}"
@@ -211,9 +211,9 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
 def test_cells_of_one_task_are_extracted_together_one_after_another(
     cell: Cell, other_checkpoint: Path, trained: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = Checkpoint(ckpt=other_checkpoint)
-    cells = [cell, Cell.of(replace(cell.request, checkpoint=other))]
-    assert run_cells(with_classifiers([plan_cell(one) for one in cells])) == []
+    second = Checkpoint(ckpt=other_checkpoint)
+    cells = [cell, Cell.of(replace(cell.request, checkpoint=second))]
+    assert run_cells(with_classifiers([plan_cell(item) for item in cells])) == []
     assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
 
 
@@ -223,8 +223,8 @@ def test_a_request_with_classifiers_still_knows_its_checkpoints(
     request = RunAll(ckpt=(checkpoint,), random=True, settings=cell.settings, tasks=cell.key)
     rows, _ = plan(request)
     assert [row.cell.backbone.name for row in rows] == [*["mine"] * 2, *["random"] * 2]
-    asked = [row.cell.request.checkpoint.random for row in rows]
-    assert asked == [*[False] * 2, *[True] * 2]
+    requested = [row.cell.request.checkpoint.random for row in rows]
+    assert requested == [*[False] * 2, *[True] * 2]
     evaluate(replace(rows[0].cell, backbone=replace(cell.backbone, name="mine")))
     assert [row.cell.backbone.name for row in plan(request)[0]] == ["mine", "random", "random"]
 

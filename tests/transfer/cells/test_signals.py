@@ -59,9 +59,9 @@ def closed_gate(tmp_path: Path) -> Iterator[Path]:
 
 def start_cell(home: Path, words: tuple[str, ...]) -> ForkedCommand:
     """Start a cell whose results and working files lie below `home`."""
-    places = ["--results", str(home / "results"), "--runs", str(home / "runs")]
+    positions = ["--results", str(home / "results"), "--runs", str(home / "runs")]
     main = transfer.__main__.main
-    return ForkedCommand(main, [*words, *places], home.with_suffix(".log"))
+    return ForkedCommand(main, [*words, *positions], home.with_suffix(".log"))
 
 
 def result(home: Path, name: str = "*") -> dict[str, Any]:
@@ -119,9 +119,9 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
     tmp_path: Path, checkpoint: Path
 ) -> None:
     generate_many(tmp_path / "data")
-    words = ("--ckpt", str(checkpoint), "--data", str(tmp_path / "data"), "--schedule", "smoke")
-    places = ["--results", str(tmp_path / "b/results"), "--runs", str(tmp_path / "b/runs")]
-    command = [sys.executable, "benchmarks/run_all.py", *words, *places, "--workers", "2"]
+    args = ("--ckpt", str(checkpoint), "--data", str(tmp_path / "data"), "--schedule", "smoke")
+    positions = ["--results", str(tmp_path / "b/results"), "--runs", str(tmp_path / "b/runs")]
+    command = [sys.executable, "benchmarks/run_all.py", *args, *positions, "--workers", "2"]
     command += ["--tasks", "cifar10_knn,cifar10_linear"]
     with subprocess.Popen(
         command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -131,22 +131,22 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
             assert both.poll() is None
         for pid in (*loaders, *children(both.pid), both.pid):
             os.kill(pid, signal.SIGTERM)
-        told = both.stderr.read().splitlines()
-    assert both.returncode == stop.EXIT_RESUMABLE, told
-    assert told[-1] == "stopped by SIGTERM. Run the same command to resume"
-    states = [one.name for one in read_states(tmp_path / "b/results")]
+        output = both.stderr.read().splitlines()
+    assert both.returncode == stop.EXIT_RESUMABLE, output
+    assert output[-1] == "stopped by SIGTERM. Run the same command to resume"
+    states = [state.name for state in read_states(tmp_path / "b/results")]
     assert set(states) <= {"stopped", "done"}
     subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=True)
-    assert start_cell(tmp_path / "a", ("cifar10_linear", *words)).wait() == 0
+    assert start_cell(tmp_path / "a", ("cifar10_linear", *args)).wait() == 0
     assert result(tmp_path / "b", "cifar10_linear*") == result(tmp_path / "a")
 
 
 def test_run_all_continues_without_a_reader_of_its_output(tmp_path: Path, checkpoint: Path) -> None:
     generate(tmp_path / "data", keys=("cifar10",))
-    words = ["--ckpt", str(checkpoint), "--data", str(tmp_path / "data"), "--schedule", "smoke"]
-    words += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-    words = [sys.executable, "benchmarks/run_all.py", *words, "--tasks", "cifar10_knn"]
-    piped = f"({shlex.join(words)}; echo $? > {tmp_path}/status) 2>&1 | head -1"
+    args = ["--ckpt", str(checkpoint), "--data", str(tmp_path / "data"), "--schedule", "smoke"]
+    args += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    args = [sys.executable, "benchmarks/run_all.py", *args, "--tasks", "cifar10_knn"]
+    piped = f"({shlex.join(args)}; echo $? > {tmp_path}/status) 2>&1 | head -1"
     subprocess.run(piped, shell=True, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     assert (tmp_path / "status").read_text() == "0\n"
     assert (tmp_path / "results" / "tables").exists()
@@ -157,8 +157,8 @@ def test_the_second_ctrl_c_means_now(
 ) -> None:
     monkeypatch.setattr(Images, "__getitem__", lambda *_: time.sleep(600))
     generate(tmp_path / "data", keys=("cifar10",))
-    words = ("cifar10_knn", "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
-    command = start_cell(tmp_path / "a", (*words, "--schedule", "smoke"))
+    args = ("cifar10_knn", "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
+    command = start_cell(tmp_path / "a", (*args, "--schedule", "smoke"))
     command.wait_for_workers()
     command.signal_all(signal.SIGINT)
     time.sleep(1)

@@ -30,7 +30,7 @@ def copy_of(small_data: Path, tmp_path: Path) -> CopyOf:
 def real_data(key: str) -> Path:
     """Return the folder with a published set; skip the test without one."""
     data = Path(os.environ["DATASETS"])
-    drawn = getattr(small_sizes(data).get(key), "drawn", False)
-    if drawn or not dataset_info(key).is_there(data):
+    sampled = getattr(small_sizes(data).get(key), "drawn", False)
+    if sampled or not dataset_info(key).is_there(data):
         pytest.skip(f"{data} holds no published {key}")
     return data

@@ -57,12 +57,12 @@ ONE_LABEL = tuple(key for key in KEYS if not key.startswith(("voc", "coco")))
 
 
 def test_catalogue_agrees_with_the_published_table() -> None:
-    found = {
+    result = {
         key: (info.num_classes, info.metric, *(info.counts[s] for s in ("train", "val", "test")))
         for key, info in DATASETS.items()
         if key not in TEST_ONLY
     }
-    assert found == PUBLISHED
+    assert result == PUBLISHED
 
 
 def test_generated_splits_are_disjoint_balanced_and_of_the_announced_sizes(
@@ -132,11 +132,11 @@ def test_torchvision_reads_the_same_flowers_and_places(
     names = [Path(ours.name(i)).name for i in range(len(ours))]
     assert names == [file.name for file in flowers._image_files]
     assert ours.labels.tolist() == flowers._labels
-    places = torchvision_datasets.Places365(small_data / "places365", split="val", small=True)
+    positions = torchvision_datasets.Places365(small_data / "places365", split="val", small=True)
     ours = open_split("places365", small_data, "test")
     files = [str(small_data / ours.name(i)) for i in range(len(ours))]
-    assert files == [file for file, _ in places.imgs]
-    assert ours.labels.tolist() == places.targets
+    assert files == [file for file, _ in positions.imgs]
+    assert ours.labels.tolist() == positions.targets
 
 
 def test_a_wrong_voc_mark_is_named(copy_of: CopyOf) -> None:

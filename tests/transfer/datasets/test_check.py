@@ -366,8 +366,8 @@ def test_excerpt_whose_test_lacks_classes_is_ok_once_described(copy_of: CopyOf) 
 
 @pytest.mark.parametrize("difficult", [False, True])
 def test_excerpt_of_difficult_objects_alone_is_refused(difficult: bool, tmp_path: Path) -> None:
-    drawn = scene("a.jpg", "a", 60, 60, [[0, 0, 9, 9]], [1], aside=np.array([difficult]))
-    pools = {"test": Scenes(tmp_path, [drawn], ["cat", "dog"])}
+    sampled = scene("a.jpg", "a", 60, 60, [[0, 0, 9, 9]], [1], aside=np.array([difficult]))
+    pools = {"test": Scenes(tmp_path, [sampled], ["cat", "dog"])}
     expected = ["test: no object that counts"] if difficult else []
     assert count_classes("voc0712", pools, 20, excerpt=True) == (2, expected)
 

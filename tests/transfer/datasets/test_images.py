@@ -50,9 +50,9 @@ def test_an_undecodable_file_is_named(content: bytes, tmp_path: Path) -> None:
 
 def test_a_thumbnail_is_a_small_jpeg_of_the_image() -> None:
     image = Image.new("RGB", (300, 150), (200, 30, 30))
-    with Image.open(io.BytesIO(base64.b64decode(thumbnail(image)))) as found:
-        assert (found.format, found.size) == ("JPEG", (64, 32))
-        red, green, _ = found.convert("RGB").resize((1, 1)).getpixel((0, 0))  # type: ignore[misc]
+    with Image.open(io.BytesIO(base64.b64decode(thumbnail(image)))) as result:
+        assert (result.format, result.size) == ("JPEG", (64, 32))
+        red, green, _ = result.convert("RGB").resize((1, 1)).getpixel((0, 0))  # type: ignore[misc]
     assert (abs(red - 200) < 9, abs(green - 30) < 9) == (True, True)
     assert image.size == (300, 150)
 
@@ -61,20 +61,20 @@ def test_a_replaced_file_or_label_or_pixel_changes_the_fingerprint(
     copy_of: CopyOf, small_data: Path
 ) -> None:
     data = copy_of("places365")
-    seen = [open_split("places365", data, "test").fingerprint]
-    assert seen[0] == open_split("places365", small_data, "test").fingerprint  # a copy
+    observed = [open_split("places365", data, "test").fingerprint]
+    assert observed[0] == open_split("places365", small_data, "test").fingerprint  # a copy
     image = data / open_split("places365", data, "test").name(3)
     image.write_bytes(image.read_bytes() + b"\0")
-    seen.append(open_split("places365", data, "test").fingerprint)
+    observed.append(open_split("places365", data, "test").fingerprint)
     listing = data / "places365" / "places365_val.txt"
     first, rest = listing.read_text().split("\n", 1)
     name, label = first.split()
     listing.write_text(f"{name} {1 - min(int(label), 1)}\n{rest}")
-    seen.append(open_split("places365", data, "test").fingerprint)
-    seen.append(open_split("cifar10", small_data, "test").fingerprint)
-    other = open_split("cifar10", small_data, "test")
-    other.source.pixels[7, 3, 2, 1] ^= 1  # type: ignore[union-attr]
-    assert len({*seen, other.fingerprint}) == 5
+    observed.append(open_split("places365", data, "test").fingerprint)
+    observed.append(open_split("cifar10", small_data, "test").fingerprint)
+    second = open_split("cifar10", small_data, "test")
+    second.source.pixels[7, 3, 2, 1] ^= 1  # type: ignore[union-attr]
+    assert len({*observed, second.fingerprint}) == 5
 
 
 def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:

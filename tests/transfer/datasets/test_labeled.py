@@ -91,8 +91,8 @@ def test_a_class_that_a_list_lacks_moves_no_other_label(key: str, copy_of: CopyO
         del content[absent]
         file.write_text(json.dumps(content))
     else:
-        kept = [line for line in file.read_text().splitlines() if not line.startswith(absent)]
-        file.write_text("".join(f"{line}\n" for line in kept))
+        stored = [line for line in file.read_text().splitlines() if not line.startswith(absent)]
+        file.write_text("".join(f"{line}\n" for line in stored))
     train, test = (open_split(key, data, split) for split in ("train", "test"))
     assert test.class_names == train.class_names
     assert set(test.label_array.tolist()) == set(train.label_array.tolist()) - {0}
@@ -168,8 +168,8 @@ def test_a_drawn_list_is_written_once_and_the_same_wherever_the_data_lie(
     file = folder / first["file"]
     lines = [f"{p} {name}" for p in ("trainval", "test") for name in names(small_data, p)]
     assert file.read_text().splitlines() == sorted(lines)
-    before = file.stat().st_mtime_ns
+    previous = file.stat().st_mtime_ns
     assert write_list(folder, "inat1k-resplit0", there) == first
-    assert file.stat().st_mtime_ns == before
+    assert file.stat().st_mtime_ns == previous
     assert write_list(folder, "inat1k-resplit0", {"test": here["test"].subset(range(5))}) != first
     assert len(list(folder.iterdir())) == 2

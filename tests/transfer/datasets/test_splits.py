@@ -57,5 +57,5 @@ def test_shares_are_balanced_nested_and_the_same_everywhere() -> None:
     assert np.bincount(some.labels.numpy()).tolist() == [5, 5, 5]
     assert {*names_of(few)} < {*names_of(more)} < {*names_of(whole)}
     assert len(whole) == 60
-    drawn = ["002", "007", "016", "030", "033", "035"]
-    assert names_of(few) == [f"train/{number}.jpg" for number in drawn]
+    sampled = ["002", "007", "016", "030", "033", "035"]
+    assert names_of(few) == [f"train/{number}.jpg" for number in sampled]

@@ -84,9 +84,9 @@ def answer(detector: Detector, samples: Sequence[Sample]) -> Answer:
     torch.stack(list(losses.values())).sum().backward()
     gradients = {n: p.grad.clone() for n, p in detector.named_parameters() if p.grad is not None}
     detector.zero_grad()
-    found = detector.eval().find([sample.image for sample in samples])
+    result = detector.eval().find([sample.image for sample in samples])
     losses = {name: loss.detach() for name, loss in losses.items()}
-    return Answer(losses=losses, gradients=gradients, found=found)
+    return Answer(losses=losses, gradients=gradients, found=result)
 
 
 def settle_at_once(network: nn.Module) -> None:

@@ -43,14 +43,14 @@ CASES = {
 """Detectors whose engines are compared."""
 
 
-def worst_tensor(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
+def worst_tensor(item: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
     """Largest difference within a tensor, relative to the largest value of that tensor.
 
     Under the torchvision engine's names; both must have the same.
     """
-    assert one.keys() == other.keys()
+    assert item.keys() == other.keys()
     return max(
-        ((one[name] - other[name]).abs().max() / one[name].abs().max().clamp_min(1e-12)).item()
-        for name in one
-        if name != UNSEEN or max(one[name].abs().max(), other[name].abs().max()) > 1e-6
+        ((item[name] - other[name]).abs().max() / item[name].abs().max().clamp_min(1e-12)).item()
+        for name in item
+        if name != UNSEEN or max(item[name].abs().max(), other[name].abs().max()) > 1e-6
     )

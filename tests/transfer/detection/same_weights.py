@@ -44,28 +44,28 @@ def to_torchvision(state_dict: Mapping[str, Tensor], recipe: DetectorRecipe) -> 
 def torchvision_name(name: str, recipe: DetectorRecipe) -> str:
     """Return the name of a tensor of detectron2, with or without the prefix "rcnn."."""
     part, _, kind = name.removeprefix("rcnn.").rpartition(".")
-    place = _place(part, recipe)
-    assert place is not None, name
-    return f"{place}.{kind}"
+    location = _place(part, recipe)
+    assert location is not None, name
+    return f"{location}.{kind}"
 
 
 def _place(part: str, recipe: DetectorRecipe) -> str | None:
     if part in SIMPLE:
         return SIMPLE[part]
-    if found := re.fullmatch(r"proposal_generator\.(?:rpn\.)?rpn_head\.(.+)", part):
-        return f"rpn.{RPN_PARTS[found[1]]}" if found[1] in RPN_PARTS else None
-    if found := re.fullmatch(r"backbone\.fpn_(lateral|output)([2-5])(\.norm)?", part):
-        blocks = "inner_blocks" if found[1] == "lateral" else "layer_blocks"
-        return f"pyramid.{blocks}.{int(found[2]) - 2}.{1 if found[3] else 0}"
-    if found := re.fullmatch(r"roi_heads\.box_head\.conv(\d)(\.norm)?", part):
-        return f"box_head.{int(found[1]) - 1}.{1 if found[2] else 0}"
-    if found := re.fullmatch(r"roi_heads\.box_head\.fc(\d)", part):
+    if result := re.fullmatch(r"proposal_generator\.(?:rpn\.)?rpn_head\.(.+)", part):
+        return f"rpn.{RPN_PARTS[result[1]]}" if result[1] in RPN_PARTS else None
+    if result := re.fullmatch(r"backbone\.fpn_(lateral|output)([2-5])(\.norm)?", part):
+        blocks = "inner_blocks" if result[1] == "lateral" else "layer_blocks"
+        return f"pyramid.{blocks}.{int(result[2]) - 2}.{1 if result[3] else 0}"
+    if result := re.fullmatch(r"roi_heads\.box_head\.conv(\d)(\.norm)?", part):
+        return f"box_head.{int(result[1]) - 1}.{1 if result[2] else 0}"
+    if result := re.fullmatch(r"roi_heads\.box_head\.fc(\d)", part):
         # convolutions, flattening, then each layer with its ReLU
-        return f"box_head.{recipe.box_head_convs + 1 + 2 * (int(found[1]) - 1)}"
-    if found := re.fullmatch(
+        return f"box_head.{recipe.box_head_convs + 1 + 2 * (int(result[1]) - 1)}"
+    if result := re.fullmatch(
         r"roi_heads\.(mask|keypoint)_head\.(?:mask_|conv_)fcn(\d)(\.norm)?", part
     ):
-        return f"{found[1]}_head.0.{int(found[2]) - 1}.{1 if found[3] else 0}"
+        return f"{result[1]}_head.0.{int(result[2]) - 1}.{1 if result[3] else 0}"
     return _backbone_place(part)
 
 
@@ -75,7 +75,7 @@ def _backbone_place(part: str) -> str | None:
         return None
     if resnet in STEM_PARTS:
         return f"backbone.{STEM_PARTS[resnet]}"
-    found = re.fullmatch(r"res([2-5])\.(\d+)\.(.+)", resnet)
-    if found is None or found[3] not in BLOCK_PARTS:
+    result = re.fullmatch(r"res([2-5])\.(\d+)\.(.+)", resnet)
+    if result is None or result[3] not in BLOCK_PARTS:
         return None
-    return f"backbone.layer{int(found[1]) - 1}.{found[2]}.{BLOCK_PARTS[found[3]]}"
+    return f"backbone.layer{int(result[1]) - 1}.{result[2]}.{BLOCK_PARTS[result[3]]}"

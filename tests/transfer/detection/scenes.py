@@ -36,16 +36,16 @@ def with_coco_file(
 ) -> Scenes:
     """A split, and COCO's file of it; each object has one outline and all of its keypoints."""
     annotations: list[dict[str, object]] = []
-    for one in scenes:
-        assert one.polygons is not None
-        assert one.keypoints is not None
-        objects = zip(one.boxes, one.classes, one.polygons, one.keypoints, strict=True)
+    for item in scenes:
+        assert item.polygons is not None
+        assert item.keypoints is not None
+        objects = zip(item.boxes, item.classes, item.polygons, item.keypoints, strict=True)
         for box, label, (outline,), points in objects:
             x, y = outline[::2], outline[1::2]
             annotations.append(
                 {
                     "id": len(annotations) + 1,
-                    "image_id": one.image_id,
+                    "image_id": item.image_id,
                     "category_id": int(label) + 1,
                     "bbox": [*box[:2], *(box[2:] - box[:2])],
                     "area": abs(float(x @ np.roll(y, 1) - y @ np.roll(x, 1))) / 2,
@@ -55,7 +55,7 @@ def with_coco_file(
                     "num_keypoints": 17,
                 }
             )
-    images = [{"id": one.image_id, "width": one.width, "height": one.height} for one in scenes]
+    images = [{"id": item.image_id, "width": item.width, "height": item.height} for item in scenes]
     categories = [{"id": number, "name": name} for number, name in enumerate(class_names, 1)]
     content = {"images": images, "categories": categories, "annotations": annotations}
     file.write_text(json.dumps(content))

@@ -36,21 +36,23 @@ def small_samples(num_images: int = 2, num_classes: int = 1) -> list[Sample]:
 
 def outlines(box: tuple[float, ...]) -> Polygons:
     """Return the outlines of an ellipse, and of a triangle in a corner of the box."""
-    left, top, right, bottom = box
+    remaining, top, right, bottom = box
     angles = np.arange(12) * (2 * math.pi / 12)
-    x = (left + right) / 2 + (right - left) / 2 * np.cos(angles)
+    x = (remaining + right) / 2 + (right - remaining) / 2 * np.cos(angles)
     y = (top + bottom) / 2 + (bottom - top) / 2 * np.sin(angles)
-    middle = (left + right) / 2
-    triangle = np.array([left, top, middle, top, left, (top + bottom) / 2])
+    middle = (remaining + right) / 2
+    triangle = np.array([remaining, top, middle, top, remaining, (top + bottom) / 2])
     return np.stack([x, y], axis=1).reshape(-1), triangle
 
 
 def keypoints(box: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
     """Return (17, 3), some beside the box; the sixth is not labeled, others are hidden."""
-    left, top, right, bottom = box
-    places = torch.rand(17, 2, generator=generator) * 1.1 - 0.05
-    places = places * torch.tensor([right - left, bottom - top]) + torch.tensor([left, top])
+    remaining, top, right, bottom = box
+    positions = torch.rand(17, 2, generator=generator) * 1.1 - 0.05
+    positions = positions * torch.tensor([right - remaining, bottom - top]) + torch.tensor(
+        [remaining, top]
+    )
     visible = 1 + torch.arange(17) % 2
     visible[5] = 0
-    places[5] = 0
-    return torch.cat([places, visible[:, None].float()], dim=1)
+    positions[5] = 0
+    return torch.cat([positions, visible[:, None].float()], dim=1)

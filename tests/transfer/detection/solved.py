@@ -39,14 +39,14 @@ def solved_detection(task: Detection, folder: Path, *, right: bool) -> Detected:
     truth = Scenes(Path(), images, names)
     if coco:
         truth = with_coco_file(Path(), images, names, folder / "truth.json")
-    return Detected([_found(one, num_classes, right) for one in images], truth, task.kinds)
+    return Detected([_found(image, num_classes, right) for image in images], truth, task.kinds)
 
 
 def _found(scene: Scene, num_classes: int, right: bool) -> Detections:
-    left, top, right_edge, bottom = (round(edge) for edge in BOX)
+    remaining, top, right_edge, bottom = (round(edge) for edge in BOX)
     mask = torch.zeros(HEIGHT, WIDTH, dtype=torch.bool)
-    mask[top:bottom, left:right_edge] = True
-    place = torch.tensor(POINTS) + torch.tensor([0.5, 0.5, 0.0])
+    mask[top:bottom, remaining:right_edge] = True
+    location = torch.tensor(POINTS) + torch.tensor([0.5, 0.5, 0.0])
     label = int(scene.classes[0]) if right else (int(scene.classes[0]) + 1) % num_classes
     box = torch.tensor([BOX]) if right else torch.tensor([[0.0, 0.0, 4.0, 4.0]])
     return Detections(
@@ -56,5 +56,5 @@ def _found(scene: Scene, num_classes: int, right: bool) -> Detections:
         scores=torch.tensor([0.9]),
         classes=torch.tensor([label]),
         masks=[run_lengths(mask)],
-        keypoints=(place if right else place.flip(0) + 100.0)[None].float(),
+        keypoints=(location if right else location.flip(0) + 100.0)[None].float(),
     )

@@ -37,9 +37,9 @@ def annotation(
 
     As in COCO, a crowd is a raster, here all of the image, and has no keypoints.
     """
-    left, top, width, height = box
+    remaining, top, width, height = box
     turns = np.linspace(0, 2 * math.pi, 17, endpoint=False)
-    x = left + width / 2 * (1 + np.cos(turns))
+    x = remaining + width / 2 * (1 + np.cos(turns))
     y = top + height / 2 * (1 + np.sin(turns))
     outline = np.stack([x, y], axis=1)
     segmentation: Any = [outline.flatten().tolist()]
@@ -173,10 +173,10 @@ def own_summary(scenes: Scenes, results: list[Any], kind: Kind) -> dict[str, flo
     content = json.loads(scenes.annotations.read_text())
     content["images"] = content["images"][: len(scenes)]
     pairs = enumerate(content["annotations"])
-    sound = [{**one, "id": n + 1} for n, one in pairs if n not in scenes.faulty]
-    for one in sound:
-        if isinstance(one["segmentation"], list):
-            one["segmentation"] = [part for part in one["segmentation"] if len(part) >= 6]
+    sound = [{**item, "id": n + 1} for n, item in pairs if n not in scenes.faulty]
+    for item in sound:
+        if isinstance(item["segmentation"], list):
+            item["segmentation"] = [part for part in item["segmentation"] if len(part) >= 6]
     scenes.annotations.write_text(json.dumps(content | {"annotations": sound}))
     with redirect_stdout(io.StringIO()):
         truth = COCO(str(scenes.annotations))
@@ -199,13 +199,13 @@ def test_odd_annotations_give_the_precisions_of_pycocotools_itself(
     scenes = read_changed(tmp_path, list(chain(*by_image)), make_odd, file)
     assert len(scenes.faulty) == 2
     small = torch.empty(3, HEIGHT // 2, WIDTH // 2)
-    found = [
+    result = [
         to_original_size(random_found(objects, rng), scene, small)
         for objects, scene in zip(by_image, scenes, strict=True)
     ]
-    ap = coco_ap(found, scenes, [kind])[0][kind]
+    ap = coco_ap(result, scenes, [kind])[0][kind]
     assert capsys.readouterr().out == ""
-    results = [_entries(f, i + 1, scenes.category_ids, kind) for i, f in enumerate(found)]
+    results = [_entries(f, i + 1, scenes.category_ids, kind) for i, f in enumerate(result)]
     expected = own_summary(scenes, list(chain(*results)), kind)
     assert {name: ap[name] for name in expected} == expected
     assert 1 < ap["AP"] < 99
@@ -221,12 +221,12 @@ def test_no_detections_are_0_and_no_objects_an_error(tmp_path: Path) -> None:
 
 def test_a_kind_that_was_not_detected_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
     scenes = scenes_of(tmp_path, [CAT])
-    found = Detections(**(vars(as_found([CAT], [0.9])) | {"masks": None}))
+    result = Detections(**(vars(as_found([CAT], [0.9])) | {"masks": None}))
     with pytest.raises(ValueError, match="masks"):
-        coco_ap([found], scenes, ["segm"])
+        coco_ap([result], scenes, ["segm"])
     scenes_of(tmp_path, [CAT | {"image_id": 2}], images=[2])
     with pytest.raises(ValueError, match="0 of the 1 images"):
-        coco_ap([found], scenes, ["bbox"])
+        coco_ap([result], scenes, ["bbox"])
 
 
 def random_found(

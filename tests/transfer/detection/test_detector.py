@@ -55,14 +55,14 @@ def test_a_loaded_backbone_gives_the_features_of_its_source(build: Build) -> Non
         detector = build(recipe.tiny(), arch=arch, num_classes=2, norm="BN")
         detector.load_backbone(state_dict)
         detector.train()
-        before = {name: tensor.clone() for name, tensor in detector.state_dict().items()}
+        previous = {name: tensor.clone() for name, tensor in detector.state_dict().items()}
         differences = detector.prove(state_dict, arch)
         assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
         # float32, up to 49 layers: 256 eps of each map's largest value
         assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
         assert all(module.training for module in detector.modules())
         after = detector.state_dict()
-        assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+        assert all(torch.equal(after[name], tensor) for name, tensor in previous.items())
 
 
 @pytest.mark.parametrize("build", ENGINES)

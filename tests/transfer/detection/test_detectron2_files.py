@@ -46,9 +46,9 @@ def test_default_predictor_finds_the_same(name: str, arch: str, tmp_path: Path) 
     scenes = tiny_scenes(tmp_path / "images")
     with silence_known_warnings():
         predict = DefaultPredictor(load_config(tmp_path / "files" / CONFIG_FILE))
-        found = detect(detector, scenes, recipe, Process(device=torch.device("cpu")))
-        assert sum(len(ours.boxes) for ours in found) > 20
-        for index, ours in enumerate(found):
+        result = detect(detector, scenes, recipe, Process(device=torch.device("cpu")))
+        assert sum(len(ours.boxes) for ours in result) > 20
+        for index, ours in enumerate(result):
             rgb = np.asarray(upright_image(scenes, index))
             theirs = predict(rgb[..., ::-1])["instances"].get_fields()
             assert torch.equal(ours.classes, theirs["pred_classes"])
@@ -82,7 +82,7 @@ def test_config_names_detectron2s_datasets_if_the_classes_agree(tmp_path: Path) 
         assert expected == opened.DATASETS.TEST
         if test:
             assert len(MetadataCatalog.get(test).thing_classes) == num_classes
-        asked = config(tiny, arch="resnet18", num_classes=num_classes, norm="BN")
-        for node in (asked, opened):
+        requested = config(tiny, arch="resnet18", num_classes=num_classes, norm="BN")
+        for node in (requested, opened):
             node.MODEL.WEIGHTS, node.DATASETS.TRAIN, node.DATASETS.TEST = "", (), ()
-        assert yaml.safe_load(opened.dump()) == yaml.safe_load(asked.dump())
+        assert yaml.safe_load(opened.dump()) == yaml.safe_load(requested.dump())

@@ -25,11 +25,11 @@ def test_the_answer_is_that_of_detectron2(subtests: pytest.Subtests) -> None:
             detector = RCNN(recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN")
             fill(detector.state_dict())
             in_double(detector)
-            found = answer(detector, small_samples(2, NUM_CLASSES))
-            ours, theirs = summary(found, found.gradients), json.loads(path_of(name).read_text())
+            result = answer(detector, small_samples(2, NUM_CLASSES))
+            ours, theirs = summary(result, result.gradients), json.loads(path_of(name).read_text())
             assert ours["losses"] == pytest.approx(theirs["losses"], rel=LOSS)
             assert ours["gradient_norms"] == pytest.approx(theirs["gradient_norms"], rel=GRADIENT)
-            for mine, other in zip(ours["found"], theirs["found"], strict=True):
-                assert (mine["count"], mine["classes"]) == (other["count"], other["classes"])
+            for mine, second in zip(ours["found"], theirs["found"], strict=True):
+                assert (mine["count"], mine["classes"]) == (second["count"], second["classes"])
                 for part, atol in ERRORS.items():
-                    np.testing.assert_allclose(mine[part], other[part], rtol=0, atol=atol)
+                    np.testing.assert_allclose(mine[part], second[part], rtol=0, atol=atol)

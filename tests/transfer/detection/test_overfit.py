@@ -55,9 +55,9 @@ def drawn(folder: Path) -> Scenes:
         image = Image.new("RGB", (WIDTH, HEIGHT), "gray")
         labels = [(number + k) % 2 for k in range(len(boxes))]
         outlines = []
-        for (left, top, right, bottom), label in zip(boxes, labels, strict=True):
-            x, y = (left + right) / 2, (top + bottom) / 2
-            outlines.append([x, top, right, y, x, bottom, left, y])
+        for (remaining, top, right, bottom), label in zip(boxes, labels, strict=True):
+            x, y = (remaining + right) / 2, (top + bottom) / 2
+            outlines.append([x, top, right, y, x, bottom, remaining, y])
             ImageDraw.Draw(image).polygon(outlines[-1], fill=COLORS[label])
         image.save(folder / f"{number}.png")
         shapes = {
@@ -77,5 +77,5 @@ def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
     detector.load_backbone(backbone.state_dict)
     samples = training_samples(images, range(len(images)), BY_HEART, 0)
     train(training(detector, BY_HEART, tmp_path), samples, seed=0, process=process)
-    found, _ = coco_ap(detect(detector, images, BY_HEART, process), images, ["bbox", "segm"])
-    assert all(found[kind]["AP50"] > 80 for kind in found)
+    result, _ = coco_ap(detect(detector, images, BY_HEART, process), images, ["bbox", "segm"])
+    assert all(result[kind]["AP50"] > 80 for kind in result)

@@ -104,17 +104,17 @@ def test_five_steps_of_both_solvers_lead_to_the_same_weights(name: str) -> None:
     recipe = replace(lean(STEPS[name]), milestones=(4, 8), warmup_iterations=2)
     theirs, ours = built(recipe, filled=False)
     settings = detectron2_engine.config(recipe, arch="resnet18", num_classes=NUM_CLASSES, norm="BN")
-    optimizer, own = their_optimizer(settings, theirs, recipe), sgd(ours, recipe)
+    optimizer, actual = their_optimizer(settings, theirs, recipe), sgd(ours, recipe)
     scheduler = build_lr_scheduler(settings, optimizer)
     totals = []
     for iteration in range(5):
         rate = learning_rate(recipe, iteration)
         # where the RPN has another rate, that of the rest
         assert rate == pytest.approx(max(g["lr"] for g in optimizer.param_groups), rel=1e-6)
-        set_rate(own, rate)
+        set_rate(actual, rate)
         losses = step(theirs, samples_of(recipe), optimizer)
         scheduler.step()
-        assert worst_tensor(losses, step(ours, samples_of(recipe), own)) < LOSS
+        assert worst_tensor(losses, step(ours, samples_of(recipe), actual)) < LOSS
         totals.append(sum(loss.item() for loss in losses.values()))
     weights = learned(to_torchvision(theirs.state_dict(), recipe))
     assert worst_tensor(weights, learned(ours.state_dict())) < GRADIENT

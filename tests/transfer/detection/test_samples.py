@@ -34,8 +34,8 @@ def one_scene(folder: Path, **changes: Any) -> Scenes:
     keypoints[0, LEFT] = [9, 4, 2]
     outline = np.array([4.0, 2.0, 10.0, 2.0, 10.0, 12.0])
     shapes = {"polygons": ((outline,),), "keypoints": keypoints}
-    one = scene("0.png", 0, 40, 20, [[4.0, 2.0, 10.0, 12.0]], [0], **shapes)
-    return Scenes(folder, [replace(one, **changes)], ("a",), category_ids=(1,))
+    item = scene("0.png", 0, 40, 20, [[4.0, 2.0, 10.0, 12.0]], [0], **shapes)
+    return Scenes(folder, [replace(item, **changes)], ("a",), category_ids=(1,))
 
 
 def resized(
@@ -110,8 +110,8 @@ def test_an_image_lies_as_its_exif_orientation_says_and_is_read_once(
     exif = Image.Exif()
     exif[274] = 6  # a camera held upright: a quarter turn clockwise puts it right
     upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "0.png", exif=exif)
-    left = [(tmp_path / "0.png").read_bytes()]
-    monkeypatch.setattr(Path, "read_bytes", lambda _: left.pop())
+    remaining = [(tmp_path / "0.png").read_bytes()]
+    monkeypatch.setattr(Path, "read_bytes", lambda _: remaining.pop())
     (tmp_path / "0.png").unlink()
     image = test_image(scenes, 0, replace(RECIPE, test_short_px=20))
     assert image[:, :, 0].eq(255).all()
@@ -143,9 +143,9 @@ def test_samples_equal_those_of_detectron2s_mapper(
         assert torch.equal(sample.classes, objects.gt_classes)
         if sample.polygons is not None:
             theirs = objects.gt_masks.polygons
-            for ours, other in zip(sample.polygons, theirs, strict=True):
+            for ours, second in zip(sample.polygons, theirs, strict=True):
                 np.testing.assert_allclose(
-                    np.stack(ours), np.stack(other), rtol=0, atol=ROUNDING_PX
+                    np.stack(ours), np.stack(second), rtol=0, atol=ROUNDING_PX
                 )
         if sample.keypoints is not None:
             torch.testing.assert_close(

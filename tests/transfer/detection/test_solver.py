@@ -11,8 +11,8 @@ from transfer.finetuning.schedule import learning_rate, set_rate
 
 
 def group_of(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> dict[str, object]:
-    (found,) = (g for g in optimizer.param_groups if any(p is parameter for p in g["params"]))
-    return found
+    (result,) = (g for g in optimizer.param_groups if any(p is parameter for p in g["params"]))
+    return result
 
 
 def test_all_but_norms_decays_biases_too() -> None:

@@ -38,12 +38,12 @@ def tiny_scenes(folder: Path, *, coco: bool = True) -> Scenes:
         # some reach beyond the image
         corners = np.sort(random.uniform(-0.1, 1.1, (3, 2, 2)), axis=1) * [width, height]
         boxes = corners.reshape(3, 4).round(2)
-        places = random.integers(-3, (width + 3, height + 3), (3, 17, 2))
+        positions = random.integers(-3, (width + 3, height + 3), (3, 17, 2))
         labels = random.integers(0, 3, (3, 17, 1))
         shapes = {
             "aside": np.array([False, False, True]),
             "polygons": tuple((box[[0, 1, 2, 1, 2, 3]], box[[0, 1, 0, 3, 2, 3]]) for box in boxes),
-            "keypoints": np.concatenate([places * (labels > 0), labels], axis=2).astype(float),
+            "keypoints": np.concatenate([positions * (labels > 0), labels], axis=2).astype(float),
         }
         scenes.append(scene(name, number, width, height, boxes, [number % 3, 1, 2], **shapes))
     return Scenes(folder, scenes, ("a", "b", "c"), category_ids=(1, 5, 7) if coco else ())
@@ -78,10 +78,10 @@ class TinyDetector(Detector):
         objects = self.rpn(maps).mean(dim=(1, 2, 3))
         several = pixels.new_tensor([float(len(sample.boxes) > 1) for sample in samples])
         scores = self.head(dropout(maps.mean(dim=(2, 3)), self.drop, self.training))
-        wanted = torch.stack([sample.classes[0] for sample in samples])
+        expected = torch.stack([sample.classes[0] for sample in samples])
         return {
             "loss_rpn_cls": binary_cross_entropy_with_logits(objects, several),
-            "loss_cls": cross_entropy(scores, wanted),
+            "loss_cls": cross_entropy(scores, expected),
         }
 
     def _unused(self, _: Any) -> Any:

@@ -95,9 +95,9 @@ def load(content: object, path: Path) -> Encoder:
     return load_backbone(path)
 
 
-def refuse(content: object, path: Path, *words: str) -> None:
+def refuse(content: object, path: Path, *args: str) -> None:
     """The file is refused, and the message holds its path and these words."""
     with pytest.raises(BackboneError) as error:
         load(content, path)
-    for word in (str(path), *words):
-        assert word in str(error.value)
+    for arg in (str(path), *args):
+        assert arg in str(error.value)

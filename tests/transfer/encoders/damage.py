@@ -50,11 +50,11 @@ def base_weights() -> Weights:
     """Return the weights in float16: random norms, and a value per convolution."""
     dice = torch.Generator().manual_seed(0)
     weights: Weights = {}
-    for place, (name, shape) in enumerate(tensor_shapes("resnet18", "imagenet").items()):
+    for location, (name, shape) in enumerate(tensor_shapes("resnet18", "imagenet").items()):
         if is_optional(name):
             weights[name] = torch.tensor(7)
         elif len(shape) == 4:
-            weights[name] = torch.full((1,), 0.001 * (place + 1)).half().expand(shape)
+            weights[name] = torch.full((1,), 0.001 * (location + 1)).half().expand(shape)
         else:
             weights[name] = (torch.rand(shape, generator=dice) + 0.5).half()
     return weights
@@ -115,8 +115,8 @@ def flipped(form: str, dice: random.Random, _: Path) -> Damaged:
     """Flip a bit; half of the time among the first and last bytes, which hold the structure."""
     content = bytearray(whole_file(form))
     reach = len(content) if dice.random() < 0.5 else 9000
-    place = dice.choice((1, -1)) * dice.randrange(1, reach)
-    content[place] ^= 1 << dice.randrange(8)
+    location = dice.choice((1, -1)) * dice.randrange(1, reach)
+    content[location] ^= 1 << dice.randrange(8)
     return _written(bytes(content), _ends(form))
 
 
@@ -214,12 +214,12 @@ def payload(dice: random.Random, marker: Path) -> Damaged:
     hidden: Any = Call(*dice.choice((*calls, (eval, python), (exec, python))))
     hidden = dice.choice((hidden, [hidden], argparse.Namespace(hidden=hidden)))
     tree: Any = {"state_dict": dict(base_weights())}
-    place = dice.choice(("beside", "among", "instead", "key"))
-    if place == "beside":
+    location = dice.choice(("beside", "among", "instead", "key"))
+    if location == "beside":
         tree["args"] = hidden
-    elif place == "instead":
+    elif location == "instead":
         tree["state_dict"]["conv1.weight"] = hidden
-    elif place == "among":
+    elif location == "among":
         tree["state_dict"]["extra"] = hidden
     else:
         tree = (tree, hidden)

@@ -39,9 +39,9 @@ def _split(raw: Weights) -> tuple[dict[str, Tensor], list[list[dict[str, Tensor]
     stem: dict[str, Tensor] = {}
     blocks: dict[tuple[int, int], dict[str, Tensor]] = {}
     for name, tensor in raw.items():
-        if place := re.match(r"[a-z]*(\d+)\.(\d+)\.", name):
-            key = int(place[1]), int(place[2])
-            blocks.setdefault(key, {})[name[place.end() :]] = tensor
+        if location := re.match(r"[a-z]*(\d+)\.(\d+)\.", name):
+            key = int(location[1]), int(location[2])
+            blocks.setdefault(key, {})[name[location.end() :]] = tensor
         else:
             stem[name] = tensor
     numbers = sorted({stage for stage, _ in blocks})

@@ -86,16 +86,16 @@ FOLDERS = {
 
 
 def test_a_refusal_says_what_it_is_and_what_to_do(tmp_path: Path) -> None:
-    facts = {}
+    fields = {}
     for name, fact in FOLDERS.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
-        facts[name.partition("/")[0]] = fact
+        fields[name.partition("/")[0]] = fact
     for name, (content, fact) in other_files().items():
         (tmp_path / name).write_bytes(content)
-        facts[name] = fact
+        fields[name] = fact
     wrong = []
-    for name, fact in facts.items():
+    for name, fact in fields.items():
         with pytest.raises(BackboneError) as refused:
             load_backbone(tmp_path / name)
         if fact not in str(refused.value):
@@ -144,10 +144,10 @@ def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(file: 
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("encoder_q.", "encoder_k."), ("online.", "target."), ("query.", "guide.")]
+    ("item", "other"), [("encoder_q.", "encoder_k."), ("online.", "target."), ("query.", "guide.")]
 )
-def test_no_rule_holds_between_different_networks(one: str, other: str, file: Path) -> None:
-    content = {**below(one, weights()), **below(other, another(weights(stem="cifar")))}
+def test_no_rule_holds_between_different_networks(item: str, other: str, file: Path) -> None:
+    content = {**below(item, weights()), **below(other, another(weights(stem="cifar")))}
     refuse(content, file, "no name tells")
 
 
@@ -159,9 +159,9 @@ def test_our_own_file_has_no_branches(checkpoint: Path) -> None:
 def test_a_task_takes_the_branch(
     distilled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["cifar10_knn", "--ckpt", str(distilled), "--dry-run", "--results", str(tmp_path)]
-    assert main(words) == 2
-    assert main([*words, "--checkpoint-key", "student"]) == 0
+    args = ["cifar10_knn", "--ckpt", str(distilled), "--dry-run", "--results", str(tmp_path)]
+    assert main(args) == 2
+    assert main([*args, "--checkpoint-key", "student"]) == 0
     assert "asked for by --checkpoint-key student" in capsys.readouterr().err
 
 
@@ -182,8 +182,8 @@ def test_a_step_counter_may_have_any_shape_and_type(file: Path) -> None:
     plain = another(weights())
     names = [name for name in plain if name.endswith("num_batches_tracked")]
     counters = dict(zip(names, COUNTERS.values(), strict=False))
-    found = load(plain | {n: counter for n, (counter, _) in counters.items()}, file).state_dict
-    assert [n for n, (_, count) in counters.items() if found[n].item() != count] == []
+    result = load(plain | {n: counter for n, (counter, _) in counters.items()}, file).state_dict
+    assert [n for n, (_, count) in counters.items() if result[n].item() != count] == []
 
 
 def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(file: Path) -> None:

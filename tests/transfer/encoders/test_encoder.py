@@ -87,8 +87,8 @@ def test_features_are_those_of_timm(tmp_path: Path, name: str, settings: dict[st
     x = images(encoder.input.size_px)
     with torch.no_grad():
         expected = network.forward_head(network.forward_features(x), pre_logits=True)  # type: ignore[operator]
-        found = encoder.network()(x)
-    assert torch.equal(found, expected)
+        result = encoder.network()(x)
+    assert torch.equal(result, expected)
     assert encoder.feature_dim == expected.shape[1]
     assert inspection.kinds.total() == len(network.state_dict())
     assert inspection.prefix == "model.module."
@@ -102,23 +102,23 @@ def test_features_are_those_before_torchvisions_classifier(tmp_path: Path, name:
         saved(tmp_path, network.state_dict()), EncoderOptions(encoder=f"torchvision:{name}")
     )
     x, last = images(224), [m for m in network.modules() if isinstance(m, nn.Linear)][-1]
-    seen: list[torch.Tensor] = []
-    last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    observed: list[torch.Tensor] = []
+    last.register_forward_pre_hook(lambda _, inputs: observed.append(inputs[0]))
     with torch.no_grad():
         network(x)
-        assert torch.equal(encoder.network()(x), seen[0])
+        assert torch.equal(encoder.network()(x), observed[0])
 
 
 @pytest.mark.filterwarnings("ignore:The default weight initialization")
 def test_googlenet_transforms_its_input_as_with_torchvisions_weights() -> None:
-    own = torchvision.models.googlenet(
+    ours = torchvision.models.googlenet(
         weights=None, transform_input=True, aux_logits=False, init_weights=False
     )
     built = build("torchvision:googlenet")
-    own.load_state_dict(built.network.state_dict(), strict=False)
-    own.fc = nn.Identity()
+    ours.load_state_dict(built.network.state_dict(), strict=False)
+    ours.fc = nn.Identity()
     with torch.no_grad():
-        assert torch.equal(built.network.eval()(images(64)), own.eval()(images(64)))
+        assert torch.equal(built.network.eval()(images(64)), ours.eval()(images(64)))
     assert built.mean == (0.485, 0.456, 0.406)
 
 
@@ -142,7 +142,7 @@ def test_file_may_lack_auxiliary_heads(tmp_path: Path, subtests: pytest.Subtests
         "of ten classes": every | {last_head: every[last_head][:10]},
         "one of two": {key: v for key, v in every.items() if not key.startswith("aux2")},
     }
-    found = {}
+    result = {}
     for kind, tensors in files.items():
         options = EncoderOptions(encoder="torchvision:googlenet", input_px=64)
         encoder, inspection = open_file(saved(tmp_path, tensors), options)
@@ -152,10 +152,10 @@ def test_file_may_lack_auxiliary_heads(tmp_path: Path, subtests: pytest.Subtests
             (note,) = [n for n in inspection.notes if "auxiliary heads" in n]
             assert ("left out" in note) == (not has_heads)
         with torch.no_grad():
-            found[kind] = encoder.network()(images(64))
-    for kind, values in found.items():
+            result[kind] = encoder.network()(images(64))
+    for kind, values in result.items():
         with subtests.test(kind=kind):
-            assert torch.equal(values, found["all"])
+            assert torch.equal(values, result["all"])
 
 
 def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None
     file = tmp_path / "model.safetensors"
     with pytest.raises(BackboneError, match="preprocessor_config"):
         open_file(file, options)
-    told = {"image_mean": [0.4] * 3, "image_std": [0.2] * 3, "crop_size": {"height": 56}}
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    output = {"image_mean": [0.4] * 3, "image_std": [0.2] * 3, "crop_size": {"height": 56}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(output))
     encoder, _ = open_file(file, options)
     with torch.no_grad():
         tokens = network.base_model(images(56)).last_hidden_state
@@ -196,8 +196,8 @@ Own = tuple[str, Path, nn.Module]
 
 
 def test_the_users_file_is_pooled_as_asked(own_file: Own) -> None:
-    words, file, network = own_file
-    encoder, _ = open_file(file, EncoderOptions(encoder=words, pool="mean"))
+    args, file, network = own_file
+    encoder, _ = open_file(file, EncoderOptions(encoder=args, pool="mean"))
     with torch.no_grad():
         expected = network(images(32)).mean(dim=(2, 3))
         torch.testing.assert_close(encoder.network()(images(32)), expected)
@@ -206,8 +206,8 @@ def test_the_users_file_is_pooled_as_asked(own_file: Own) -> None:
 def test_the_users_file_may_hold_dataclasses_and_has_a_twin_unless_it_loads_weights(
     own_file: Own,
 ) -> None:
-    words, file, network = own_file
-    code = Path(words.removesuffix(":build"))
+    args, file, network = own_file
+    code = Path(args.removesuffix(":build"))
     code.write_text(
         "from __future__ import annotations\nfrom dataclasses import dataclass\nimport torch\n"
         f"@dataclass\nclass Settings:\n    width: int = 16\n{OWN}\n"
@@ -215,7 +215,7 @@ def test_the_users_file_may_hold_dataclasses_and_has_a_twin_unless_it_loads_weig
         f"    net.load_state_dict(torch.load({str(file.with_name('net.pth'))!r}))\n    return net\n"
     )
     torch.save(network.state_dict(), file.with_name("net.pth"))
-    twin = Encoder.from_file(file, encoder=words, pool="mean").random_twin()
+    twin = Encoder.from_file(file, encoder=args, pool="mean").random_twin()
     assert not torch.equal(twin.state_dict["0.weight"], network.state_dict()["0.weight"])
     loads = Encoder.from_file(file, encoder=f"{code}:load", pool="mean")
     with pytest.raises(BackboneError, match=r"stay as they were.*to the checkpoint"):
@@ -292,20 +292,20 @@ def test_a_vit_of_another_size_is_named(tmp_path: Path) -> None:
     bare = {name: tensor for name, tensor in tensors.items() if "qkv.bias" not in name}
     for stored in (tensors, bare):
         file = saved(tmp_path, stored)
-        for asked in ("", "timm:vit_small_patch16_224.dino", "timm:convnext_atto"):
+        for requested in ("", "timm:vit_small_patch16_224.dino", "timm:convnext_atto"):
             with pytest.raises(BackboneError) as refused:
-                open_file(file, EncoderOptions(encoder=asked))
-            told = "a ViT-Tiny with patches of 16 px for images of 224 px"
-            assert f"{told}, such as --encoder timm:vit_tiny_patch16_224" in str(refused.value)
+                open_file(file, EncoderOptions(encoder=requested))
+            output = "a ViT-Tiny with patches of 16 px for images of 224 px"
+            assert f"{output}, such as --encoder timm:vit_tiny_patch16_224" in str(refused.value)
             assert "qkv_bias" not in str(refused.value)
 
 
 def test_mean_and_std_of_no_tag_are_said_to_be_timms(tmp_path: Path) -> None:
     file = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
-    named, known = "timm:vit_tiny_patch16_224", "mean and std of timm's weights vit_tiny"
+    named, expected = "timm:vit_tiny_patch16_224", "mean and std of timm's weights vit_tiny"
     encoder, inspection = open_file(file, EncoderOptions(encoder=named))
-    assert inspection.assumed.startswith(known)
-    assert f"; assumed: {known}" in encoder.source
+    assert inspection.assumed.startswith(expected)
+    assert f"; assumed: {expected}" in encoder.source
     for options in (EncoderOptions(encoder=VIT), EncoderOptions(**{"encoder": named, **NORM})):
         assert open_file(file, options)[1].assumed == ""
 
@@ -328,11 +328,11 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "given"), REFUSED)
-def test_what_nothing_says_is_asked_for(said: str, given: dict[str, Any], own_file: Own) -> None:
-    words, file, _ = own_file
-    encoder = given["encoder"].replace("OWN", words.removesuffix(":build"))
-    with pytest.raises(BackboneError, match=said):
+@pytest.mark.parametrize(("message", "given"), REFUSED)
+def test_what_nothing_says_is_asked_for(message: str, given: dict[str, Any], own_file: Own) -> None:
+    args, file, _ = own_file
+    encoder = given["encoder"].replace("OWN", args.removesuffix(":build"))
+    with pytest.raises(BackboneError, match=message):
         open_file(file, EncoderOptions(**given | {"encoder": encoder}))
 
 
@@ -362,21 +362,21 @@ def test_the_teacher_of_dino_is_taken(tmp_path: Path) -> None:
     assert "prefix teacher.backbone." in encoder.source
     assert torch.equal(encoder.state_dict["norm.bias"], teacher["norm.bias"])
     options = EncoderOptions(encoder=VIT)
-    other, _ = open_file(tmp_path / "dino.pth", options, branch="student")
-    assert torch.equal(other.state_dict["norm.bias"], teacher["norm.bias"] + 1)
-    assert other.sha256 != encoder.sha256
+    second, _ = open_file(tmp_path / "dino.pth", options, branch="student")
+    assert torch.equal(second.state_dict["norm.bias"], teacher["norm.bias"] + 1)
+    assert second.sha256 != encoder.sha256
 
 
 def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
     network: Any = timm_model("vit_tiny_patch16_224")
     options = EncoderOptions(encoder=VIT, pool="cls-of-last-4")
     encoder, _ = open_file(saved(tmp_path, network.state_dict()), options)
-    seen: list[torch.Tensor] = []
+    observed: list[torch.Tensor] = []
     for block in network.blocks[-4:]:
-        block.register_forward_hook(lambda *call: seen.append(network.norm(call[2])[:, 0]))
+        block.register_forward_hook(lambda *call: observed.append(network.norm(call[2])[:, 0]))
     with torch.no_grad():
         network(images(224))
-        torch.testing.assert_close(encoder.network()(images(224)), torch.cat(seen, dim=1))
+        torch.testing.assert_close(encoder.network()(images(224)), torch.cat(observed, dim=1))
         tokens = network.forward_features(images(224))
     assert encoder.feature_dim == 4 * 192
     wider = Encoder.from_file(encoder.file, encoder=VIT, pool="cls-of-last-4+mean")
@@ -441,16 +441,16 @@ def test_python_gives_a_plain_loops_neighbors(small_data: Path, tmp_path: Path) 
     result = evaluate(encoder, task, data=small_data, runs=tmp_path / "runs")
 
     def features(split: str) -> tuple[torch.Tensor, torch.Tensor]:
-        found = open_split("cifar10", small_data, split)
-        pixels = torch.stack([torch.tensor(np.array(found[i][0])) for i in range(len(found))])
+        actual = open_split("cifar10", small_data, split)
+        pixels = torch.stack([torch.tensor(np.array(actual[i][0])) for i in range(len(actual))])
         x = pixels.permute(0, 3, 1, 2).float() / 255
         x = (x - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
         with torch.no_grad():
-            return normalize(network(x).mean(dim=(2, 3)), dim=1), torch.as_tensor(found.labels)
+            return normalize(network(x).mean(dim=(2, 3)), dim=1), torch.as_tensor(actual.labels)
 
-    bank, known = features("trainval")
+    bank, expected = features("trainval")
     queries, labels = features("test")
-    right = known[(queries @ bank.T).argmax(dim=1)] == labels
+    right = expected[(queries @ bank.T).argmax(dim=1)] == labels
     assert result.metrics["top1"] == pytest.approx(100 * right.float().mean().item())
     assert result.protocol["name"] == "uniclr-2022/1+k1"
     assert result.protocol["hash"] != result.protocol["paper_hash"]

@@ -143,8 +143,8 @@ LAYOUTS = {
 }
 
 
-def add(content: dict[str, Any], place: str, weights: Weights) -> None:
-    *keys, prefix = place.split("/")
+def add(content: dict[str, Any], location: str, weights: Weights) -> None:
+    *keys, prefix = location.split("/")
     for key in keys:
         content = content.setdefault(key, {})
     content |= below(prefix, weights)
@@ -271,8 +271,8 @@ REFUSED: dict[str, tuple[Callable[[], Weights], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_no_complete_resnet_is_refused_with_its_names(case: str, file: Path) -> None:
-    make, words = REFUSED[case]
-    refuse(make(), file, *words)
+    make, args = REFUSED[case]
+    refuse(make(), file, *args)
 
 
 @pytest.mark.parametrize("content", [{}, [], 3, {"epoch": 3, "state_dict": OrderedDict()}])

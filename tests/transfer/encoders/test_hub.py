@@ -59,14 +59,14 @@ for address in sys.argv[1:]:
 """
     env = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1"}
     env |= {"HF_HUB_OFFLINE": "1"} if offline else {}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, *addresses],
         env=env,
         capture_output=True,
         text=True,
         check=True,
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 def test_file_is_cached_and_works_without_network(tmp_path: Path) -> None:

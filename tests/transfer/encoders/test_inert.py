@@ -35,9 +35,9 @@ in_each_format = pytest.mark.parametrize("stored", FORMATS)
 
 
 @in_each_format
-@pytest.mark.parametrize("place", ["top", "beside", "inside an allowed class"])
+@pytest.mark.parametrize("location", ["top", "beside", "inside an allowed class"])
 def test_a_payload_is_refused_by_name_and_never_runs(
-    stored: Callable[[Any], bytes], place: str, file: Path, tmp_path: Path
+    stored: Callable[[Any], bytes], location: str, file: Path, tmp_path: Path
 ) -> None:
     marker = tmp_path / "marker"
     payload = Call(os.system, f"touch {marker}")
@@ -45,7 +45,7 @@ def test_a_payload_is_refused_by_name_and_never_runs(
         "top": payload,
         "beside": {"state_dict": {"conv1.weight": torch.ones(3)}, "args": [payload]},
         "inside an allowed class": argparse.Namespace(command=payload),
-    }[place]
+    }[location]
     file.write_bytes(stored(content))
     with pytest.raises(BackboneError, match=r"system.*runs programs"):
         load_backbone(file)
@@ -66,8 +66,8 @@ def test_a_call_of_a_harmless_name_never_runs(
 
 def named(path: str) -> bytes:
     """Return the start of a pickle that names a global, as "module:name"."""
-    words = [word.encode() for word in path.split(":")]
-    return b"\x80\x04" + b"".join(b"\x8c" + bytes([len(w)]) + w for w in words) + b"\x93"
+    args = [arg.encode() for arg in path.split(":")]
+    return b"\x80\x04" + b"".join(b"\x8c" + bytes([len(w)]) + w for w in args) + b"\x93"
 
 
 CALLS = (
@@ -111,9 +111,9 @@ SOUND_DANGEROUS = (
 def test_classes_of_modules_that_only_sound_dangerous_are_inert() -> None:
     for path in SOUND_DANGEROUS:
         state = b")\x81}X\x01\x00\x00\x00aK\x01sb."
-        found = inert.load(io.BytesIO(named(path) + state))
-        assert isinstance(found, Inert)
-        assert (found.path, found.parts) == (path.replace(":", "."), [{"a": 1}])
+        result = inert.load(io.BytesIO(named(path) + state))
+        assert isinstance(result, Inert)
+        assert (result.path, result.parts) == (path.replace(":", "."), [{"a": 1}])
 
 
 def test_an_inert_object_cannot_be_called() -> None:
@@ -244,10 +244,10 @@ MADE_BY_FUNCTIONS: dict[str, Callable[[], object]] = {
 def test_tensors_beside_values_that_unknown_functions_make_are_read(
     stored: Callable[[object], bytes], file: Path
 ) -> None:
-    made = {name: make() for name, make in MADE_BY_FUNCTIONS.items()}
-    contents = read(stored({"statistics": made, "net": {"a": torch.ones(2)}}), file)
+    created = {name: make() for name, make in MADE_BY_FUNCTIONS.items()}
+    contents = read(stored({"statistics": created, "net": {"a": torch.ones(2)}}), file)
     assert list(contents.tensors) == ["net.a"]
-    assert sorted(contents.opaque) == sorted(f"statistics.{name}" for name in made)
+    assert sorted(contents.opaque) == sorted(f"statistics.{name}" for name in created)
 
 
 def test_what_may_be_a_weight_and_is_not_read_refuses_the_file_with_its_name(
@@ -269,8 +269,8 @@ def test_what_may_be_a_weight_and_is_not_read_refuses_the_file_with_its_name(
         ({"net": {**plain, "b": Call(Args, torch.ones(3))}}, ("net.b ", "__main__.Args")),
         ({"model": nn.Linear(2, 2), "adam": {"0": torch.ones(2)}}, ("torch.nn.modules.linear",)),
     ]
-    for content, words in refused:
-        refuse(content, file, *words)
+    for content, args in refused:
+        refuse(content, file, *args)
 
 
 def test_a_subclass_of_tensor_is_read_where_torch_rebuilds_it_and_else_refused(file: Path) -> None:
@@ -288,5 +288,5 @@ def test_names_that_no_stream_can_print_are_shown_escaped(
     content = {f"net{half}": weights(), "arch": f"resnet18{half}"}
     file.write_bytes(pickle.dumps(content))
     assert main(["inspect", str(file), "--all"]) == 0
-    shown = re.findall(r"(\w+)\\ud800", capsys.readouterr().out)
-    assert set(shown) == {"net"}
+    output = re.findall(r"(\w+)\\ud800", capsys.readouterr().out)
+    assert set(output) == {"net"}

@@ -78,17 +78,17 @@ def test_sequences_and_arrays_are_accepted(
     door: Callable[[dict[str, Any], Path], Encoder], kind: Callable[[Any], Any], tmp_path: Path
 ) -> None:
     stated = {"size_px": 32, "mean": kind((0.5, 0.25, 0.75)), "std": kind((0.25,) * 3)}
-    found = door(stated, tmp_path).input
-    assert found == InputFormat(size_px=32, mean=(0.5, 0.25, 0.75), std=(0.25,) * 3)
+    result = door(stated, tmp_path).input
+    assert result == InputFormat(size_px=32, mean=(0.5, 0.25, 0.75), std=(0.25,) * 3)
 
 
 def test_integers_and_floats_give_one_hash() -> None:
-    own = network()
-    found = [
-        Encoder.from_module(own, size_px=32, mean=mean, std=std).sha256
+    ours = network()
+    result = [
+        Encoder.from_module(ours, size_px=32, mean=mean, std=std).sha256
         for mean, std in (((0, 0, 0), (1, 1, 1)), ((0.0,) * 3, [1.0] * 3))
     ]
-    assert found[0] == found[1]
+    assert result[0] == result[1]
 
 
 def test_users_file_with_another_input_is_refused(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_users_file_with_another_input_is_refused(tmp_path: Path) -> None:
 
 
 def test_command_line_refuses_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["inspect", "mine.pth", "--encoder", "mine.py:build", "--input-px", "32"]
+    args = ["inspect", "mine.pth", "--encoder", "mine.py:build", "--input-px", "32"]
     mean, std = (["--input-" + name, *map(str, BYTES_MEAN)] for name in ("mean", "std"))
-    assert main([*words, *mean, *std]) == 2
+    assert main([*args, *mean, *std]) == 2
     assert "--input-mean 123.675 116.28 103.53: expected at least 0 and at most 1" in (
         capsys.readouterr().err
     )
@@ -111,7 +111,7 @@ def test_folder_of_transformers_with_bytes_is_refused(tmp_path: Path) -> None:
         hidden_size=64, num_hidden_layers=1, num_attention_heads=1, image_size=32
     )
     transformers.ViTModel(config).save_pretrained(tmp_path)
-    told = {"image_mean": BYTES_MEAN, "image_std": BYTES_STD, "size": {"height": 32}}
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    output = {"image_mean": BYTES_MEAN, "image_std": BYTES_STD, "size": {"height": 32}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(output))
     with pytest.raises(BackboneError, match=f"input of hf:{tmp_path}: mean is .*by 255"):
         Encoder.from_file(tmp_path / "model.safetensors", encoder=f"hf:{tmp_path}", pool="cls")

@@ -80,9 +80,9 @@ def test_a_vit_of_timm_takes_another_size_with_resampled_positions() -> None:
     pytest.importorskip("timm")
     encoder = library_encoder("timm:vit_tiny_patch16_224", 64)
     maps, network = maps_and_network(encoder, 96)
-    own = encoder.state_dict["pos_embed"]
+    ours = encoder.state_dict["pos_embed"]
     assert maps.shape == (2, 192, 6, 6)
-    assert torch.allclose(network.pos_embed, resampled_positions(own, 6), atol=1e-6)
+    assert torch.allclose(network.pos_embed, resampled_positions(ours, 6), atol=1e-6)
 
 
 def test_maps_of_a_vit_that_pools_its_patches_are_normalized() -> None:
@@ -134,8 +134,8 @@ def test_maps_of_a_model_of_transformers_are_its_last_hidden_state(tmp_path: Pat
     hidden = network(pixel_values=images(56)).last_hidden_state[:, 5:]
     assert torch.equal(maps.flatten(2).transpose(1, 2), hidden)
     _, resized = maps_and_network(encoder, 84)
-    own = encoder.state_dict["embeddings.position_embeddings"]
-    assert torch.equal(resized.embeddings.position_embeddings, resampled_positions(own, 6))
+    ours = encoder.state_dict["embeddings.position_embeddings"]
+    assert torch.equal(resized.embeddings.position_embeddings, resampled_positions(ours, 6))
 
 
 def test_maps_that_a_users_network_returns_need_no_function() -> None:

@@ -73,12 +73,12 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
 
 @pytest.mark.parametrize("name", DEVIATIONS)
 def test_a_deviation_from_our_format_is_refused(name: str, cifar: Encoder, tmp_path: Path) -> None:
-    changes, words = DEVIATIONS[name]
+    changes, args = DEVIATIONS[name]
     content = torch.load(own_file(cifar, MADE_BY, tmp_path / "file"), weights_only=True)
     for key, value in changes.items():
         (content if key in content else content["state_dict"])[key] = value
     torch.save(content, tmp_path / "file")
-    with pytest.raises(BackboneError, match=words):
+    with pytest.raises(BackboneError, match=args):
         load_backbone(tmp_path / "file")
 
 
@@ -91,33 +91,33 @@ def test_our_own_file_of_a_dead_network_is_refused(cifar: Encoder, tmp_path: Pat
 
 def test_the_hash_follows_content_and_nothing_else(cifar: Encoder, tmp_path: Path) -> None:
     weights = cifar.state_dict | {"bn1.bias": torch.full((64,), 1e-30)}
-    one = load_backbone(own_file(cifar, MADE_BY, tmp_path / "one"))
+    item = load_backbone(own_file(cifar, MADE_BY, tmp_path / "one"))
     two = load_backbone(own_file(cifar, {}, tmp_path / "two"))
     changed = load_backbone(own_file(replace(cifar, state_dict=weights), {}, tmp_path / "changed"))
-    assert one.sha256 == two.sha256 == cifar.sha256
-    assert one.file_sha256 != two.file_sha256
-    assert changed.sha256 != one.sha256
+    assert item.sha256 == two.sha256 == cifar.sha256
+    assert item.file_sha256 != two.file_sha256
+    assert changed.sha256 != item.sha256
 
 
 def test_a_random_backbone_is_torchvisions_and_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(3)
     reference = torchvision.models.resnet18().state_dict()
     state = torch.get_rng_state()
-    one, other = (random_backbone(arch="resnet18", stem="imagenet", seed=s) for s in (3, 4))
-    one.network()
+    item, second = (random_backbone(arch="resnet18", stem="imagenet", seed=s) for s in (3, 4))
+    item.network()
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(t, reference[name]) for name, t in one.state_dict.items())
-    assert one.sha256 != other.sha256
-    assert one.file_sha256 == ""
+    assert all(torch.equal(t, reference[name]) for name, t in item.state_dict.items())
+    assert item.sha256 != second.sha256
+    assert item.file_sha256 == ""
 
 
 def test_a_network_is_frozen_and_apart_from_the_stored_weights(cifar: Encoder) -> None:
     network = cifar.network()
     assert not network.training
     assert not any(parameter.requires_grad for parameter in network.parameters())
-    before = cifar.state_dict["conv1.weight"].clone()
+    previous = cifar.state_dict["conv1.weight"].clone()
     network.conv1.weight.fill_(0)
-    assert torch.equal(cifar.state_dict["conv1.weight"], before)
+    assert torch.equal(cifar.state_dict["conv1.weight"], previous)
 
 
 @pytest.mark.parametrize("heads", [(), (0, 0), (0, 3), (-1,)])
@@ -138,9 +138,9 @@ def test_a_foreign_file_and_its_report_tell_layout_network_and_proof(tmp_path: P
     assert layout == "moco.pth: MoCo layout, prefix state_dict.module.encoder_q."
     assert assumed
     text = render(*open_file(tmp_path / "moco.pth"))
-    facts = ["moco.pth", "MoCo layout", "state_dict.module.encoder_q.", "resnet18, imagenet stem"]
-    facts += ["512", "224 px", "121 tensors", "backbone 120", "120 of 120", assumed]
-    assert [fact for fact in facts if fact not in text] == []
+    fields = ["moco.pth", "MoCo layout", "state_dict.module.encoder_q.", "resnet18, imagenet stem"]
+    fields += ["512", "224 px", "121 tensors", "backbone 120", "120 of 120", assumed]
+    assert [fact for fact in fields if fact not in text] == []
 
 
 def test_the_report_of_our_own_file_is_short(cifar: Encoder, tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_the_report_of_our_own_file_is_short(cifar: Encoder, tmp_path: Path) -> 
     file = own_file(cifar, {**MADE_BY, "settings": settings}, tmp_path / "jcl.pt")
     text = render(*open_file(file))
     assert len(text.splitlines()) == 11
-    facts = ["ssl-backbone/1", "resnet18, cifar stem", "512", "32 px", "0.1 0.2 0.3", "0.229"]
-    facts += ["120 tensors", "120 of 120", "jcl", "epochs        3", "a 1"]
-    assert [fact for fact in facts if fact not in text] == []
+    fields = ["ssl-backbone/1", "resnet18, cifar stem", "512", "32 px", "0.1 0.2 0.3", "0.229"]
+    fields += ["120 tensors", "120 of 120", "jcl", "epochs        3", "a 1"]
+    assert [fact for fact in fields if fact not in text] == []
 
 
 @pytest.mark.parametrize(

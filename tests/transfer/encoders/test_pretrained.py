@@ -59,8 +59,8 @@ def plain_pixels(file: Path, resize_px: int, crop_px: int) -> Tensor:
     short = min(image.size)
     width, height = (int(resize_px * side / short) for side in image.size)
     image = image.resize((width, height), Image.Resampling.BILINEAR)
-    left, top = round((width - crop_px) / 2), round((height - crop_px) / 2)
-    image = image.crop((left, top, left + crop_px, top + crop_px))
+    remaining, top = round((width - crop_px) / 2), round((height - crop_px) / 2)
+    image = image.crop((remaining, top, remaining + crop_px, top + crop_px))
     return (torch.from_numpy(np.array(image)).permute(2, 0, 1).float() - 127) / 128
 
 
@@ -102,9 +102,9 @@ def test_lite0_has_the_neighbors_of_a_plain_loop(tmp_path: Path) -> None:
                 (target / image.name).symlink_to(image)
     data, runs, results = (str(tmp_path / name) for name in ("data", "runs", "results"))
     assert main(["register-subset", "cifar10", "--data", data]) == 0
-    words = ["cifar10_knn", "--ckpt", str(file), "--name", "lite0", "--data", data, "--runs", runs]
-    words += ["--results", results, "--encoder", f"{SOURCES / 'efficientnet_lite.py'}:lite0"]
-    assert main(words) == 0
+    args = ["cifar10_knn", "--ckpt", str(file), "--name", "lite0", "--data", data, "--runs", runs]
+    args += ["--results", results, "--encoder", f"{SOURCES / 'efficientnet_lite.py'}:lite0"]
+    assert main(args) == 0
     (record,) = (tmp_path / "results").rglob("cifar10_knn*.seed0.json")
     by_command = json.loads(record.read_text())["metrics"]["top1"]
 
@@ -121,17 +121,17 @@ def test_lite0_has_the_neighbors_of_a_plain_loop(tmp_path: Path) -> None:
     assert by_command == pytest.approx(expected)
 
     network._fc = nn.Identity()  # which computes maps and their mean in one
-    own = Encoder.from_module(network, size_px=224, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
-    assert evaluate(own, "cifar10_knn", data=data, runs=runs).metrics["top1"] == by_command
+    ours = Encoder.from_module(network, size_px=224, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    assert evaluate(ours, "cifar10_knn", data=data, runs=runs).metrics["top1"] == by_command
     # the package's network pads by its own size; sums of a batch run in another order
-    found = own.features(opened(files))
-    torch.testing.assert_close(found, features["test"], rtol=1e-3, atol=1e-4)
+    result = ours.features(opened(files))
+    torch.testing.assert_close(result, features["test"], rtol=1e-3, atol=1e-4)
 
 
 def test_lite0_recognizes_296_photographs() -> None:
     photographs, file = real_data("imagenet_sample"), lite0_file()
     classes = (ROOT / "transfer" / "datasets" / "imagenet" / "imagenet1k.txt").read_text()
-    index = {wnid: place for place, wnid in enumerate(sorted(classes.split()))}
+    index = {wnid: location for location, wnid in enumerate(sorted(classes.split()))}
     files = sorted(photographs.glob("*/*"))
     labels = torch.tensor([index[path.parent.name] for path in files])
     encoder = Encoder.from_file(file, encoder=f"{SOURCES / 'efficientnet_lite.py'}:lite0")

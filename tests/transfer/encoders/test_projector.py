@@ -63,10 +63,10 @@ def test_cosines_of_several_heads_are_the_mean_of_the_heads_cosines(tmp_path: Pa
     heads = [{"features": [512 * h, 512 * h + 512], "layers": two_layers()} for h in range(2)]
     loaded = load_backbone(encoder_file(backbone, tmp_path / "encoder.pt", heads))
     features = torch.randn(3, 1024, generator=torch.Generator().manual_seed(1))
-    found = load_projector(loaded).embeddings(features)
+    result = load_projector(loaded).embeddings(features)
     each = [normalize(by_hand(part), dim=1) for part in features.split(512, dim=1)]
     mean = torch.stack([rows @ rows.T for rows in each]).mean(dim=0)
-    assert_equal_up_to_rounding(found @ found.T, mean)
+    assert_equal_up_to_rounding(result @ result.T, mean)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
@@ -99,8 +99,8 @@ def test_a_random_backbone_and_some_heads_of_a_network_have_no_projector(
 def test_the_encoder_file_of_another_backbone_is_refused(
     small_backbone: Encoder, tmp_path: Path
 ) -> None:
-    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=small_backbone.input)
-    encoder_file(other, tmp_path / "encoder.pt")
+    second = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=small_backbone.input)
+    encoder_file(second, tmp_path / "encoder.pt")
     backbone = load_backbone(own_file(small_backbone, {}, tmp_path / "backbone.pt"))
     assert "holds another backbone" in why_no_projector(backbone)
 
@@ -115,7 +115,7 @@ def one_head(
 
 
 @pytest.mark.parametrize(
-    ("projectors", "said"),
+    ("projectors", "message"),
     [
         ([], "expected a list with the layers of each head"),
         (one_head(features=(0, 513)), r"\[start, stop\) of 512"),
@@ -129,10 +129,10 @@ def one_head(
     ],
 )
 def test_a_projector_that_is_not_as_expected_is_refused_with_the_file_and_the_reason(
-    projectors: object, said: str, small_backbone: Encoder, tmp_path: Path
+    projectors: object, message: str, small_backbone: Encoder, tmp_path: Path
 ) -> None:
     path = encoder_file(small_backbone, tmp_path / "encoder.pt", projectors)
-    with pytest.raises(BackboneError, match=rf"(?s)^{path}: .*{said}"):
+    with pytest.raises(BackboneError, match=rf"(?s)^{path}: .*{message}"):
         load_projector(load_backbone(path))
 
 

@@ -18,11 +18,11 @@ from transfer.encoders.public_files import PUBLIC_FILES, PublicFile
 def test_torchvision_names_its_files_by_the_known_hashes() -> None:
     networks = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
     names = {w.url.rsplit("/", 1)[1] for name in networks for w in get_model_weights(name)}
-    assert names <= {known.file for known in PUBLIC_FILES}
+    assert names <= {expected.file for expected in PUBLIC_FILES}
 
 
 def test_declared_recipes_exist() -> None:
-    assert {known.recipe for known in PUBLIC_FILES} - {""} <= set(RECIPES)
+    assert {expected.recipe for expected in PUBLIC_FILES} - {""} <= set(RECIPES)
 
 
 @pytest.mark.parametrize("recipe", ["moco/in1k-r50-v2", ""])

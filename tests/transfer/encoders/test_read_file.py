@@ -76,8 +76,8 @@ def entries_that_share_bytes() -> bytes:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         offsets = [e.header_offset for e in archive.infolist() if "/data/" in e.filename]
     # in the directory, let the second storage lie where the first one does
-    place = content.rindex(offsets[1].to_bytes(4, "little"))
-    content[place : place + 4] = offsets[0].to_bytes(4, "little")
+    location = content.rindex(offsets[1].to_bytes(4, "little"))
+    content[location : location + 4] = offsets[0].to_bytes(4, "little")
     return bytes(content)
 
 

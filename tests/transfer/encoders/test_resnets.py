@@ -57,12 +57,12 @@ def test_the_torchvision_engine_builds_them(arch: str) -> None:
     for recipe in (COCO_FPN, VOC_C4):
         with torch.device("meta"):
             detector = build_detector("torchvision", recipe, arch=arch, num_classes=3, norm="BN")
-        found = {
+        result = {
             name.removeprefix("backbone."): tuple(tensor.shape)
             for name, tensor in detector.state_dict().items()
             if name.startswith("backbone.")
         }
-        assert found == tensor_shapes(arch, "imagenet")
+        assert result == tensor_shapes(arch, "imagenet")
 
 
 def test_detectron2_is_not_asked_for_a_wide_network() -> None:
@@ -101,8 +101,8 @@ NAMES = {  # torchvision: (with a feature pyramid, without)
 
 def test_names_are_those_of_detectron2s_released_models() -> None:
     tensors = {name: torch.ones(1) for name in NAMES}
-    found = zip(to_detectron2(tensors, "fpn"), to_detectron2(tensors, "c4"), strict=True)
-    assert list(found) == list(NAMES.values())
+    result = zip(to_detectron2(tensors, "fpn"), to_detectron2(tensors, "c4"), strict=True)
+    assert list(result) == list(NAMES.values())
 
 
 def test_every_tensor_gets_a_name_of_its_own() -> None:

@@ -38,9 +38,12 @@ BUILT: dict[str, tuple[Stem, Stem, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", BUILT)
 def test_a_stated_stem_is_built(case: str, file: Path) -> None:
-    tensors, stem, said = BUILT[case]
+    tensors, stem, message = BUILT[case]
     for kind in (dict, Namespace):
-        content = {"hyper_parameters": kind(**said), "state_dict": another(weights(stem=tensors))}
+        content = {
+            "hyper_parameters": kind(**message),
+            "state_dict": another(weights(stem=tensors)),
+        }
         assert load(content, file).stem == stem
 
 
@@ -72,10 +75,10 @@ CHANGES: dict[str, Callable[[ResNet], object]] = {
 
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_variant_computes_what_its_own_project_computes(case: str, file: Path) -> None:
-    tensors, stem, said = BUILT[case]
+    tensors, stem, message = BUILT[case]
     content = {"state_dict": weights(stem=tensors)}
     plain = load(content, file)
-    variant = load({**content, "hyper_parameters": said}, file)
+    variant = load({**content, "hyper_parameters": message}, file)
     images = torch.randn(2, 3, 40, 40, generator=torch.Generator().manual_seed(0))
     CHANGES[case](by_hand := plain.network())
     assert torch.equal(variant.network()(images), by_hand(images))
@@ -128,8 +131,8 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def test_a_contradiction_is_refused_with_the_entry_and_what_to_do(file: Path) -> None:
-    for said, entry in CONTRADICTIONS.values():
-        content = {**said, "state_dict": another(weights())}
+    for message, entry in CONTRADICTIONS.values():
+        content = {**message, "state_dict": another(weights())}
         refuse(content, file, entry, "state_dict alone")
 
 
@@ -139,9 +142,9 @@ def test_pooling_is_not_stated_where_the_names_show_that_it_is_absent(file: Path
     refuse(content, file, "maxpool1 True")
 
 
-@pytest.mark.parametrize("said", [{"style": "caffe"}, {"stride_in_1x1": True}])
-def test_a_stride_in_the_1x1_concerns_bottlenecks_only(said: dict[str, Any], file: Path) -> None:
-    config = {"cfg": {"backbone": said}}
+@pytest.mark.parametrize("message", [{"style": "caffe"}, {"stride_in_1x1": True}])
+def test_a_stride_in_the_1x1_concerns_bottlenecks_only(message: dict[str, Any], file: Path) -> None:
+    config = {"cfg": {"backbone": message}}
     assert load({**config, "state_dict": another(weights())}, file).arch == "resnet18"
     refuse({**config, "state_dict": another(weights("resnet50"))}, file, "1x1")
 
@@ -167,10 +170,10 @@ HARMLESS: dict[str, dict[str, Any]] = {
 
 
 def test_what_does_not_contradict_does_not_refuse(file: Path) -> None:
-    for said in HARMLESS.values():
-        backbone = load({**said, "state_dict": another(weights())}, file)
-        found = backbone.arch, backbone.stem, backbone.input
-        assert found == ("resnet18", "imagenet", InputFormat()), said
+    for message in HARMLESS.values():
+        backbone = load({**message, "state_dict": another(weights())}, file)
+        result = backbone.arch, backbone.stem, backbone.input
+        assert result == ("resnet18", "imagenet", InputFormat()), message
 
 
 CAFFE_TEXT = "mean=[103.53, 116.28, 123.675], std=[1.0, 1.0, 1.0], to_rgb=False"
@@ -206,14 +209,14 @@ IMAGES: dict[str, tuple[dict[str, Any], tuple[Any, Any, float, bool]]] = {
 def test_the_stated_images_give_the_features_of_the_files_own_network(
     case: str, file: Path
 ) -> None:
-    said, (mean, std, scale, is_bgr) = IMAGES[case]
-    backbone = load({**said, "state_dict": weights()}, file)
+    message, (mean, std, scale, is_bgr) = IMAGES[case]
+    backbone = load({**message, "state_dict": weights()}, file)
     images = torch.rand(2, 3, 40, 40, generator=torch.Generator().manual_seed(0))
     theirs = (images.flip(1) if is_bgr else images) * scale
     network = network_with("resnet18", "imagenet", weights())
     expected = network(normalize(theirs, mean, std)).detach()
-    found = backbone.network()(normalize(images, backbone.input.mean, backbone.input.std))
-    assert torch.allclose(found, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+    result = backbone.network()(normalize(images, backbone.input.mean, backbone.input.std))
+    assert torch.allclose(result, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
     assert "images as the file says: " in " ".join(open_file(file)[1].notes)
 
 
@@ -238,8 +241,8 @@ DEPTHS = {
 def test_depths_are_read_from_the_names_in_use() -> None:
     for depth, texts in DEPTHS.items():
         for text in texts:
-            found = [s.value for s in read_statements({"arch": text}) if s.kind == "depth"]
-            assert found == [depth] * (depth is not None), text
+            result = [s.value for s in read_statements({"arch": text}) if s.kind == "depth"]
+            assert result == [depth] * (depth is not None), text
 
 
 @pytest.mark.parametrize(

@@ -181,10 +181,10 @@ def test_computed_weights_are_evaluated(norm: Callable[[nn.Module], nn.Module]) 
     net = network()
     norm(net[0])
     net(images()).sum().backward()  # the caller has a graph
-    found, again = features_of(net), features_of(net)
+    result, again = features_of(net), features_of(net)
     with torch.no_grad():
-        torch.testing.assert_close(found, net.eval()(images()))
-    assert torch.equal(found, again)
+        torch.testing.assert_close(result, net.eval()(images()))
+    assert torch.equal(result, again)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
@@ -194,8 +194,8 @@ def test_torchscript_is_evaluated(how: str, small_data: Path, tmp_path: Path) ->
     scripted = torch.jit.trace(net, images()) if how == "trace" else torch.jit.script(net)
     compiled = torch.jit.freeze(scripted) if how == "freeze" else scripted
     settings: dict[str, Any] = {"data": small_data, "schedule": "smoke", "runs": tmp_path}
-    found = evaluate(encoder_of(compiled), "cifar10_knn", **settings)
-    assert found.metrics == evaluate(encoder_of(net), "cifar10_knn", **settings).metrics
+    result = evaluate(encoder_of(compiled), "cifar10_knn", **settings)
+    assert result.metrics == evaluate(encoder_of(net), "cifar10_knn", **settings).metrics
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -231,8 +231,8 @@ class Frozen(nn.Module):
 
 def test_forward_function_without_gradients_is_evaluated(small_data: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"data": small_data, "schedule": "smoke", "runs": tmp_path}
-    found = evaluate(encoder_of(Frozen()), "cifar10_knn", **settings)
-    assert found.metrics == evaluate(encoder_of(network()), "cifar10_knn", **settings).metrics
+    result = evaluate(encoder_of(Frozen()), "cifar10_knn", **settings)
+    assert result.metrics == evaluate(encoder_of(network()), "cifar10_knn", **settings).metrics
 
 
 def test_forward_hooks_are_part_of_the_network() -> None:

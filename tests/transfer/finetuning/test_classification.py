@@ -71,7 +71,7 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(
 ) -> None:
     # norms over four values make a rounding grow with each step: float64 and a small rate
     monkeypatch.setattr(classification, "Classifier", lambda *words: Classifier(*words).double())
-    found, _ = train(tmp_path, 1e-4)
+    result, _ = train(tmp_path, 1e-4)
     network = small_backbone.network().double().train().requires_grad_(True)
     head = torch.nn.Linear(512, 6)
     torch.nn.init.normal_(head.weight, std=0.01, generator=torch.Generator().manual_seed(0))
@@ -92,8 +92,8 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(
         scores = head(network((batch.pixels / 255 - mean) / std)).float()  # a loss in float32
         F.cross_entropy(scores, batch.labels).backward()
         sgd.step()
-    torch.testing.assert_close(found.layers[1].weight, head.weight)
-    statistics = found.get_buffer("layers.0.bn1.running_mean")
+    torch.testing.assert_close(result.layers[1].weight, head.weight)
+    statistics = result.get_buffer("layers.0.bn1.running_mean")
     torch.testing.assert_close(statistics, network.get_buffer("bn1.running_mean"))
 
 
@@ -105,17 +105,17 @@ def test_scores_are_those_of_the_network_in_eval_mode(
     with torch.no_grad():
         scores = predict_scores(classifier, images, transform, small_backbone.input)
         raw = pil_to_tensor(transform.pixels(images[4][0]))
-        one = normalize_pixels(raw, small_backbone.input)[None]
-        expected = classifier.layers(one)[0]
+        item = normalize_pixels(raw, small_backbone.input)[None]
+        expected = classifier.layers(item)[0]
     # twenty layers in float32, alone and in a batch: 512 eps of the largest score
     atol = 512 * torch.finfo(torch.float32).eps * float(expected.abs().max())
     torch.testing.assert_close(scores[4], expected, rtol=0, atol=atol)
 
 
-def assert_same_bits(one: Classifier, other: Classifier) -> None:
-    assert not one.training
+def assert_same_bits(item: Classifier, other: Classifier) -> None:
+    assert not item.training
     state = other.state_dict()
-    assert all(torch.equal(state[name], tensor) for name, tensor in one.state_dict().items())
+    assert all(torch.equal(state[name], tensor) for name, tensor in item.state_dict().items())
 
 
 @contextmanager
@@ -132,8 +132,8 @@ def test_stopped_training_goes_on_to_the_same_bits(train: Train, tmp_path: Path)
     expected, undisturbed = train(tmp_path / "undisturbed", 0.1)
     with stopped_at(3):
         train(tmp_path, 0.1)
-    found, resumed = train(tmp_path, 0.1)
-    assert_same_bits(found, expected)
+    result, resumed = train(tmp_path, 0.1)
+    assert_same_bits(result, expected)
     assert (resumed.losses, resumed.curve) == (undisturbed.losses, undisturbed.curve)
 
 

@@ -63,9 +63,9 @@ def trained(
     recipe = recipe or tiny_recipe()
     scenes = tiny_scenes(folder / f"images-{process.rank}")
     samples = training_samples(scenes, range(7), recipe, 1)
-    one = training(detector, recipe, folder)
-    loop.train(one, samples, seed=1, process=process)
-    return summary(one), detector.state_dict()
+    item = training(detector, recipe, folder)
+    loop.train(item, samples, seed=1, process=process)
+    return summary(item), detector.state_dict()
 
 
 class Killed(BaseException):
@@ -115,10 +115,10 @@ def test_killed_and_resumed_equals_undisturbed(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(b"torn", "is damaged"), (None, "is of an earlier version")]
+    ("content", "output"), [(b"torn", "is damaged"), (None, "is of an earlier version")]
 )
 def test_state_that_cannot_be_used_is_named_and_made_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, output: str
 ) -> None:
     first = trained(tmp_path)
     file = tmp_path / "training.stage"
@@ -128,7 +128,7 @@ def test_state_that_cannot_be_used_is_named_and_made_again(
         file.write_bytes(content)
     capsys.readouterr()
     assert_same(trained(tmp_path), first)
-    assert f"{told}: the training starts anew" in capsys.readouterr().err
+    assert f"{output}: the training starts anew" in capsys.readouterr().err
 
 
 def test_passes_that_share_a_batch_make_the_step_of_one(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_what_an_engine_says_ends_it_at_the_iteration_that_was_bad(
     detector = TinyDetector()
     before_call(detector, 3, lambda: spoil(detector, bias))
     before_call(detector, 4, Mock(side_effect=FloatingPointError("boxes are not finite")))
-    told = "iteration 3 of 9.*loss_rpn_cls (nan|inf)" if bias else "iteration 4 of 9.*boxes are"
-    with pytest.raises(NotFiniteError, match=told):
+    output = "iteration 3 of 9.*loss_rpn_cls (nan|inf)" if bias else "iteration 4 of 9.*boxes are"
+    with pytest.raises(NotFiniteError, match=output):
         trained(tmp_path, detector)
 
 
@@ -175,11 +175,11 @@ def test_low_precision_trains_other_weights_of_full_precision(tmp_path: Path) ->
 
 
 def test_algorithms_are_measured_for_one_size_on_a_gpu_only_and_only_within() -> None:
-    before = torch.backends.cudnn.benchmark
+    previous = torch.backends.cudnn.benchmark
     for device, one_size in (("cpu", True), ("cuda", False), ("cuda", True)):
         with loop.measured_convolutions(torch.device(device), one_size=one_size):
-            assert torch.backends.cudnn.benchmark == (before or (device == "cuda" and one_size))
-        assert torch.backends.cudnn.benchmark == before
+            assert torch.backends.cudnn.benchmark == (previous or (device == "cuda" and one_size))
+        assert torch.backends.cudnn.benchmark == previous
 
 
 def test_what_the_user_says_of_the_memory_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,13 +207,15 @@ def test_two_processes_take_the_steps_of_one_stop_together_and_end_at_the_same_b
 ) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
     losses, weights = trained(tmp_path / "alone", smooth_detector(), PLAIN)
-    for one in two_processes("tests.transfer.finetuning.test_loop", tmp_path):
-        assert one["losses"] == pytest.approx(losses.losses)
-        torch.testing.assert_close(one["weights"], weights)
-        assert one["calls"] == 2 * (23 - loop.READ_EVERY)
-        torch.testing.assert_close(one["resumed"], one["undisturbed"], rtol=0, atol=0)
-        assert "iteration 5 of 9: a loss is not finite" in one["error"]
-        assert "loss_rpn_cls nan" in one["error"]
+    for two_process in two_processes("tests.transfer.finetuning.test_loop", tmp_path):
+        assert two_process["losses"] == pytest.approx(losses.losses)
+        torch.testing.assert_close(two_process["weights"], weights)
+        assert two_process["calls"] == 2 * (23 - loop.READ_EVERY)
+        torch.testing.assert_close(
+            two_process["resumed"], two_process["undisturbed"], rtol=0, atol=0
+        )
+        assert "iteration 5 of 9: a loss is not finite" in two_process["error"]
+        assert "loss_rpn_cls nan" in two_process["error"]
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:

@@ -36,8 +36,8 @@ def naive(layer: nn.Module) -> nn.Module:
 
 
 def test_statistics_are_shared_where_there_is_someone_to_share_with() -> None:
-    asked = [(CPU, 1), (GPU, 1), (CPU, 2), (GPU, 2)]
-    kinds = [norm_for("SyncBN", device, num_processes) for device, num_processes in asked]
+    requested = [(CPU, 1), (GPU, 1), (CPU, 2), (GPU, 2)]
+    kinds = [norm_for("SyncBN", device, num_processes) for device, num_processes in requested]
     assert kinds == ["BN", "BN", "naiveSyncBN", "SyncBN"]
 
 
@@ -176,10 +176,10 @@ def test_a_layer_has_the_statistics_of_all_values_of_all_its_calls() -> None:
     network = two_layers()
     set_norms(network, batches())
     torch.testing.assert_close(statistics(network[0]), of_values(*batches()))
-    layer, (given,) = nn.BatchNorm2d(3).double(), batches((5,))
-    set_norms(nn.Sequential(layer, layer), [given])
-    again = nn.BatchNorm2d(3).double()(given)
-    torch.testing.assert_close(statistics(layer), of_values(given, again))
+    layer, (inputs,) = nn.BatchNorm2d(3).double(), batches((5,))
+    set_norms(nn.Sequential(layer, layer), [inputs])
+    again = nn.BatchNorm2d(3).double()(inputs)
+    torch.testing.assert_close(statistics(layer), of_values(inputs, again))
 
 
 def test_a_batch_without_values_counts_nothing() -> None:

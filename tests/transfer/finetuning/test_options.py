@@ -19,10 +19,10 @@ from transfer.tasks.semi_supervised import SemiSupervised
 
 
 def test_fewer_images_per_gpu_accumulate_the_same_batch() -> None:
-    one, eight = (TrainingOptions(gpus=gpus, images_per_gpu=2) for gpus in (1, 8))
+    item, eight = (TrainingOptions(gpus=gpus, images_per_gpu=2) for gpus in (1, 8))
     # as many images as before behind the precise statistics
     expected = replace(COCO_FPN, accumulated=8, precise_norm_batches=1600)
-    assert one.applied(COCO_FPN) == expected
+    assert item.applied(COCO_FPN) == expected
     assert eight.applied(COCO_FPN) == TrainingOptions(gpus=8).applied(COCO_FPN) == COCO_FPN
 
 

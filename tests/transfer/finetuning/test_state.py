@@ -16,20 +16,20 @@ from transfer.finetuning.state import CURVE_POINTS, SMOOTHED, Training, restore,
 def training(num_iterations: int) -> Training:
     """Return a training whose losses are a = 0, 1, 2, ... and b = 1."""
     losses = torch.stack([torch.arange(float(num_iterations)), torch.ones(num_iterations)], dim=1)
-    found = new_training(Path())
-    found.iteration, found.names = num_iterations, ("a", "b")
-    found.losses = [losses[: num_iterations // 3], losses[num_iterations // 3 :]]
-    return found
+    result = new_training(Path())
+    result.iteration, result.names = num_iterations, ("a", "b")
+    result.losses = [losses[: num_iterations // 3], losses[num_iterations // 3 :]]
+    return result
 
 
 def test_the_final_loss_is_a_mean_of_the_last_iterations_and_a_point_one_since_the_last() -> None:
     for iterations, points in ((3, 3), (CURVE_POINTS + 1, CURVE_POINTS), (1037, CURVE_POINTS)):
-        found = summary(training(iterations))
+        result = summary(training(iterations))
         last = range(max(0, iterations - SMOOTHED), iterations)
-        assert found.losses == {"a": fmean(last), "b": 1.0}
-        assert len(found.curve) == points
-        assert found.curve[-1][0] == iterations
-        for (start, _), (end, loss) in pairwise([(0, 0.0), *found.curve]):
+        assert result.losses == {"a": fmean(last), "b": 1.0}
+        assert len(result.curve) == points
+        assert result.curve[-1][0] == iterations
+        for (start, _), (end, loss) in pairwise([(0, 0.0), *result.curve]):
             # losses are whole numbers below 2**24, so that float32 sums them exactly
             assert loss == pytest.approx(fmean(range(start, end)) + 1, rel=1e-6)
 
@@ -62,4 +62,4 @@ def test_momenta_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> Non
         assert momentum.stride() == weight.stride()
     steps(again, range(2, 4))
     pairs = zip(again.network.parameters(), whole.network.parameters(), strict=True)
-    assert all(torch.equal(found, expected) for found, expected in pairs)
+    assert all(torch.equal(result, expected) for result, expected in pairs)

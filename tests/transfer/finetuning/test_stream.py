@@ -53,9 +53,9 @@ def test_a_batch_is_wide_or_not_and_loses_no_image() -> None:
     wide = np.array([True, False, True, False, False])
     batches = list(islice(batches_of_places(shuffled_indices(5, 0, ALONE), 3, wide), 10))
     assert all(len({bool(wide[index]) for _, index in batch}) == 1 for batch in batches)
-    seen = sorted(position for batch in batches for position, _ in batch)
-    assert len(set(seen)) == 30
-    assert seen[-1] < 30 + 4  # all but two of each orientation
+    observed = sorted(position for batch in batches for position, _ in batch)
+    assert len(set(observed)) == 30
+    assert observed[-1] < 30 + 4  # all but two of each orientation
 
 
 def test_skipped_passes_open_no_image_and_change_nothing(tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_skipped_passes_open_no_image_and_change_nothing(tmp_path: Path) -> None
     with patch("transfer.detection.train.training_sample", wraps=training_sample) as opened:
         rest = loaded(scenes, range(4, 6))
     assert opened.call_count == 8
-    for one, other in zip(chain(*rest), chain(*whole[4:]), strict=True):
-        assert torch.equal(one.image, other.image)
-        assert torch.equal(one.boxes, other.boxes)
+    for item, second in zip(chain(*rest), chain(*whole[4:]), strict=True):
+        assert torch.equal(item.image, second.image)
+        assert torch.equal(item.boxes, second.boxes)
 
 
 def test_an_image_is_drawn_anew_in_each_turn(tmp_path: Path) -> None:

@@ -30,12 +30,12 @@ def test_classifiers_of_one_folder_are_never_taken_for_each_other_nor_torn_ones_
     tmp_path: Path,
 ) -> None:
     assert load_classifier(classifier_file(tmp_path, "0" * 16)) is None
-    other = Heads(HEAD.weight, HEAD.bias + 1)
-    files = [classifier_file(tmp_path, save_classifier(tmp_path, head)) for head in (HEAD, other)]
-    for file, head in zip(files, (HEAD, other), strict=True):
-        found = load_classifier(file)
-        assert found is not None
-        assert torch.equal(found.bias, head.bias)
+    second = Heads(HEAD.weight, HEAD.bias + 1)
+    files = [classifier_file(tmp_path, save_classifier(tmp_path, head)) for head in (HEAD, second)]
+    for file, head in zip(files, (HEAD, second), strict=True):
+        result = load_classifier(file)
+        assert result is not None
+        assert torch.equal(result.bias, head.bias)
     files[1].replace(files[0])
     assert load_classifier(files[0]) is None
     file = classifier_file(tmp_path, save_classifier(tmp_path, HEAD))
@@ -53,12 +53,12 @@ def test_labels_are_counted_by_name_and_a_class_that_is_lacking_is_named() -> No
 def test_pairs_are_counted_from_the_label_to_the_prediction() -> None:
     scores = torch.eye(3)[[0, 1, 1, 1, 2, 0]]
     labels = torch.tensor([0, 0, 0, 1, 2, 2])
-    found = class_results(scores, labels, ("cat", "dog", "fox"))
-    assert found["most_confused"] == [
+    result = class_results(scores, labels, ("cat", "dog", "fox"))
+    assert result["most_confused"] == [
         {"class": "cat", "taken_for": "dog", "images": 2, "of": 3},
         {"class": "fox", "taken_for": "cat", "images": 1, "of": 2},
     ]
-    accuracies = found["accuracy_per_class"]
+    accuracies = result["accuracy_per_class"]
     assert sum(accuracies.values()) / 3 == pytest.approx(mean_per_class(scores, labels), abs=0.01)
     missing = class_results(scores[:3], labels[:3], ("cat", "dog", "fox"))
     assert list(missing["accuracy_per_class"]) == ["cat"]

@@ -50,16 +50,16 @@ def test_the_table_is_that_of_a_plain_loop_over_liblinear() -> None:
     table = search().table
     folds = stratified_folds(positive, 3, seed=0)
     for row, cost in zip(table, SEARCH.costs, strict=True):
-        for index, own in enumerate(positive.T):
+        for index, ours in enumerate(positive.T):
             precisions = []
             for fold in range(3):
                 held_out = folds[:, index] == fold
                 problem = Problems(
-                    positive=own[None], trained_on=~held_out[None], positive_weight=2.0
+                    positive=ours[None], trained_on=~held_out[None], positive_weight=2.0
                 )
                 plane = solve_scikit_learn(features, problem, torch.tensor([cost]).double())
                 scores = plane.scores(features[held_out])[:, 0]
-                precisions.append(average_precision(scores, own[held_out], points="area"))
+                precisions.append(average_precision(scores, ours[held_out], points="area"))
             # LIBLINEAR stops early: planes a little apart may rank two neighbors the other way
             assert float(row[index]) == pytest.approx(sum(precisions) / 3, abs=0.3)
 
@@ -81,7 +81,7 @@ def test_a_fold_that_holds_out_no_positive_does_not_count() -> None:
 def test_folds_share_positives_and_images_evenly() -> None:
     positive = torch.arange(100)[:, None] < torch.tensor([2, 3, 10, 31, 50])
     folds = stratified_folds(positive, 3, seed=5)
-    for own, fold in zip(positive.T, folds.T, strict=True):
-        for side in (own, ~own):
+    for ours, fold in zip(positive.T, folds.T, strict=True):
+        for side in (ours, ~ours):
             counts = fold[side].bincount(minlength=3)
             assert int(counts.max() - counts.min()) <= 1

@@ -17,9 +17,9 @@ from transfer.frozen.transforms import normalize_pixels
 
 def test_every_image_is_seen_once_per_pass() -> None:
     batches_of = list(batch_places(10, 4, 0, range(5)))
-    seen = [index for batch in batches_of for _, index in batch]
-    assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
-    assert seen[:10] != seen[10:]
+    observed = [index for batch in batches_of for _, index in batch]
+    assert sorted(observed[:10]) == sorted(observed[10:]) == list(range(10))
+    assert observed[:10] != observed[10:]
 
 
 @pytest.mark.parametrize("position", [0, 7, 128_000_000])
@@ -45,8 +45,8 @@ def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interrupti
     monkeypatch.setattr(transfer.frozen.crops, "num_workers", lambda _: num_workers)
     batches = list(crop_batches(images, training, 3, form, 8, range(2, 5)))
     for step, (pixels, labels) in enumerate(batches, 2):
-        places = next(batch_places(len(images), 8, 3, range(step, step + 1)))
-        raw, expected = RandomCrops(images, 32, 3, "rotations")(places)
+        positions = next(batch_places(len(images), 8, 3, range(step, step + 1)))
+        raw, expected = RandomCrops(images, 32, 3, "rotations")(positions)
         assert torch.equal(pixels, normalize_pixels(raw, form))
         assert torch.equal(labels, expected)
 
@@ -61,9 +61,9 @@ def test_seeds_share_no_draw_within_ten_million() -> None:
 
 def test_a_rotated_view_is_the_plain_one_turned_by_its_label(small_data: Path) -> None:
     images = open_split("cars", small_data, "train")
-    places = [(position, 0) for position in range(24)]
-    plain, _ = RandomCrops(images, 16, 0)(places)
-    turned, labels = RandomCrops(images, 16, 0, "rotations")(places)
+    positions = [(position, 0) for position in range(24)]
+    plain, _ = RandomCrops(images, 16, 0)(positions)
+    turned, labels = RandomCrops(images, 16, 0, "rotations")(positions)
     assert set(labels.tolist()) == {0, 1, 2, 3}
-    for one, other, quarters in zip(plain, turned, labels.tolist(), strict=True):
-        assert torch.equal(one.rot90(quarters, (1, 2)), other)
+    for item, second, quarters in zip(plain, turned, labels.tolist(), strict=True):
+        assert torch.equal(item.rot90(quarters, (1, 2)), second)

@@ -107,16 +107,16 @@ def test_a_border_is_cut_off_before_anything_else() -> None:
 def test_several_backbones_share_one_pass_over_the_images(
     small_backbone: Encoder, folders: Folders, decoded: list[Image.Image]
 ) -> None:
-    other = random_backbone(
+    second = random_backbone(
         arch="resnet18", stem="imagenet", seed=1, input=InputFormat(mean=(0, 0, 0), size_px=32)
     )
-    alone = [extract(backbone, folders).features for backbone in (small_backbone, other)]
+    single = [extract(backbone, folders).features for backbone in (small_backbone, second)]
     elsewhere = replace(folders, cache=folders.cache / "together")
     decoded.clear()
-    both = features_of_backbones([small_backbone, other], "dtd", "val", TRANSFORM, elsewhere)
+    both = features_of_backbones([small_backbone, second], "dtd", "val", TRANSFORM, elsewhere)
     assert len(decoded) == 80
-    for one, shared in zip(alone, both, strict=True):
-        assert torch.equal(one, shared.features)
+    for item, shared in zip(single, both, strict=True):
+        assert torch.equal(item, shared.features)
 
 
 def test_a_pass_goes_on_where_a_stop_left_one_of_its_backbones(
@@ -127,7 +127,7 @@ def test_a_pass_goes_on_where_a_stop_left_one_of_its_backbones(
 ) -> None:
     monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 20)
     pair = [small_backbone, replace(small_backbone, sha256="other")]
-    alone = [extract(backbone, folders).features for backbone in pair]
+    single = [extract(backbone, folders).features for backbone in pair]
     elsewhere = replace(folders, cache=folders.cache / "together")
     with monkeypatch.context() as patch:
         patch.setattr(stop, "_asked", [15])
@@ -136,8 +136,8 @@ def test_a_pass_goes_on_where_a_stop_left_one_of_its_backbones(
     decoded.clear()
     both = features_of_backbones(pair, "dtd", "val", TRANSFORM, elsewhere)
     assert len(decoded) == 80
-    for one, shared in zip(alone, both, strict=True):
-        assert torch.equal(one, shared.features)
+    for item, shared in zip(single, both, strict=True):
+        assert torch.equal(item, shared.features)
 
 
 def test_a_pass_that_is_stopped_continues_with_all_its_backbones(

@@ -47,7 +47,7 @@ def extract(
     """Features of a few images, for two backbones in one pass; their networks cost nothing."""
     images = open_split("dtd", small_data, "val").subset(range(NUM_IMAGES))
     pixels = torch.randint(256, (NUM_IMAGES, 3, 32, 32), dtype=torch.uint8)
-    other = replace(
+    second = replace(
         small_backbone, sha256="other", input=replace(small_backbone.input, std=(1,) * 3)
     )
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
@@ -60,7 +60,7 @@ def extract(
     patch(transfer.frozen.extraction, "IMAGES_PER_BATCH", 2)
 
     def work() -> list[Tensor]:
-        both = features_of_backbones([small_backbone, other], "dtd", "val", TRANSFORM, folders)
+        both = features_of_backbones([small_backbone, second], "dtd", "val", TRANSFORM, folders)
         return [features.features.clone() for features in both]
 
     return work
@@ -127,7 +127,7 @@ def expected(extract: Work, cache: Path) -> list[Tensor]:
 
 
 def same(found: list[Tensor], expected: list[Tensor]) -> bool:
-    return all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    return all(torch.equal(item, second) for item, second in zip(found, expected, strict=True))
 
 
 @pytest.mark.slow
@@ -171,9 +171,9 @@ def test_a_deletion_at_any_step_ends_in_right_features_or_names_the_file(
     extract: Work, expected: list[Tensor], cache: Path, suffix: str
 ) -> None:
     def checked() -> list[Tensor]:
-        found = extract()
-        assert same(found, expected)
-        return found
+        result = extract()
+        assert same(result, expected)
+        return result
 
     def delete(*_: object) -> None:
         for path in cache.glob(f"*.{suffix}"):
@@ -200,11 +200,11 @@ def test_a_full_disk_at_any_write_names_the_file_and_what_to_do(
 
     for step in count(1):
         empty(cache)
-        told = disturbed_at(step, extract, WRITES, full)
-        if told is None:
+        output = disturbed_at(step, extract, WRITES, full)
+        if output is None:
             break
-        assert f"{cache.parent}/" in told
-        assert "free some space" in told
+        assert f"{cache.parent}/" in output
+        assert "free some space" in output
         assert same(extract(), expected), step
     assert step > 30
 
@@ -265,16 +265,16 @@ def test_what_another_process_finishes_meanwhile_is_not_made_again(
 
 
 def test_finished_rows_are_not_written_again(tmp_path: Path) -> None:
-    for done, rows in ((4, 1), (6, 2), (8, 3)):
+    for completed, rows in ((4, 1), (6, 2), (8, 3)):
         with unfinished_rows(tmp_path / "rows.npy", (8, 2)) as entry:
             assert entry is not None
-            entry.write(0, np.full((done, 2), rows, np.float32))
-            entry.mark(done)
-            if done == 8:
+            entry.write(0, np.full((completed, 2), rows, np.float32))
+            entry.mark(completed)
+            if completed == 8:
                 entry.publish()
-    found = read_rows(tmp_path / "rows.npy", (8, 2))
-    assert found is not None
-    assert found[:, 0].tolist() == [1] * 4 + [2] * 2 + [3] * 2
+    result = read_rows(tmp_path / "rows.npy", (8, 2))
+    assert result is not None
+    assert result[:, 0].tolist() == [1] * 4 + [2] * 2 + [3] * 2
 
 
 def test_discarded_rows_are_made_again(tmp_path: Path) -> None:
@@ -289,9 +289,9 @@ def test_discarded_rows_are_made_again(tmp_path: Path) -> None:
 def test_rows_of_another_process_are_not_published(tmp_path: Path) -> None:
     with unfinished_rows(tmp_path / "rows.npy", (8, 2)) as entry:
         empty(tmp_path)
-        with unfinished_rows(tmp_path / "rows.npy", (8, 2)) as other:
+        with unfinished_rows(tmp_path / "rows.npy", (8, 2)) as second:
             assert entry is not None
-            assert other is not None
+            assert second is not None
             with pytest.raises(WriteError, match="deleted while"):
                 entry.publish()
-            other.publish()
+            second.publish()

@@ -49,10 +49,10 @@ def test_batches_from_kept_images_are_those_of_decoding_each_time(
         monkeypatch.setattr(module, "num_workers", lambda _: workers)
     with image_memory(0):
         decoded = batches(images)
-    kept = with_kept(images)
+    stored = with_kept(images)
     monkeypatch.setattr(ImageFiles, "read", lambda *_: pytest.fail("decoded again"))
-    for one, other in zip(decoded, batches(kept), strict=True):
-        assert all(map(torch.equal, one, other))
+    for item, second in zip(decoded, batches(stored), strict=True):
+        assert all(map(torch.equal, item, second))
 
 
 @pytest.mark.parametrize(("limit", "keeps"), [(NUM_BYTES, True), (NUM_BYTES - 1, False)])
@@ -68,16 +68,16 @@ def test_a_set_that_is_far_too_large_is_not_looked_through(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer.frozen.kept_images, "SAMPLE", 2)
-    asked: list[int] = []
+    requested: list[int] = []
 
     def sizes(files: list[str]) -> np.ndarray:
-        asked.append(len(files))
+        requested.append(len(files))
         return np.full((len(files), 2), 40)
 
     monkeypatch.setattr(transfer.frozen.kept_images, "image_sizes", sizes)
     with image_memory(1e-9):
         assert with_kept_pixels(images, 100) is images
-    assert asked == [2]
+    assert requested == [2]
 
 
 @pytest.mark.parametrize("size", [0, 500])
@@ -106,11 +106,11 @@ def test_images_with_kept_pixels_and_their_parts_read_no_file(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [images.source.read(i).copy() for i in (5, 2, 2)]
-    kept = with_kept(images)
-    assert kept.fingerprint == images.fingerprint
+    stored = with_kept(images)
+    assert stored.fingerprint == images.fingerprint
     monkeypatch.setattr(ImageFiles, "read", lambda *_: pytest.fail("decoded again"))
-    assert with_kept(kept) is kept
-    part = kept.subset([5, 2, 2])
+    assert with_kept(stored) is stored
+    part = stored.subset([5, 2, 2])
     assert [part.name(i) for i in range(3)] == ["5.jpg", "2.jpg", "2.jpg"]
     assert all(np.array_equal(np.asarray(part[i][0]), pixels) for i, pixels in enumerate(expected))
     assert [part[i][1] for i in range(3)] == [5, 2, 2]

@@ -75,8 +75,8 @@ def assert_trained_alone(
         optimizer.zero_grad()
         F.cross_entropy(head(features), labels).backward()
         optimizer.step()
-    for found, expected in ((heads.weight, head.weight), (heads.bias, head.bias)):
-        torch.testing.assert_close(found[index], expected.detach(), rtol=1e-9, atol=1e-11)
+    for result, expected in ((heads.weight, head.weight), (heads.bias, head.bias)):
+        torch.testing.assert_close(result[index], expected.detach(), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.01])
@@ -135,19 +135,19 @@ def test_a_pass_ends_with_the_step_nearest_to_its_last_image() -> None:
 
 def test_a_backbone_in_training_mode_is_not_frozen(small_backbone: Encoder) -> None:
     network = small_backbone.network()
-    before = weights_of(network)
-    require_frozen(network, before)
+    previous = weights_of(network)
+    require_frozen(network, previous)
     with pytest.raises(NotFrozenError, match="training mode"):
-        require_frozen(network.train(), before)
+        require_frozen(network.train(), previous)
 
 
 def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
     small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[int] = []
+    observed: list[int] = []
 
     def moving(network: nn.Module, images: Tensor) -> Tensor:
-        seen.append(len(images))
+        observed.append(len(images))
         network.get_buffer("bn1.running_var")[0] += 1e-6
         return torch.zeros(len(images), 512)
 
@@ -156,7 +156,7 @@ def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
     training = ProbeTraining(learning_rates=(1.0,), epochs=9, batch_size=8, crop_px=32)
     with pytest.raises(NotFrozenError, match=r"1 of 120 tensors .*bn1\.running_var"):
         train_heads(small_backbone, images, training, 0, tmp_path)
-    assert seen == [8, 8]
+    assert observed == [8, 8]
 
 
 @pytest.fixture
@@ -200,9 +200,9 @@ def test_the_curve_of_other_test_features_is_not_told(
 ) -> None:
     repaired = (LABELS + 1) % 3
     score(tmp_path, epochs=2)
-    found = score(tmp_path, repaired, epochs=2)
-    assert not {"top1_after_each_pass", "best_top1", "best_pass"} & found.details.keys()
+    result = score(tmp_path, repaired, epochs=2)
+    assert not {"top1_after_each_pass", "best_top1", "best_pass"} & result.details.keys()
     score(tmp_path, epochs=1)
-    found = score(tmp_path, repaired, epochs=1)  # the only pass ends with the final weights
-    own = top1(found.scores, repaired)
-    assert (found.details["top1_after_each_pass"], found.details["best_top1"]) == ([own], own)
+    result = score(tmp_path, repaired, epochs=1)  # the only pass ends with the final weights
+    ours = top1(result.scores, repaired)
+    assert (result.details["top1_after_each_pass"], result.details["best_top1"]) == ([ours], ours)

@@ -71,12 +71,12 @@ def test_problems_in_a_batch_do_not_disturb_each_other() -> None:
     costs = torch.tensor([0.01, 0.1, 1.0, 5.0, 20.0, 100.0], dtype=torch.float64)
     together = solve_batched(eigenbasis(features), problems, costs, tolerance=TIGHT).weights
     for index, cost in enumerate(costs.tolist()):
-        alone = Problems(
+        single = Problems(
             positive=problems.positive[index : index + 1],
             trained_on=problems.trained_on[index : index + 1],
             positive_weight=2.0,
         )
-        torch.testing.assert_close(solved(features, alone, cost).weights[0], together[index])
+        torch.testing.assert_close(solved(features, single, cost).weights[0], together[index])
 
 
 def test_the_direction_is_newtons(monkeypatch: pytest.MonkeyPatch) -> None:

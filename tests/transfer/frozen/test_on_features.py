@@ -82,9 +82,9 @@ FORMS: dict[str, Callable[[Tensor], Any]] = {
 def test_every_real_type_gives_the_same_scores(form: str, function: Function) -> None:
     train, labels, test = clusters()
     change = FORMS[form]
-    found, expected = function(change(train), labels, change(test)), function(train, labels, test)
-    assert torch.equal(found, expected)
-    assert not found.requires_grad
+    result, expected = function(change(train), labels, change(test)), function(train, labels, test)
+    assert torch.equal(result, expected)
+    assert not result.requires_grad
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

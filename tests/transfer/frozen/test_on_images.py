@@ -34,25 +34,25 @@ def noise(height: int = 48, width: int = 40) -> Any:
 def test_features_equal_those_of_tasks(
     crop_px: int, resize_px: int, small_data: Path, tmp_path: Path
 ) -> None:
-    own = encoder(crop_px)
+    ours = encoder(crop_px)
     transform = EvalTransform(resize_px=resize_px, crop_px=crop_px)
     folders = Folders(data=small_data, cache=tmp_path, work=tmp_path)
-    (expected,) = features_of_backbones([own], "cifar10", "test", transform, folders)
+    (expected,) = features_of_backbones([ours], "cifar10", "test", transform, folders)
     images = open_split("cifar10", small_data, "test")
-    found = own.features((images[i][0] for i in range(len(images))), resize_px=resize_px)
-    assert torch.equal(found, expected.features)
+    result = ours.features((images[i][0] for i in range(len(images))), resize_px=resize_px)
+    assert torch.equal(result, expected.features)
 
 
 def test_kinds_of_images_give_equal_features() -> None:
     pixels = noise()
-    own = encoder()
+    ours = encoder()
     kinds = [pixels, pixels[..., ::-1][..., ::-1], torch.from_numpy(pixels).permute(2, 0, 1)]
-    found = own.features([Image.fromarray(pixels), *kinds])
-    assert found.shape == (4, own.feature_dim)
-    assert found.dtype == torch.float32
-    assert torch.equal(found, found[:1].expand(4, -1))
+    result = ours.features([Image.fromarray(pixels), *kinds])
+    assert result.shape == (4, ours.feature_dim)
+    assert result.dtype == torch.float32
+    assert torch.equal(result, result[:1].expand(4, -1))
     gray = Image.fromarray(pixels).convert("L")
-    assert torch.equal(own.features([gray]), own.features([gray.convert("RGB")]))
+    assert torch.equal(ours.features([gray]), ours.features([gray.convert("RGB")]))
 
 
 def test_resnets_give_features_too() -> None:
@@ -61,13 +61,13 @@ def test_resnets_give_features_too() -> None:
         pixels = torch.from_numpy(noise(32, 32)).permute(2, 0, 1)
         mean, std = torch.tensor([resnet.input.mean, resnet.input.std])[..., None, None]
         expected = resnet.network()(((pixels / 255 - mean) / std)[None])
-    found = resnet.features(pixels[None])
+    result = resnet.features(pixels[None])
     # float32 sums of 9 * 512 terms in another memory layout
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("images", "said"),
+    ("images", "message"),
     [
         ([Image.new("RGB", (32, 32)), "a.jpg"], r"image 1: str; expected"),
         ([noise() / np.float32(255)], r"image 0: ndarray \(48, 40, 3\) of float32; expected"),
@@ -79,8 +79,8 @@ def test_resnets_give_features_too() -> None:
         ([], "images is empty"),
     ],
 )
-def test_what_is_not_an_image_is_named(images: Any, said: str) -> None:
-    with pytest.raises(FeatureError, match=said):
+def test_what_is_not_an_image_is_named(images: Any, message: str) -> None:
+    with pytest.raises(FeatureError, match=message):
         encoder().features(images)
 
 
@@ -95,7 +95,7 @@ def test_image_with_infinite_features_is_named() -> None:
             means = images.mean(dim=(2, 3))
             return means / (means < 1)
 
-    own = Encoder.from_module(Bright(), size_px=8, mean=(0, 0, 0), std=(1, 1, 1))
+    ours = Encoder.from_module(Bright(), size_px=8, mean=(0, 0, 0), std=(1, 1, 1))
     images = [Image.new("RGB", (8, 8), color) for color in ("black", "gray", "white")]
     with pytest.raises(NotFiniteError, match="image 2"):
-        own.features(images)
+        ours.features(images)

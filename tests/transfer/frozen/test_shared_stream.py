@@ -71,29 +71,29 @@ def train(small_backbone: Encoder, images: Images) -> Train:
     """Return a function of a probe, a folder, and the probes on its stream: all, unless given."""
 
     def trained(
-        one: ProbeTraining, folder: Path, together: tuple[ProbeTraining, ...] = ALL
+        item: ProbeTraining, folder: Path, together: tuple[ProbeTraining, ...] = ALL
     ) -> Heads:
-        shared = Pass(small_backbone, images, (one, *peers(one, together)), 0, folder)
-        return shared.run(one).optimizer.heads()
+        shared = Pass(small_backbone, images, (item, *peers(item, together)), 0, folder)
+        return shared.run(item).optimizer.heads()
 
     return trained
 
 
 def peers(
-    own: ProbeTraining, together: tuple[ProbeTraining, ...] = ALL
+    ours: ProbeTraining, together: tuple[ProbeTraining, ...] = ALL
 ) -> tuple[ProbeTraining, ...]:
-    return tuple(one for one in together if one != own)
+    return tuple(item for item in together if item != ours)
 
 
-def equal(one: Heads, other: Heads) -> bool:
-    return torch.equal(one.weight, other.weight) and torch.equal(one.bias, other.bias)
+def equal(item: Heads, other: Heads) -> bool:
+    return torch.equal(item.weight, other.weight) and torch.equal(item.bias, other.bias)
 
 
 @pytest.fixture(scope="module")
 def alone(train: Train, tmp_path_factory: pytest.TempPathFactory) -> list[Heads]:
     """The heads of each probe by itself."""
     folder = tmp_path_factory.mktemp("alone")
-    return [train(one, folder, ()) for one in ALL]
+    return [train(item, folder, ()) for item in ALL]
 
 
 def test_probes_of_one_stream_are_bit_for_bit_those_alone_and_its_crops_pass_once(
@@ -117,14 +117,14 @@ def test_a_stream_that_is_stopped_again_and_again_ends_with_the_same_heads(
     monkeypatch.setattr(stop, "is_requested", lambda: next(calls) % each == 0)
     stops = 0
     for index in (2, 0, 1):
-        found = None
-        while found is None:
+        result = None
+        while result is None:
             try:
                 with image_memory(0):  # decoding to keep would be stopped, too
-                    found = train(ALL[index], tmp_path)
+                    result = train(ALL[index], tmp_path)
             except stop.Stopped:
                 stops += 1
-        assert equal(found, alone[index])
+        assert equal(result, alone[index])
     assert stops >= 3
 
 
@@ -137,10 +137,10 @@ def test_a_full_disk_at_any_save_costs_no_second_pass(
     writes: int,
 ) -> None:
     monkeypatch.setattr(transfer.frozen.linear_heads, "SAVE_EVERY_S", 0)
-    left = iter(range(writes - 1))
+    remaining = iter(range(writes - 1))
 
     def write(path: Path, content: bytes, option: str) -> None:
-        if next(left, None) is None:
+        if next(remaining, None) is None:
             raise OSError(errno.ENOSPC, "no space left")
         write_whole(path, content, option)
 
@@ -148,7 +148,7 @@ def test_a_full_disk_at_any_save_costs_no_second_pass(
         full.setattr(atomic_files, "write_whole", write)
         with pytest.raises(OSError, match="no space left"):
             train(SMALL, tmp_path)
-    assert all(equal(train(one, tmp_path), alone[index]) for index, one in enumerate(ALL))
+    assert all(equal(train(item, tmp_path), alone[index]) for index, item in enumerate(ALL))
     # one chunk and the incomplete batches of LARGE are read again, at most twice
     assert 80 <= sum(SIZES) <= 80 + 2 * LARGE.batch_size
 
@@ -181,13 +181,13 @@ def test_each_probe_keeps_its_own_curve(
     small_backbone: Encoder, images: Images, tmp_path: Path
 ) -> None:
     test = Features(torch.randn(6, 512), torch.arange(6) % 3)
-    for one in (SMALL, LONG):
-        place = tmp_path / str(one.epochs)
-        what = (small_backbone, images, one, test, 0)
-        by_itself = train_and_score(*what, place / "alone")
-        shared = train_and_score(*what, place / "own", 0, tmp_path / "passes", peers(one))
+    for item in (SMALL, LONG):
+        location = tmp_path / str(item.epochs)
+        what = (small_backbone, images, item, test, 0)
+        by_itself = train_and_score(*what, location / "alone")
+        shared = train_and_score(*what, location / "own", 0, tmp_path / "passes", peers(item))
         assert shared.details == by_itself.details
-        assert len(shared.details["top1_after_each_pass"]) == one.epochs
+        assert len(shared.details["top1_after_each_pass"]) == item.epochs
     assert len(list((tmp_path / "passes").glob("*.stage"))) == 1
 
 
@@ -201,22 +201,22 @@ def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_tra
     test = Features(torch.randn(6, 512), torch.arange(6) % 3)
     passes = tmp_path / "passes"
 
-    def run(name: str, one: ProbeTraining, together: tuple[ProbeTraining, ...]) -> Predictions:
+    def run(name: str, item: ProbeTraining, together: tuple[ProbeTraining, ...]) -> Predictions:
         return train_and_score(
-            *(small_backbone, images, one, test, 0, tmp_path / name, 0, passes, together)
+            *(small_backbone, images, item, test, 0, tmp_path / name, 0, passes, together)
         )
 
     expected = run("holder", SMALL, ())
     (lock,) = passes.glob("*.lock")
     SIZES.clear()
-    for one, trained in ((SMALL, 0), (LARGE, 60)):
+    for item, trained in ((SMALL, 0), (LARGE, 60)):
         with ExitStack() as holder:
             holder.enter_context(wait_for_lock(lock))
             monkeypatch.setattr("time.sleep", lambda _, holder=holder: holder.close())
-            found = run(f"waits-{trained}", one, peers(one))
+            result = run(f"waits-{trained}", item, peers(item))
         assert capsys.readouterr().err.count("waits for the pass of another process") == 1
-        if one == SMALL:
-            assert torch.equal(found.scores, expected.scores)
+        if item == SMALL:
+            assert torch.equal(result.scores, expected.scores)
         assert trained <= sum(SIZES) < trained + LARGE.batch_size
     assert not list(tmp_path.glob("waits-*/pass-*"))  # no state of its own
 
@@ -246,5 +246,5 @@ def test_the_stream_alone_names_the_file(
         return Pass(small_backbone, images, trainings, seed, tmp_path).file
 
     assert file(SMALL) == file(LONG, SMALL) == file(LARGE)
-    others = [replace(SMALL, crop_px=64), replace(SMALL, labels="rotations")]
-    assert len({file(SMALL), file(SMALL, seed=1), *map(file, others)}) == 4
+    remaining = [replace(SMALL, crop_px=64), replace(SMALL, labels="rotations")]
+    assert len({file(SMALL), file(SMALL, seed=1), *map(file, remaining)}) == 4

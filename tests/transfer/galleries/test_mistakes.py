@@ -43,16 +43,18 @@ def test_a_turned_image_is_shown_as_it_was_seen_and_once() -> None:
     scores[5, 1] = 3.0  # image 1, turned by 180 degrees
     (tile,) = turned_mistakes(numbered(2), scores, labels)
     assert (tile.name, tile.caption) == ("1.png", "turned by 90°, taken for 0°")
-    seen = np.asarray(Image.open(io.BytesIO(tile.jpeg)).convert("L"))
-    assert seen[:, 0].min() > 128  # counterclockwise: the row on top is on the left
-    assert seen[:, 4:].max() < 128
+    observed = np.asarray(Image.open(io.BytesIO(tile.jpeg)).convert("L"))
+    assert observed[:, 0].min() > 128  # counterclockwise: the row on top is on the left
+    assert observed[:, 4:].max() < 128
 
 
 def test_a_corruption_and_a_photograph_are_shown_once() -> None:
-    places = [("fog", 5, "a"), ("fog", 1, "b"), ("glass_blur", 5, "a"), ("glass_blur", 2, "c")]
-    images = images_named([f"set/{kind}/{severity}/n1/{name}" for kind, severity, name in places])
+    positions = [("fog", 5, "a"), ("fog", 1, "b"), ("glass_blur", 5, "a"), ("glass_blur", 2, "c")]
+    images = images_named(
+        [f"set/{kind}/{severity}/n1/{name}" for kind, severity, name in positions]
+    )
     scores = torch.tensor([[0.0, 9.0], [0.0, 8.0], [0.0, 7.0], [0.0, 6.0]])
-    corruptions = [(kind, severity) for kind, severity, _ in places]
+    corruptions = [(kind, severity) for kind, severity, _ in positions]
     labels = torch.zeros(4, dtype=torch.int64)
     tiles = corrupted_mistakes(images, scores, labels, corruptions, CLASSES)
     assert [tile.caption for tile in tiles] == [
@@ -65,7 +67,7 @@ def test_misplaced_images_are_those_of_a_count_over_all_pairs() -> None:
     scores = torch.rand(30, 3, generator=torch.Generator().manual_seed(0))
     labels = (torch.arange(90).reshape(30, 3) * 7 % 11 % 3) - 1  # -1 absent, 0 difficult, 1 present
     tiles = misplaced(numbered(30), scores, labels == 1, labels == -1, CLASSES)
-    found: dict[str, list[tuple[float, str]]] = {"false positive": [], "missed positive": []}
+    result: dict[str, list[tuple[float, str]]] = {"false positive": [], "missed positive": []}
     for category in range(3):
         ranked = [i for i in range(30) if labels[i, category] != 0]
         ranks = {
@@ -74,12 +76,12 @@ def test_misplaced_images_are_those_of_a_count_over_all_pairs() -> None:
         }
         first = min((i for i in ranked if labels[i, category] == -1), key=lambda i: ranks[i])
         last = max((i for i in ranked if labels[i, category] == 1), key=lambda i: ranks[i])
-        found["false positive"].append((ranks[first] / len(ranked), f"{first}.png"))
-        found["missed positive"].append((-ranks[last] / len(ranked), f"{last}.png"))
+        result["false positive"].append((ranks[first] / len(ranked), f"{first}.png"))
+        result["missed positive"].append((-ranks[last] / len(ranked), f"{last}.png"))
     # the sort is stable: of equal ranks, the first class stands first
     names = [
         (group, name)
-        for group, rows in found.items()
+        for group, rows in result.items()
         for _, name in sorted(rows, key=itemgetter(0))
     ]
     assert len({name for _, name in names}) == 6

@@ -47,8 +47,8 @@ def test_a_box_of_another_class_on_an_object_is_confused() -> None:
 
 
 def test_the_surest_box_is_shown_even_if_it_is_unsure() -> None:
-    shown = sure_ones(found([[0, 0, 1, 1], [0, 0, 2, 2]], [0, 0], [0.25, 0.125]))
-    assert shown.scores.tolist() == [0.25]
+    output = sure_ones(found([[0, 0, 1, 1], [0, 0, 2, 2]], [0, 0], [0.25, 0.125]))
+    assert output.scores.tolist() == [0.25]
 
 
 def test_a_picture_shows_the_truth_beside_the_boxes(tmp_path: Path) -> None:

@@ -48,21 +48,21 @@ class _Handler(BaseHTTPRequestHandler):
     state: Server
 
     def do_GET(self) -> None:
-        path, asked = self.path.lstrip("/"), self.headers.get("Range", "")
-        self.state.requests.append((path, asked))
+        path, requested = self.path.lstrip("/"), self.headers.get("Range", "")
+        self.state.requests.append((path, requested))
         if path in self.state.redirects:
             self._answer(302, b"", {"Location": self.state.redirects[path]})
         elif path not in self.state.files:
             self.send_error(404)
         else:
-            self._send_file(path, asked)
+            self._send_file(path, requested)
 
-    def _send_file(self, path: str, asked: str) -> None:
+    def _send_file(self, path: str, requested: str) -> None:
         content = self.state.files[path]
-        if not asked or self.state.without_ranges:
+        if not requested or self.state.without_ranges:
             self._answer(200, content, {}, path)
             return
-        start = int(asked.removeprefix("bytes=").removesuffix("-"))
+        start = int(requested.removeprefix("bytes=").removesuffix("-"))
         if start >= len(content):
             self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
             return
@@ -121,8 +121,8 @@ def publish(
         files = pack(key, small_data, tmp_path / "packed" / key)
         source = with_archives(all_sources()[key], files, server)
         for name, info in DATASETS.items():
-            if any(own.key == key for own in info.sources):
-                sources = tuple(source if own.key == key else own for own in info.sources)
+            if any(ours.key == key for ours in info.sources):
+                sources = tuple(source if ours.key == key else ours for ours in info.sources)
                 monkeypatch.setitem(DATASETS, name, replace(info, sources=sources))
         return source
 

@@ -23,15 +23,15 @@ def write_archive(file: Path, content: Content) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".zip":
         with zipfile.ZipFile(file, "w") as archive:
-            for place, source in content.items():
+            for location, source in content.items():
                 inside = [source, *sorted(source.rglob("*"))] if source.is_dir() else [source]
                 for path in inside:
-                    archive.write(path, Path(place) / path.relative_to(source))
+                    archive.write(path, Path(location) / path.relative_to(source))
     elif ".tar" in file.name or file.suffix == ".tgz":
         mode = "w:gz" if file.name.endswith("gz") else "w"
         with tarfile.open(file, mode) as tar:  # type: ignore[call-overload]
-            for place, source in content.items():
-                tar.add(source, place)
+            for location, source in content.items():
+                tar.add(source, location)
     else:
         shutil.copy(content[file.name], file)
     return file
@@ -56,11 +56,11 @@ def _caltech101(data: Path, inner: Path) -> dict[str, Content]:
 
 
 def _places365(data: Path, inner: Path) -> dict[str, Content]:
-    places = data / "places365"
+    positions = data / "places365"
     return {
-        "filelist_places365-standard.tar": {file.name: file for file in places.glob("*.txt")},
-        "train_256_places365standard.tar": {"data_256": places / "data_256_standard"},
-        "val_256.tar": {"val_256": places / "val_256"},
+        "filelist_places365-standard.tar": {file.name: file for file in positions.glob("*.txt")},
+        "train_256_places365standard.tar": {"data_256": positions / "data_256_standard"},
+        "val_256.tar": {"val_256": positions / "val_256"},
     }
 
 

@@ -23,7 +23,9 @@ ALONE = [key for key in SOURCES if key not in ("imagenet-lists", "sbd")]
 
 def keys_of(source: str) -> list[str]:
     """Return the data sets that read this source alone."""
-    return [key for key, info in DATASETS.items() if [own.key for own in info.sources] == [source]]
+    return [
+        key for key, info in DATASETS.items() if [ours.key for ours in info.sources] == [source]
+    ]
 
 
 @pytest.mark.parametrize("source", ALONE)
@@ -32,11 +34,11 @@ def test_every_published_layout_ends_as_a_whole_set(
 ) -> None:
     publish(source)
     keys = keys_of(source)
-    words = ["get-data", *keys, "--data", str(data)]
+    args = ["get-data", *keys, "--data", str(data)]
     if source not in FREE:
-        assert main(words) == 1
-        words += ["--from", str(tmp_path / "packed")]
-    assert main(words) == 0
+        assert main(args) == 1
+        args += ["--from", str(tmp_path / "packed")]
+    assert main(args) == 0
     assert all(check(key, data, decode=True).ok for key in keys)
 
 
@@ -44,10 +46,10 @@ def test_a_set_that_is_there_is_checked_and_not_got_again(
     publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publish("dtd")
-    words = ["get-data", "dtd", "--data", str(data)]
-    assert [main(words), main(words)] == [0, 0]
+    args = ["get-data", "dtd", "--data", str(data)]
+    assert [main(args), main(args)] == [0, 0]
     next((data / "dtd").rglob("*.jpg")).unlink()
-    assert main(words) == 1
+    assert main(args) == 1
     assert "is incomplete: move it away" in capsys.readouterr().err
     assert len(server.requests) == 1
 
@@ -94,9 +96,9 @@ def test_a_wrong_request_is_refused(data: Path, capsys: pytest.CaptureFixture[st
         "expected one of jcl": ["--suite", "other"],
         "not a folder": ["dtd", "--from", "/none/at/all"],
     }
-    for why, words in requests.items():
-        assert main(["get-data", *words, "--data", str(data)]) == 2
-        assert why in capsys.readouterr().err
+    for reason, args in requests.items():
+        assert main(["get-data", *args, "--data", str(data)]) == 2
+        assert reason in capsys.readouterr().err
 
 
 def test_the_facts_of_a_source_are_well_formed() -> None:
@@ -138,8 +140,8 @@ def test_imagenet_is_unpacked_from_kaggles_copy(
 @pytest.mark.slow
 def test_a_check_heeds_a_signal(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "small-data.json")  # reading it lasts until somebody writes
-    words = [sys.executable, "-m", "transfer", "check-data", "dtd"]
-    process = subprocess.Popen([*words, "--data", str(tmp_path)], cwd=ROOT)
+    args = [sys.executable, "-m", "transfer", "check-data", "dtd"]
+    process = subprocess.Popen([*args, "--data", str(tmp_path)], cwd=ROOT)
     with (tmp_path / "small-data.json").open("w"):
         process.terminate()
         assert process.wait(timeout=10) == 75

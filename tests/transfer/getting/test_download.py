@@ -32,7 +32,7 @@ def test_a_cut_connection_goes_on_where_it_broke(
     server.cuts["a/x.tar"] = [1000, 500]
     download(archive, tmp_path / "x.tar")
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
-    assert [asked for _, asked in server.requests] == ["", "bytes=1000-", "bytes=1500-"]
+    assert [requested for _, requested in server.requests] == ["", "bytes=1000-", "bytes=1500-"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_second_run_goes_on_where_the_first_one_ended(
     (tmp_path / "x.tar.part").write_bytes(beginning)
     download(replace(archive, exact=exact), tmp_path / "x.tar")
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
-    assert [asked for _, asked in server.requests] == requests
+    assert [requested for _, requested in server.requests] == requests
     assert [path.name for path in tmp_path.iterdir()] == ["x.tar"]
 
 
@@ -102,7 +102,9 @@ def test_addresses_are_tried_in_turn_and_each_that_failed_is_named(
         download(replace(archive, urls=urls), tmp_path / "x.tar")
     lines = str(failure.value).splitlines()[1:-1]
     assert [url for url, line in zip(urls, lines, strict=True) if url not in line] == []
-    assert [why for why, line in zip(refused.values(), lines, strict=True) if why not in line] == []
+    assert [
+        reason for reason, line in zip(refused.values(), lines, strict=True) if reason not in line
+    ] == []
     assert not list(tmp_path.iterdir())
     download(replace(archive, urls=(*urls, *archive.urls)), tmp_path / "x.tar")
     assert (tmp_path / "x.tar").read_bytes() == CONTENT

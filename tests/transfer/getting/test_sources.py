@@ -48,8 +48,8 @@ ENDS: dict[str, tuple[Any, int, Exception]] = {
 def test_a_run_that_ends_at_any_step_goes_on(
     step: str, publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
-    source, (place, last, error), calls = publish("pets"), ENDS[step], count(1)
-    real = getattr(place, step)
+    source, (location, last, error), calls = publish("pets"), ENDS[step], count(1)
+    real = getattr(location, step)
 
     def end_at_the_last_call(*words: object) -> object:
         if next(calls) == last:
@@ -57,7 +57,7 @@ def test_a_run_that_ends_at_any_step_goes_on(
         return real(*words)
 
     with monkeypatch.context() as patch:
-        patch.setattr(place, step, end_at_the_last_call)
+        patch.setattr(location, step, end_at_the_last_call)
         with pytest.raises(WriteError if error is FULL else KilledError):
             get_source(source, Getting(data=data))
     assert not (data / source.folder).exists()
@@ -72,17 +72,17 @@ def test_a_file_in_the_place_of_an_archive_is_verified(
 ) -> None:
     source = publish("dtd")
     name = source.archives[0].name
-    own, earlier = tmp_path / "own.tar.gz", data / "archives" / "dtd" / name
+    ours, earlier = tmp_path / "own.tar.gz", data / "archives" / "dtd" / name
     earlier.parent.mkdir(parents=True)
-    for file in (own, earlier):
+    for file in (ours, earlier):
         file.write_bytes(b"?" * source.archives[0].num_bytes)
     for getting in (
-        Getting(data=data, local={name: [own]}),
+        Getting(data=data, local={name: [ours]}),
         Getting(data=data),
     ):
         with pytest.raises(DataError, match="not the published file"):
             get_source(source, getting)
-    assert own.exists()
+    assert ours.exists()
     assert not (data / source.folder).exists()
 
 
@@ -173,8 +173,8 @@ def test_flat_val_images_are_sorted_by_the_published_lists(
         write_kaggles_list(tmp_path, labels)
     sort_val_images(tmp_path)
     expected = {f"{file.parent.name}/{file.name}" for file in val_images(small_data / "imagenet")}
-    found = {f"{file.parent.name}/{file.name}" for file in (tmp_path / "val").glob("*/*")}
-    assert found == expected
+    result = {f"{file.parent.name}/{file.name}" for file in (tmp_path / "val").glob("*/*")}
+    assert result == expected
 
 
 def test_flat_val_images_that_no_list_names_are_counted(small_data: Path, tmp_path: Path) -> None:

@@ -44,9 +44,9 @@ BAD_MEMBERS = {
 @pytest.mark.parametrize("name", BAD_MEMBERS)
 @pytest.mark.parametrize("file", ["x.tar", "x.tar.gz"])
 def test_a_malicious_tar_file_writes_nothing_outside(file: str, name: str, tmp_path: Path) -> None:
-    member, why = BAD_MEMBERS[name]
+    member, reason = BAD_MEMBERS[name]
     archive = write_tar(tmp_path / file, plain("first"), member)
-    with pytest.raises(DataError, match=why):
+    with pytest.raises(DataError, match=reason):
         unpack(archive, tmp_path / "deep" / "out")
     assert {path.name for path in tmp_path.rglob("*")} == {file, "deep", "out", "first"}
 

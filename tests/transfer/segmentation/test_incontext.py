@@ -59,9 +59,9 @@ def test_rare_classes_are_sampled_more_often() -> None:
     labels = torch.zeros(40, 2)
     labels[:38, 0] = labels[38:, 1] = 1
     generator = torch.Generator().manual_seed(0)
-    drawn = [sampled_patches(labels, 4, generator) for _ in range(50)]
-    assert all(part.tolist() == sorted(set(part.tolist())) for part in drawn)
-    assert sum(int((part >= 38).sum()) for part in drawn) > 60  # a uniform draw takes 10
+    sampled = [sampled_patches(labels, 4, generator) for _ in range(50)]
+    assert all(part.tolist() == sorted(set(part.tolist())) for part in sampled)
+    assert sum(int((part >= 38).sum()) for part in sampled) > 60  # a uniform draw takes 10
 
 
 def test_votes_are_a_softmax_by_a_plain_loop() -> None:

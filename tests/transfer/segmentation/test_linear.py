@@ -69,9 +69,9 @@ def crops(count: int = 4) -> list[Sample]:
 def bilinear(maps: np.ndarray, size: int) -> np.ndarray:
     """Return maps (n, L, h, h) upsampled to a size, without aligned corners, by a plain loop."""
     side = maps.shape[2]
-    places = np.clip((np.arange(size) + 0.5) * side / size - 0.5, 0, side - 1)
-    low = np.floor(places).astype(int)
-    high, share = np.minimum(low + 1, side - 1), places - low
+    positions = np.clip((np.arange(size) + 0.5) * side / size - 0.5, 0, side - 1)
+    low = np.floor(positions).astype(int)
+    high, share = np.minimum(low + 1, side - 1), positions - low
     rows = maps[:, :, low] * (1 - share)[:, None] + maps[:, :, high] * share[:, None]
     mixed: np.ndarray = rows[..., low] * (1 - share) + rows[..., high] * share
     return mixed
@@ -84,7 +84,7 @@ def test_logits_are_norm_convolution_and_upsampling_written_out() -> None:
             tensor.normal_()  # type: ignore[operator]
         network.norm.running_var.uniform_(0.5, 2)  # type: ignore[operator]
         images = torch.randn(2, 3, 16, 16)
-        found = network.logits(images).numpy()
+        result = network.logits(images).numpy()
         maps = network.maps(images).double().numpy()
     state = {name: values.double().numpy() for name, values in network.state_dict().items()}
     scale = state["norm.weight"] / np.sqrt(state["norm.running_var"] + 1e-5)
@@ -92,15 +92,15 @@ def test_logits_are_norm_convolution_and_upsampling_written_out() -> None:
     normed = maps * scale[:, None, None] + shift[:, None, None]
     coarse = np.einsum("nchw,lc->nlhw", normed, state["classifier.weight"][..., 0, 0])
     coarse += state["classifier.bias"][:, None, None]
-    assert np.allclose(found, bilinear(coarse, 16), atol=1e-5)
+    assert np.allclose(result, bilinear(coarse, 16), atol=1e-5)
 
 
 def test_in_training_the_norm_has_the_statistics_of_the_batch_after_dropout() -> None:
     network = head(replace(DINOV3.tiny(), crop_px=16))
-    seen: list[Tensor] = []
-    network.norm.register_forward_hook(lambda *call: seen.extend((call[1][0], call[2])))
+    observed: list[Tensor] = []
+    network.norm.register_forward_hook(lambda *call: observed.extend((call[1][0], call[2])))
     network(crops())
-    dropped, normed = seen
+    dropped, normed = observed
     assert (dropped == 0).flatten(2).all(dim=2).any() or network.dropout.p == 0.1
     assert torch.allclose(normed.mean(dim=(0, 2, 3)), torch.zeros(5), atol=1e-5)
     assert network.dropout.p == 0.1
@@ -109,11 +109,11 @@ def test_in_training_the_norm_has_the_statistics_of_the_batch_after_dropout() ->
 def test_the_encoder_is_frozen_and_stays_in_eval_mode() -> None:
     network = head().train()
     encoder = network.encoder[0]
-    before = {name: values.clone() for name, values in encoder.state_dict().items()}
+    previous = {name: values.clone() for name, values in encoder.state_dict().items()}
     network(crops())["loss_seg"].backward()
     assert not encoder.training
     assert not any(weight.requires_grad for weight in encoder.parameters())
-    assert all(torch.equal(values, before[name]) for name, values in encoder.state_dict().items())
+    assert all(torch.equal(values, previous[name]) for name, values in encoder.state_dict().items())
     assert {name.partition(".")[0] for name in network.state_dict()} == {"norm", "classifier"}
 
 
@@ -127,13 +127,13 @@ def test_an_encoder_whose_maps_depend_on_the_batch_is_refused() -> None:
 
 def test_a_step_is_adamws_by_a_plain_loop(tmp_path: Path) -> None:
     network = head(replace(RECIPE, iterations=3, warmup_iterations=0))
-    made = training(network, network.recipe, tmp_path)
+    created = training(network, network.recipe, tmp_path)
     weights = {name: value.detach().double().clone() for name, value in network.named_parameters()}
     first, second = ({n: torch.zeros_like(w) for n, w in weights.items()} for _ in range(2))
     for step in range(1, 4):
         rate = 1e-3 * (1 - (step - 1) / 3)
-        made.optimizer.param_groups[0]["lr"] = rate
-        made.optimizer.zero_grad()
+        created.optimizer.param_groups[0]["lr"] = rate
+        created.optimizer.zero_grad()
         network(crops())["loss_seg"].backward()
         for name, value in network.named_parameters():
             assert value.grad is not None
@@ -143,7 +143,7 @@ def test_a_step_is_adamws_by_a_plain_loop(tmp_path: Path) -> None:
             change = first[name] / (1 - 0.9**step)
             change /= (second[name] / (1 - 0.999**step)).sqrt() + 1e-8
             weights[name] = weights[name] * (1 - rate * 1e-4) - rate * change
-        made.optimizer.step()
+        created.optimizer.step()
     for name, value in network.named_parameters():
         assert torch.allclose(value.double(), weights[name], atol=1e-6), name
 
@@ -200,10 +200,10 @@ def test_overlapping_windows_are_averaged() -> None:
         """The place in the window, which differs between windows."""
         return torch.arange(8.0).expand(1, 1, 8, 8)
 
-    found = slide(column, torch.zeros(1, 3, 8, 12), 8, 5)[0, 0, 0]
+    result = slide(column, torch.zeros(1, 3, 8, 12), 8, 5)[0, 0, 0]
     # windows at 0 and 4
     expected = [0, 1, 2, 3, *((x + x - 4) / 2 for x in range(4, 8)), 4, 5, 6, 7]
-    assert found.tolist() == expected
+    assert result.tolist() == expected
 
 
 def test_a_crop_that_patches_do_not_divide_is_padded_on_all_sides() -> None:
@@ -263,8 +263,8 @@ def test_the_long_side_is_limited(tmp_path: Path) -> None:
 
 def test_distortion_changes_colors_within_bounds() -> None:
     image = Image.fromarray(np.full((4, 4, 3), (200, 100, 50), dtype=np.uint8))
-    drawn = [distorted(image, np.random.default_rng(seed)) for seed in range(40)]
-    colors = {tuple(np.array(one)[0, 0].tolist()) for one in drawn}
+    sampled = [distorted(image, np.random.default_rng(seed)) for seed in range(40)]
+    colors = {tuple(np.array(item)[0, 0].tolist()) for item in sampled}
     assert len(colors) > 30
 
 
@@ -294,5 +294,5 @@ def test_ignored_pixels_of_small_images_count_in_the_mean() -> None:
         image=torch.cat([small.image, torch.full((3, 8, 16), 127, dtype=torch.uint8)], dim=1),
         mask=torch.cat([small.mask, torch.full((8, 16), IGNORED, dtype=torch.uint8)]),
     )
-    losses = [network([one])["loss_seg"].item() for one in (small, whole)]
+    losses = [network([item])["loss_seg"].item() for item in (small, whole)]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)

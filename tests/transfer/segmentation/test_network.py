@@ -66,8 +66,10 @@ def test_every_tensor_has_its_place_and_maps_are_torchvisions(arch: str, tmp_pat
 def test_the_whole_recipe_has_a_stride_of_16_and_mocos_head(tmp_path: Path) -> None:
     network = built(tmp_path, VOC_FCN, arch="resnet50")
     convolutions = [m for m in network.head.modules() if isinstance(m, nn.Conv2d)]
-    told = [(c.out_channels, c.kernel_size[0], c.dilation[0], c.bias is None) for c in convolutions]
-    assert told == [(21, 1, 1, False), (256, 3, 6, True), (256, 3, 6, True)]
+    output = [
+        (c.out_channels, c.kernel_size[0], c.dilation[0], c.bias is None) for c in convolutions
+    ]
+    assert output == [(21, 1, 1, False), (256, 3, 6, True), (256, 3, 6, True)]
     three = [m.conv2 for m in network.backbone.layer4]  # type: ignore[union-attr]
     assert [(c.dilation, c.stride) for c in three] == [((2, 2), (1, 1))] * 3
     with torch.no_grad():
@@ -93,8 +95,8 @@ def test_another_network_than_the_recipes_is_found_out(
     plain = networks.config
 
     def with_deep_stem(*args: Any, **names: Any) -> dict[str, Any]:
-        found = plain(*args, **names)
-        return {**found, "backbone": {**found["backbone"], "type": "ResNetV1c"}}
+        result = plain(*args, **names)
+        return {**result, "backbone": {**result["backbone"], "type": "ResNetV1c"}}
 
     monkeypatch.setattr(networks, "config", with_deep_stem)
     with pytest.raises(RuntimeError, match=r"Unexpected key.*\"conv1\.weight\""):
@@ -128,9 +130,9 @@ def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
         masks = [PixelData(data=sample.mask[None].long()) for sample in batch(65)]
         truth = [SegDataSample(gt_sem_seg=mask) for mask in masks]
         images = [sample.image for sample in batch(65)]
-        given = prepare({"inputs": images, "data_samples": truth}, training=True)
+        inputs = prepare({"inputs": images, "data_samples": truth}, training=True)
         head: Any = network.head
-        theirs = head.loss(network.backbone(given["inputs"]), given["data_samples"], {})
+        theirs = head.loss(network.backbone(inputs["inputs"]), inputs["data_samples"], {})
     assert ours.item() == pytest.approx(theirs["loss_ce"].item(), rel=1e-6)
 
 
@@ -153,7 +155,7 @@ def test_the_classes_of_an_odd_size_are_mmsegmentations(
         theirs.backbone.load_state_dict(network.backbone.state_dict())
         theirs.decode_head.load_state_dict(network.head.state_dict())
         (expected,) = theirs.double().eval().test_step({"inputs": [image]})
-        found = network.classes(image)
-    assert found.shape == (47, 71)
-    assert len(found.unique()) > 3
-    assert torch.equal(found.long(), expected.pred_sem_seg.data[0])
+        result = network.classes(image)
+    assert result.shape == (47, 71)
+    assert len(result.unique()) > 3
+    assert torch.equal(result.long(), expected.pred_sem_seg.data[0])

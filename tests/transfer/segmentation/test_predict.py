@@ -109,9 +109,9 @@ def test_a_network_that_reads_colors_draws_every_mask_in_the_size_of_its_image(
         expected = split.mask(1)[:31, 3:50] if i == 1 else split.mask(i)
         assert np.array_equal(read_mask(prediction_path(folder, split, i)), expected)
     assert not network.training
-    with Image.open(folder / "2.png.png") as found:
-        assert found.mode == "P"
-        assert bytes(found.getpalette() or [])[:9] == voc_palette()[:9]
+    with Image.open(folder / "2.png.png") as result:
+        assert result.mode == "P"
+        assert bytes(result.getpalette() or [])[:9] == voc_palette()[:9]
 
 
 def test_images_of_equal_stems_have_masks_of_their_own(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_images_of_equal_stems_have_masks_of_their_own(tmp_path: Path) -> None:
     renamed = Segmented(tmp_path, names, masks, split.class_names)
     predict(color_reader(), renamed, tmp_path / "predictions", ALONE)
     for i in range(3):
-        found = read_mask(prediction_path(tmp_path / "predictions", renamed, i))
-        assert np.array_equal(found, split.mask(i))
+        result = read_mask(prediction_path(tmp_path / "predictions", renamed, i))
+        assert np.array_equal(result, split.mask(i))
 
 
 def test_a_request_to_stop_ends_it_before_the_next_image(tmp_path: Path) -> None:

@@ -56,16 +56,16 @@ def test_crops_of_image_and_mask_agree_and_reach_every_place(tmp_path: Path) -> 
     y, x = np.mgrid[:48, :52].astype(np.uint8)
     Image.fromarray(np.stack([y, x, 0 * x], axis=2)).save(tmp_path / "places.png")
     write_mask(tmp_path / "mask.png", (x + y) % 3)
-    places = Segmented(tmp_path, ["places.png"], ["mask.png"], ("a", "b", "c"))
+    positions = Segmented(tmp_path, ["places.png"], ["mask.png"], ("a", "b", "c"))
     corners = set()
     for seed in range(120):
-        sample = training_sample(places, 0, replace(AS_IT_IS, crop_px=44), seed)
+        sample = training_sample(positions, 0, replace(AS_IT_IS, crop_px=44), seed)
         assert sample.mask.shape == (44, 44)
         rows, columns = sample.image[:2].int()
         assert torch.equal((rows + columns) % 3, sample.mask.int())
         corners.add((int(rows[0, 0]), int(columns[0, 0])))
     assert {top for top, _ in corners} == set(range(5))
-    assert {left for _, left in corners} == set(range(9))
+    assert {remaining for _, remaining in corners} == set(range(9))
 
 
 def test_masks_are_not_interpolated(split: Segmented) -> None:
@@ -76,6 +76,6 @@ def test_masks_are_not_interpolated(split: Segmented) -> None:
 
 def test_a_place_of_the_stream_decides_what_is_drawn(split: Segmented) -> None:
     samples = training_samples(split, replace(VOC_FCN, crop_px=33), 5)
-    first, again, other = samples.batch([(3, 0), (3, 0), (4, 0)])
+    first, again, second = samples.batch([(3, 0), (3, 0), (4, 0)])
     assert torch.equal(first.image, again.image)
-    assert not torch.equal(first.image, other.image)
+    assert not torch.equal(first.image, second.image)

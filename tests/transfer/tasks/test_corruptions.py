@@ -33,19 +33,19 @@ def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> Non
     predictions = corrupted(
         {(k, s): n if s <= 3 else 0 for k, n in per_kind.items() for s in (1, 2, 3, 4, 5)}
     )
-    found = CorruptionEval().metrics(predictions)
-    groups = [found[f"{group}_top1"] for group in GROUPS]
+    result = CorruptionEval().metrics(predictions)
+    groups = [result[f"{group}_top1"] for group in GROUPS]
     assert groups == pytest.approx([60.0, 45.0, 30.0, 15.0])
     fifteen = 3 * 60 + 4 * 45 + 4 * 30 + 4 * 15
-    assert found["all_top1"] == pytest.approx(fifteen / 15)
-    assert found["all19_top1"] == pytest.approx(fifteen / 19)
+    assert result["all_top1"] == pytest.approx(fifteen / 15)
+    assert result["all19_top1"] == pytest.approx(fifteen / 19)
     at_three = 3 * 100 + 4 * 75 + 4 * 50 + 4 * 25
-    assert found["sev3plus_top1"] == pytest.approx(at_three / 15 / 3)
-    assert found["sev3plus19_top1"] == pytest.approx(at_three / 19 / 3)
+    assert result["sev3plus_top1"] == pytest.approx(at_three / 15 / 3)
+    assert result["sev3plus19_top1"] == pytest.approx(at_three / 19 / 3)
     assert predictions.accuracies()["fog"] == {1: 50.0, 2: 50.0, 3: 50.0, 4: 0.0, 5: 0.0}
-    found = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
-    assert found["all_top1"] == 50.0
-    assert not [name for name in found if "19" in name]
+    result = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
+    assert result["all_top1"] == 50.0
+    assert not [name for name in result if "19" in name]
 
 
 def test_the_size_of_the_images_is_no_number_of_the_protocol() -> None:
@@ -81,7 +81,7 @@ def test_the_worst_image_leads_and_only_tested_classes_have_an_accuracy(
     test = Prepared(head, classes, Features(features, truth), files=())
     folders, task = Folders(Path(), Path(), Path()), ObjectNetEval()
     predictions = task.run(test, folders, seed=0)
-    chair, bench = (f"{word} ({WNIDS[word]})" for word in ("Chair", "Bench"))
+    chair, bench = (f"{arg} ({WNIDS[arg]})" for arg in ("Chair", "Bench"))
     assert predictions.details["accuracy_per_class"] == {chair: 50.0, bench: 50.0}
     tiles = [(tile.name, tile.caption) for tile in task.gallery(predictions, folders)]
     assert tiles == [("c", f"{chair} taken for n0"), ("b", f"{bench} taken for {chair}")]

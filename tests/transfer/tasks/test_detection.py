@@ -36,19 +36,19 @@ def cell(key: str, backbone: Encoder, settings: Settings, options: TrainingOptio
 def test_backbones_that_no_network_can_be_built_on_are_refused(settings: Settings) -> None:
     stems = [("resnet18", stem, f"the {stem} stem") for stem in STEMS if stem != "imagenet"]
     for key in ("coco_det", "voc12_seg_fcn"):
-        for arch, stem, why in (*stems, ("resnet18-heads4", "imagenet", "head")):
+        for arch, stem, reason in (*stems, ("resnet18-heads4", "imagenet", "head")):
             backbone = random_backbone(arch=arch, stem=stem, seed=0)  # type: ignore[arg-type]
-            asked = cell(key, backbone, settings)
-            assert why in asked.task.unsupported_reason(backbone)
+            requested = cell(key, backbone, settings)
+            assert reason in requested.task.unsupported_reason(backbone)
 
 
 def test_detectron2_asked_for_and_absent_says_how_to_install_it(
     small_backbone: Encoder, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
-    asked = cell("coco_det", small_backbone, settings, TrainingOptions(engine="detectron2"))
+    requested = cell("coco_det", small_backbone, settings, TrainingOptions(engine="detectron2"))
     with pytest.raises(ValueError, match=r"detectron2 cannot be imported here.*github"):
-        _ = asked.task.engine
+        _ = requested.task.engine
 
 
 def test_an_altered_recipe_is_told_in_one_sentence(
@@ -56,11 +56,11 @@ def test_an_altered_recipe_is_told_in_one_sentence(
 ) -> None:
     paper = replace(settings, schedule="paper")
     options = TrainingOptions(gpus=1, iterations=300, image_px=129, learning_rates=(0.02,))
-    told = (
+    output = (
         "recipe: crop_px 129 instead of 513, iterations 300 instead of 33069, "
         "milestones (210, 270) instead of (23148, 29762), learning_rate 0.02 instead of 0.003"
     )
-    assert departures(cell("voc12_seg_fcn", small_backbone, paper, options)) == [told]
+    assert departures(cell("voc12_seg_fcn", small_backbone, paper, options)) == [output]
 
 
 def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_options(
@@ -68,10 +68,10 @@ def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_o
 ) -> None:
     task = NamedTask("coco_det", TASKS["coco_det"])
     search = {"variant": "search", "changes": {"learning_rates": (0.02, 0.01)}}
-    for given, compared in (((), (0.02, 0.01)), ((0.3, 0.1), (0.3, 0.1)), ((0.05,), ())):
-        options = replace(CPU, learning_rates=given)
-        found: Any = cell("coco_det", small_backbone, settings, options).asking(**search)
-        assert found.task.learning_rates == compared
+    for inputs, compared in (((), (0.02, 0.01)), ((0.3, 0.1), (0.3, 0.1)), ((0.05,), ())):
+        options = replace(CPU, learning_rates=inputs)
+        result: Any = cell("coco_det", small_backbone, settings, options).asking(**search)
+        assert result.task.learning_rates == compared
     with pytest.raises(TaskError, match="has no engine_choice"):
         task.ablation("other engine", engine_choice="torchvision")
 
@@ -87,8 +87,8 @@ def all_aside(scenes: Scenes) -> Scenes:
 def test_crowds_are_neither_learned_nor_found(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_det"]
     assert task.why_not_learned(scenes) == task.why_not_tested(scenes) == ""
-    for why in (task.why_not_learned(all_aside(scenes)), task.why_not_tested(all_aside(scenes))):
-        assert "7 images have 21 objects: 21 are crowds" in why
+    for reason in (task.why_not_learned(all_aside(scenes)), task.why_not_tested(all_aside(scenes))):
+        assert "7 images have 21 objects: 21 are crowds" in reason
 
 
 def test_difficult_objects_are_learned_but_not_found(tmp_path: Path) -> None:

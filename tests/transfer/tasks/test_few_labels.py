@@ -41,14 +41,14 @@ def test_accuracy_by_class_is_the_mean_over_the_trials_of_the_fewest_shots() -> 
     labels = torch.arange(12) % 3
     scores = torch.rand(4, 12, 3, generator=torch.Generator().manual_seed(0))
     right = {10: one_hot(labels, 3).expand(4, 12, 3), 5: scores}
-    found = trial_scores(right, labels, ("cat", "dog", "fox"), "{} trials of {} images").details
+    result = trial_scores(right, labels, ("cat", "dog", "fox"), "{} trials of {} images").details
     for label, name in enumerate(("cat", "dog", "fox")):
         trials = [top1(trial[labels == label], labels[labels == label]) for trial in scores]
-        assert found["accuracy_per_class"][name] == pytest.approx(fmean(trials), abs=0.005)
-    confused = sum(pair["images"] for pair in found["most_confused"])
+        assert result["accuracy_per_class"][name] == pytest.approx(fmean(trials), abs=0.005)
+    confused = sum(pair["images"] for pair in result["most_confused"])
     assert confused == int((scores.argmax(dim=2) != labels).sum())
-    assert {pair["of"] for pair in found["most_confused"]} == {4 * 4}
-    assert found["classes_counted_over"] == "4 trials of 5 images"
+    assert {pair["of"] for pair in result["most_confused"]} == {4 * 4}
+    assert result["classes_counted_over"] == "4 trials of 5 images"
 
 
 def test_pictures_show_the_images_that_the_smallest_sets_are_most_wrong_about(
@@ -63,14 +63,14 @@ def test_pictures_show_the_images_that_the_smallest_sets_are_most_wrong_about(
     shots: FewShot | LowShotKNN = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
     banks = LowShotKNN(dataset="cifar10", percents=(10, 5), draws=3, num_neighbors=4)
     for task, size in ((shots, 2), (banks, 5)):
-        found = task.run(prepared, folders, seed=0)
-        assert list(found.details["accuracy_per_class"]) == list(images.class_names)
-        scores = found.scores[size]
+        result = task.run(prepared, folders, seed=0)
+        assert list(result.details["accuracy_per_class"]) == list(images.class_names)
+        scores = result.scores[size]
         votes = scores / scores.sum(dim=2, keepdim=True)
         shares = (scores.softmax(dim=2) if task is shots else votes).mean(dim=0)
-        own = shares.gather(1, images.labels[:, None])[:, 0]
-        worst = int((shares.max(dim=1).values - own).argmax())
-        assert task.gallery(found, folders)[0].name == images.name(worst)
+        ours = shares.gather(1, images.labels[:, None])[:, 0]
+        worst = int((shares.max(dim=1).values - ours).argmax())
+        assert task.gallery(result, folders)[0].name == images.name(worst)
 
 
 def test_a_single_classifier_that_diverges_leaves_no_result(
@@ -105,10 +105,10 @@ def test_a_class_with_fewer_images_than_shots_is_named() -> None:
     task = FewShot(dataset="cifar10", shots=(2, 5))
     pools = {"trainval": labeled(5, 9, 5), "test": labeled(1, 1, 1)}
     assert task.too_few_labels(pools) == ""
-    why = task.too_few_labels(pools | {"trainval": labeled(9, 4, 0)})
-    assert "cifar10, trainval: class 'c' has 0 of the 5 images" in why
-    assert "2 of 3" in why
-    assert "ablation" not in why  # no number of shots would help
+    reason = task.too_few_labels(pools | {"trainval": labeled(9, 4, 0)})
+    assert "cifar10, trainval: class 'c' has 0 of the 5 images" in reason
+    assert "2 of 3" in reason
+    assert "ablation" not in reason  # no number of shots would help
     assert "shots=" in task.too_few_labels(pools | {"trainval": labeled(9, 4, 4)})
     fewer = NamedTask("cifar10_fewshot", task).ablation("fewer", shots=(4,)).task
     assert fewer.too_few_labels(pools | {"trainval": labeled(9, 4, 4)}) == ""
@@ -118,8 +118,8 @@ def test_a_class_with_too_few_images_for_a_bank_is_named() -> None:
     task = LowShotKNN(dataset="cifar10", percents=(1, 10), num_neighbors=3)
     pools = {"trainval": labeled(40, 30, 20), "test": labeled(1, 1, 1)}
     assert task.too_few_labels(pools) == ""
-    why = task.too_few_labels(pools | {"trainval": labeled(50, 40, 2)})
-    assert "class 'c' has 2 of the 3 images" in why
+    reason = task.too_few_labels(pools | {"trainval": labeled(50, 40, 2)})
+    assert "class 'c' has 2 of the 3 images" in reason
     more_neighbors = replace(task, num_neighbors=4)
     assert "4 neighbors vote" in more_neighbors.too_few_labels(pools)
 

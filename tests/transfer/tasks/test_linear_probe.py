@@ -33,8 +33,8 @@ def test_a_backbone_of_another_pixel_scale_than_loracs_code_is_told(
     cell = Cell.with_backbone(
         task="in1k_linear@lorac-code", backbone=backbone, seed=0, settings=paper
     )
-    told = "std (0.229, 0.224, 0.225) instead of (0.228, 0.224, 0.225)"
-    assert departures(cell) == ([told] if red == 0.229 else [])
+    output = "std (0.229, 0.224, 0.225) instead of (0.228, 0.224, 0.225)"
+    assert departures(cell) == ([output] if red == 0.229 else [])
 
 
 def probe(key: str) -> LinearProbe:
@@ -76,14 +76,14 @@ def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
     small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
-    others = replace(folders, cache=tmp_path / "other cache", work=tmp_path / "other work")
+    remaining = replace(folders, cache=tmp_path / "other cache", work=tmp_path / "other work")
     first = ran("in100_linear@jcl", small_backbone, folders)
-    alone = ran("in100_linear@lorac", small_backbone, others)
+    single = ran("in100_linear@lorac", small_backbone, remaining)
     monkeypatch.setattr(transfer.frozen.linear_heads, "forward", None)  # nothing is trained
     second = ran("in100_linear@lorac", small_backbone, folders)
     assert not torch.equal(first.scores, second.scores)
-    assert torch.equal(second.scores, alone.scores)
-    assert second.details == alone.details
+    assert torch.equal(second.scores, single.scores)
+    assert second.details == single.details
 
 
 def test_features_of_a_position_are_those_of_the_turned_image(
@@ -103,9 +103,9 @@ def test_features_of_a_position_are_those_of_the_turned_image(
 
 def test_an_ablation_trains_its_own_rate_and_two_classes_have_no_top5() -> None:
     task = NamedTask("in1k_linear@jcl", probe("in1k_linear@jcl"))
-    other = task.ablation("slow", learning_rate=5.0).task
-    assert isinstance(other, LinearProbe)
-    assert other.heads == ((5.0, "step"),)
+    second = task.ablation("slow", learning_rate=5.0).task
+    assert isinstance(second, LinearProbe)
+    assert second.heads == ((5.0, "step"),)
     scores = Predictions(torch.eye(2), torch.arange(2), {})
     assert task.task.metrics(scores) == {"top1": 100.0}
 
@@ -122,5 +122,5 @@ def test_an_image_with_shares_of_heads_is_named_and_shown_as_it_was_turned(
     RotationProbe().run(prepared, Folders(small_data, tmp_path, tmp_path), seed=0)
     upright, turned = examples
     assert upright == describe_image(images, 7) | {"label": 0, "class": "turned by 0°"}
-    shown = thumbnail(images[7][0].rotate(270, expand=True))
-    assert turned == upright | {"label": 3, "class": "turned by 270°", "jpeg_base64": shown}
+    output = thumbnail(images[7][0].rotate(270, expand=True))
+    assert turned == upright | {"label": 3, "class": "turned by 270°", "jpeg_base64": output}

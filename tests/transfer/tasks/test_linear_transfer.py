@@ -55,12 +55,12 @@ def test_the_rate_best_on_val_is_trained_on_train_and_val_unless_it_diverges_the
     prepared = Prepared(small_backbone, TRAIN, TRAINVAL, EYE, EYE)
     folders = Folders(tmp_path, tmp_path, tmp_path)
     predictions = TASK.run(prepared, folders, seed=0)
-    found = {**TASK.metrics(predictions), **TASK.details(predictions)}
+    result = {**TASK.metrics(predictions), **TASK.details(predictions)}
     assert trained == [(TRAIN, (0.1, 1.0, 10.0)), (TRAINVAL, (1.0,))]
-    assert found["learning_rate"] == 1.0
-    assert found["val_accuracy"] == {"0.1": 40.0, "1.0": 80.0, "10.0": 60.0}
-    assert (found["top1"], found["at_grid_edge"]) == (100.0, False)
-    assert found["accuracy_per_class"] == dict.fromkeys("abcde", 100.0)
+    assert result["learning_rate"] == 1.0
+    assert result["val_accuracy"] == {"0.1": 40.0, "1.0": 80.0, "10.0": 60.0}
+    assert (result["top1"], result["at_grid_edge"]) == (100.0, False)
+    assert result["accuracy_per_class"] == dict.fromkeys("abcde", 100.0)
     poisoned = Features(torch.full((5, 5), float("inf")), torch.arange(5))
     with pytest.raises(NotFiniteError, match=r"rate 1\.0 diverged"):
         TASK.run(replace(prepared, test=poisoned), folders, seed=0)
@@ -74,6 +74,6 @@ def test_a_diverged_head_is_never_chosen() -> None:
 
 def test_a_class_that_a_mean_over_classes_lacks_is_named() -> None:
     lacking = {"val": TRAIN, "test": TRAIN.subset([0, 1, 3, 4])}
-    why = LinearTransfer(dataset="flowers", steps=10).too_few_labels(lacking)
-    assert "flowers, test: class 'c' has 0" in why
+    reason = LinearTransfer(dataset="flowers", steps=10).too_few_labels(lacking)
+    assert "flowers, test: class 'c' has 0" in reason
     assert TASK.too_few_labels(lacking) == ""  # top-1

@@ -16,10 +16,10 @@ def test_as_many_queries_of_each_class_are_drawn_and_always_the_same() -> None:
         ("inat1k_neighbors", 1010, 12, 1),
     ):
         labels = torch.arange(4 * classes) % classes
-        drawn = TASKS[key].draw_queries(labels)
-        assert len(set(drawn)) == queries
-        assert set(Counter(labels[drawn].tolist()).values()) == {of_each}
-        assert drawn == TASKS[key].draw_queries(labels)
+        sampled = TASKS[key].draw_queries(labels)
+        assert len(set(sampled)) == queries
+        assert set(Counter(labels[sampled].tolist()).values()) == {of_each}
+        assert sampled == TASKS[key].draw_queries(labels)
 
 
 def test_neighbors_are_ordered_by_cosine_whatever_their_length() -> None:

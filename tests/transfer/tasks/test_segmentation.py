@@ -28,12 +28,12 @@ KEY = "voc12_seg_fcn"
 def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
     checkpoint: Path, small_data: Path, settings: Settings
 ) -> None:
-    words = [sys.executable, "-m", "transfer", KEY, "--ckpt", str(checkpoint), "--gpus", "1"]
-    words += ["--data", str(small_data), "--schedule", "smoke"]
-    words += ["--results", str(settings.results), "--runs", str(settings.runs)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert re.fullmatch(rf"{KEY}  mIoU .*\.json\n", done.stdout)
-    for line in done.stderr.splitlines()[1:]:
+    args = [sys.executable, "-m", "transfer", KEY, "--ckpt", str(checkpoint), "--gpus", "1"]
+    args += ["--data", str(small_data), "--schedule", "smoke"]
+    args += ["--results", str(settings.results), "--runs", str(settings.runs)]
+    completed = subprocess.run(args, capture_output=True, text=True, check=True)
+    assert re.fullmatch(rf"{KEY}  mIoU .*\.json\n", completed.stdout)
+    for line in completed.stderr.splitlines()[1:]:
         assert re.match(r"\d\d:\d\d:\d\d  (check|weights|train|predict)  +\S", line), line
     (log,) = settings.runs.rglob("mmengine-0.log")
     assert "conv_seg.weight" in log.read_text()
@@ -47,8 +47,8 @@ def test_masks_without_a_labeled_pixel_are_nothing_to_learn_or_find(tmp_path: Pa
     assert task.why_not_learned(split) == task.why_not_tested(split) == ""
     for i in range(len(split)):
         write_mask(tmp_path / split.masks.name(i), np.full((6, 8), IGNORED, dtype=np.uint8))
-    for why in (task.why_not_learned(split), task.why_not_tested(split)):
-        assert "masks of 10 images" in why
+    for reason in (task.why_not_learned(split), task.why_not_tested(split)):
+        assert "masks of 10 images" in reason
 
 
 def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
@@ -68,8 +68,8 @@ def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
     prepared: Any = SimpleNamespace(images="all images", held_out="held out")
     options = TrainingOptions(gpus=1, learning_rates=(0.1, 0.01, 0.001))
     settings = replace(settings, training=options)
-    asked = Cell.with_backbone(task=KEY, backbone=small_backbone, seed=0, settings=settings)
-    done = asked.task.run(prepared, asked.folders, 0)
-    assert done.details["held_out_mIoU"] == {"0.1": 0.0, "0.01": 100.0, "0.001": 0.0}
+    requested = Cell.with_backbone(task=KEY, backbone=small_backbone, seed=0, settings=settings)
+    completed = requested.task.run(prepared, requested.folders, 0)
+    assert completed.details["held_out_mIoU"] == {"0.1": 0.0, "0.01": 100.0, "0.001": 0.0}
     assert trainings[-1] == ("all images", 0.01, "all")
     assert [first for first, *_ in trainings[:-1]] == ["held out"] * 3

@@ -31,16 +31,16 @@ from transfer.tasks.semi_supervised import TASKS
 def test_changed_options_are_listed_as_deviations(
     small_backbone: Encoder, settings: Settings
 ) -> None:
-    asked = TrainingOptions(learning_rates=(0.01, 0.1), precision="bfloat16")
+    requested = TrainingOptions(learning_rates=(0.01, 0.1), precision="bfloat16")
     cell = Cell.with_backbone(
         task="cifar10_semi_10pct",
         backbone=small_backbone,
         seed=0,
-        settings=replace(settings, schedule="paper", training=asked),
+        settings=replace(settings, schedule="paper", training=requested),
     )
-    found = departures(cell)
-    assert "head_rates (0.01, 0.1) instead of 7 values from 0.01 to 10" in found
-    assert "precision bfloat16 instead of float32" in found
+    result = departures(cell)
+    assert "head_rates (0.01, 0.1) instead of 7 values from 0.01 to 10" in result
+    assert "precision bfloat16 instead of float32" in result
 
 
 def test_without_the_list_a_draw_takes_its_place_under_another_name(
@@ -50,12 +50,12 @@ def test_without_the_list_a_draw_takes_its_place_under_another_name(
     task = TASKS[key]
     assert task.with_data(small_data) == task
     unlisted = replace(settings, data=only("in1k"), schedule="paper")
-    drawn = Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=unlisted)
-    assert (drawn.task.protocol, drawn.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
-    assert "co2-2021-drawn-1" in drawn.path.name
-    assert "drawn_share 0.01 instead of 0.0" in departures(drawn)
-    other = replace(task, dataset="cifar10")  # a user's; no list was published
-    assert other.with_data(settings.data / "nowhere") == other
+    sampled = Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=unlisted)
+    assert (sampled.task.protocol, sampled.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
+    assert "co2-2021-drawn-1" in sampled.path.name
+    assert "drawn_share 0.01 instead of 0.0" in departures(sampled)
+    second = replace(task, dataset="cifar10")  # a user's; no list was published
+    assert second.with_data(settings.data / "nowhere") == second
 
 
 def run(task: Any, backbone: Encoder, data: Path, work: Path) -> tuple[Predictions, Any]:
@@ -99,15 +99,15 @@ def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
     tmp_path: Path,
 ) -> None:
     task = replace(TASKS["in1k_semi_1pct@lorac"], head_rates=(0.1, 1.0, 10.0, 100.0))
-    predictions, found = run(task, small_backbone, small_data, tmp_path)
+    predictions, result = run(task, small_backbone, small_data, tmp_path)
     assert [rate for _, rate in scored] == [0.1, 1, 10, 100, 1]
     learned, everything = scored[0][0], scored[-1][0]
     assert (len(learned), len(everything)) == (50, 60)
     assert learned < everything
-    assert found["held_out_top1"] == {"0.1": 50.0, "1": 100.0, "10": 50.0}
-    assert (found["head_rate"], found["at_grid_edge"]) == (1.0, False)
-    assert (found["labels"], found["diverged_rates"]) == ("published list", [100.0])
-    assert found["crops"] == "crops/2"
+    assert result["held_out_top1"] == {"0.1": 50.0, "1": 100.0, "10": 50.0}
+    assert (result["head_rate"], result["at_grid_edge"]) == (1.0, False)
+    assert (result["labels"], result["diverged_rates"]) == ("published list", [100.0])
+    assert result["crops"] == "crops/2"
     assert task.metrics(predictions)["top1"] == 100.0
     with pytest.raises(NotFiniteError, match="rate 100"):
         run(replace(task, head_rates=(100.0,)), small_backbone, small_data, tmp_path)
@@ -117,8 +117,8 @@ def test_a_drawn_list_has_as_many_of_each_class_and_is_named_in_the_record(
     scored: Calls, small_data: Path, small_backbone: Encoder, tmp_path: Path
 ) -> None:
     task = replace(TASKS["cifar10_semi_10pct"], head_rates=(1.0,))
-    _, found = run(task, small_backbone, small_data, tmp_path)
-    stored = Folders(small_data, tmp_path, tmp_path).lists / found["list_of_labelled"]["file"]
+    _, result = run(task, small_backbone, small_data, tmp_path)
+    stored = Folders(small_data, tmp_path, tmp_path).lists / result["list_of_labelled"]["file"]
     assert stored.name.startswith("cifar10-labelled-10pct-")
     names = {line[9:].removeprefix(" ") for line in stored.read_text().splitlines()}
     assert names == scored[0][0]
@@ -130,29 +130,29 @@ def test_a_drawn_list_has_as_many_of_each_class_and_is_named_in_the_record(
 def test_a_class_with_fewer_images_than_are_drawn_is_named() -> None:
     task = TASKS["cifar10_semi_10pct"]
     assert task.too_few_labels({"trainval": labeled(30, 30, 2)}) == ""
-    why = task.too_few_labels({"trainval": labeled(30, 30, 1)})
-    assert "cifar10, trainval: class 'c' has 1 of the 2 images" in why
+    reason = task.too_few_labels({"trainval": labeled(30, 30, 1)})
+    assert "cifar10, trainval: class 'c' has 1 of the 2 images" in reason
     everything = replace(TASKS["cifar10_semi_100pct"], head_rates=(1.0,))
     assert everything.too_few_labels({"trainval": labeled(30, 30, 1)}) == ""
 
 
 def test_a_class_with_no_image_to_hold_out_is_named_unless_one_rate_is_given() -> None:
     task, labels = TASKS["in1k_semi_1pct@lorac"], {"trainval": labeled(12, 1, 12)}
-    why = task.too_few_labels(labels)
-    assert "in1k_1pct, trainval: class 'b' has 1 of the 2 images" in why
-    assert "--learning-rates 0.316" in why
+    reason = task.too_few_labels(labels)
+    assert "in1k_1pct, trainval: class 'b' has 1 of the 2 images" in reason
+    assert "--learning-rates 0.316" in reason
     assert task.with_options(TrainingOptions(learning_rates=(0.316,))).too_few_labels(labels) == ""
 
 
 def test_the_hours_of_a_plan_count_every_head() -> None:
-    one, three = (
+    item, three = (
         random_backbone(arch=arch, stem="imagenet", seed=0)
         for arch in ("resnet18", "resnet18-heads3")
     )
     measured = Measured(seconds={"classifier float32": 0.1 / 256})
     task = TASKS["in1k_semi_10pct@co2"]
     for seconds in (None, measured):
-        hours = [gpu_hours(task.units(), network, seconds) for network in (one, three)]
+        hours = [gpu_hours(task.units(), network, seconds) for network in (item, three)]
         share = hours[1] / hours[0]
         assert share == pytest.approx((0.44 + 2 * 0.10) / 0.44)
 

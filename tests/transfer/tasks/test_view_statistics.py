@@ -19,9 +19,9 @@ EMBEDDINGS, FEATURES = "cifar10_view_statistics", "cifar10_view_statistics@featu
 
 
 def test_every_image_is_counted_once_also_at_the_limits() -> None:
-    found = histogram(torch.tensor([-1e-9, 0.0, 0.5, 1.0, 1.0 + 1e-9]), 0.0, 1.0)
-    assert (sum(found["counts"]), found["counts"][0], found["counts"][-1]) == (5, 2, 2)
-    assert (len(found["edges"]), found["edges"][0], found["edges"][-1]) == (201, 0.0, 1.0)
+    result = histogram(torch.tensor([-1e-9, 0.0, 0.5, 1.0, 1.0 + 1e-9]), 0.0, 1.0)
+    assert (sum(result["counts"]), result["counts"][0], result["counts"][-1]) == (5, 2, 2)
+    assert (len(result["edges"]), result["edges"][0], result["edges"][-1]) == (201, 0.0, 1.0)
 
 
 def test_the_metric_is_the_cosine_in_percent_and_the_details_are_in_their_own_units() -> None:

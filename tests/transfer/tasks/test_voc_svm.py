@@ -67,9 +67,9 @@ def shown(*positives: int) -> Images:
 def test_classes_without_enough_positives_are_named_with_their_counts() -> None:
     task = VOCSVM(min_classes=3)
     assert task.too_few_labels({"trainval": shown(2, 8, 4), "test": shown(1, 1, 9)}) == ""
-    why = task.too_few_labels({"trainval": shown(1, 8, 9), "test": shown(1, 0, 1)})
+    reason = task.too_few_labels({"trainval": shown(1, 8, 9), "test": shown(1, 0, 1)})
     for fact in ("voc07: 0 classes", "expected 3", "a (1 in trainval, 1 in test)", "b (8 in"):
-        assert fact in why
+        assert fact in reason
 
 
 def test_the_short_schedule_is_advised_only_where_it_helps() -> None:
@@ -99,17 +99,17 @@ def test_difficult_images_are_negatives_in_training(tmp_path: Path) -> None:
     assert bool((data.train.labels == 0).any())
     relabeled = data.train.labels.where(data.train.labels != 0, -1)
     as_negative = replace(data, train=Features(data.train.features, relabeled))
-    left = QUICK.run(data, folders(tmp_path / "left"), seed=0)
+    remaining = QUICK.run(data, folders(tmp_path / "left"), seed=0)
     right = QUICK.run(as_negative, folders(tmp_path / "right"), seed=0)
-    assert torch.equal(left.scores, right.scores)
+    assert torch.equal(remaining.scores, right.scores)
 
 
 def test_difficult_images_are_ignored_on_test() -> None:
     scores = torch.tensor([[0.9], [0.8], [0.7], [0.1]])
     labels = torch.tensor([[0], [1], [-1], [1]], dtype=torch.int8)
-    kept = torch.tensor([True, False, True])
+    stored = torch.tensor([True, False, True])
     for task in (QUICK, replace(QUICK, points="11")):
-        expected = average_precision(scores[1:, 0], kept, points=task.points)
+        expected = average_precision(scores[1:, 0], stored, points=task.points)
         assert task.metrics(Predictions(scores, labels)) == {"mAP": pytest.approx(expected)}
 
 

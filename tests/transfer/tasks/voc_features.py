@@ -26,17 +26,17 @@ def synthetic_voc(num_images: int, dim: int, num_classes: int) -> SVMData:
     total = 2 * num_images
     frequency = torch.tensor(VOC_FREQUENCIES).repeat(-(-num_classes // 20)) / VOC_IMAGES
     chance = torch.rand(total, num_classes, generator=draw)
-    shown = chance < frequency[:num_classes]
+    output = chance < frequency[:num_classes]
     spread = torch.arange(1, LATENT + 1).float().rsqrt()
     directions = torch.randn(num_classes, LATENT, generator=draw) * spread
     strength = 0.3 + torch.rand(total, num_classes, generator=draw)
     noise = torch.randn(total, LATENT, generator=draw) * spread
-    content = 0.65 * (shown * strength) @ directions + noise
+    content = 0.65 * (output * strength) @ directions + noise
     mixing = torch.randn(LATENT, dim, generator=draw) / LATENT**0.5
     grain = 0.02 * torch.randn(total, dim, generator=draw)
     gain = torch.randn(dim, generator=draw).mul(0.7).exp()
     features = gain * (content @ mixing + grain - 0.02).relu()
-    labels = torch.where(shown, 1, -1).to(torch.int8)
+    labels = torch.where(output, 1, -1).to(torch.int8)
     labels[torch.rand(labels.shape, generator=draw) < DIFFICULT_SHARE] = 0
     return VOCSVM(min_classes=1).measurable(
         Features(features[:num_images], labels[:num_images]),

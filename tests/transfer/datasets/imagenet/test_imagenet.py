@@ -88,8 +88,8 @@ def test_folders_find_their_class_by_label_whatever_they_are_called(tmp_path: Pa
         (root / "images" / name).mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(root / "images" / name / "0.png")
     images = read_objectnet13(tmp_path, "test", Sizes(classes=2, counts={"test": 2}))
-    found = {images.name(i).split("/")[2]: images.class_names[images[i][1]] for i in range(2)}
-    assert found == {"aa_bowl": "n03775546", "zz_chair": "n04099969"}
+    result = {images.name(i).split("/")[2]: images.class_names[images[i][1]] for i in range(2)}
+    assert result == {"aa_bowl": "n03775546", "zz_chair": "n04099969"}
 
 
 def test_a_half_unpacked_objectnet_is_known_by_its_total(copy_of: CopyOf) -> None:

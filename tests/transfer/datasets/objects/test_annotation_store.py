@@ -47,12 +47,12 @@ def rename_first_category(folder: Path, name: str) -> None:
         file.write_text(json.dumps(content))
 
 
-def assert_same(one: Scenes, other: Scenes) -> None:
-    assert one.fingerprint == other.fingerprint
-    assert one.source.folder == other.source.folder
+def assert_same(item: Scenes, other: Scenes) -> None:
+    assert item.fingerprint == other.fingerprint
+    assert item.source.folder == other.source.folder
     for name in ("annotations", "faulty", "faults", "lost"):
-        assert vars(one)[name] == vars(other)[name], name
-    for first, second in zip(one, other, strict=True):
+        assert vars(item)[name] == vars(other)[name], name
+    for first, second in zip(item, other, strict=True):
         assert (first.polygons is None) == (second.polygons is None)
         assert (first.keypoints is None) == (second.keypoints is None)
 
@@ -108,10 +108,10 @@ def test_a_file_that_is_replaced_while_it_is_parsed_is_read_again(
     file = tmp_path / "coco" / "annotations" / published.name
     file.parent.mkdir(parents=True)
     shutil.copy(published, file)
-    other = published.with_name("instances_train2017.json").read_bytes()
+    second = published.with_name("instances_train2017.json").read_bytes()
 
     def parse(file: Path, content: bytes) -> Scenes:
-        file.write_bytes(other)
+        file.write_bytes(second)
         return coco._parse_scenes(file, content)
 
     first = read_once(file, tmp_path, parse)

@@ -138,13 +138,13 @@ def test_every_broken_annotation_is_named_and_left_out(
     report = check(key, data, decode=False)
     assert [p for p in report.problems if "annotation" in p] == list(report.faults)
     expected = [
-        f"{file}: image {entry['image_id']}, annotation {entry.get('id')}: {why.rstrip()}"
-        for entry, why in zip(entries, broken, strict=False)
+        f"{file}: image {entry['image_id']}, annotation {entry.get('id')}: {reason.rstrip()}"
+        for entry, reason in zip(entries, broken, strict=False)
     ]
     assert [line for line in expected if not any(f.startswith(line) for f in report.faults)] == []
     assert len(report.faults) == len(broken)
-    left = sum(len(scene.boxes) for scene in open_scenes(key, data, "test"))
-    assert left == objects - len(broken)
+    remaining = sum(len(scene.boxes) for scene in open_scenes(key, data, "test"))
+    assert remaining == objects - len(broken)
     with pytest.raises(DataError, match=f"{len(broken)} annotations broken") as error:
         require(key, data, tolerated=0)
     assert report.problems[0] in str(error.value)
@@ -163,7 +163,7 @@ def test_a_box_without_area_or_one_that_passes_the_border_is_no_fault(
 def test_an_image_of_another_size_is_named_before_a_run_and_left_out(data: Path) -> None:
     name = next(scene.name for scene in open_scenes("coco17", data, "test") if not len(scene.boxes))
     with rewritten(data / INSTANCES) as content:
-        (image,) = (one for one in content["images"] if one["file_name"] == Path(name).name)
+        (image,) = (item for item in content["images"] if item["file_name"] == Path(name).name)
         image["width"] = 140
     for decode in (False, True):
         report = check("coco17", data, decode=decode)
@@ -233,16 +233,18 @@ def numbered(content: dict[str, Any], change: dict[int, int]) -> None:
 
 
 def test_other_numbers_of_the_same_categories_change_no_class(data: Path) -> None:
-    before = open_scenes("coco17", data, "test")
+    previous = open_scenes("coco17", data, "test")
     with rewritten(data / INSTANCES) as content:
         numbered(content, {1: 3, 3: 17, 17: 1})
     after = open_scenes("coco17", data, "test")
     assert (
-        after.class_names == before.class_names == open_scenes("coco17", data, "train").class_names
+        after.class_names
+        == previous.class_names
+        == open_scenes("coco17", data, "train").class_names
     )
     assert after.category_ids == (3, 17, 1, 18, 62)
-    for one, other in zip(before, after, strict=True):
-        assert one.classes.tolist() == other.classes.tolist()
+    for item, second in zip(previous, after, strict=True):
+        assert item.classes.tolist() == second.classes.tolist()
     assert check("coco17", data, decode=False).ok
 
 
@@ -253,22 +255,22 @@ def test_a_perfect_detector_has_ap_100_with_other_numbers(data: Path) -> None:
     truth = json.loads((data / INSTANCES).read_text())["annotations"]
     names = {1: "chair", 62: "person", 3: "car", 17: "cat", 18: "dog"}
     learned = open_scenes("coco17", data, "train").class_names
-    found = []
+    result = []
     for scene in scenes:
-        own = [a for a in truth if a["image_id"] == scene.image_id and not a["iscrowd"]]
-        boxes = torch.tensor([a["bbox"] for a in own], dtype=torch.float32).reshape(-1, 4)
+        ours = [a for a in truth if a["image_id"] == scene.image_id and not a["iscrowd"]]
+        boxes = torch.tensor([a["bbox"] for a in ours], dtype=torch.float32).reshape(-1, 4)
         boxes[:, 2:] += boxes[:, :2]
-        classes = [learned.index(names[a["category_id"]]) for a in own]
-        found.append(
+        classes = [learned.index(names[a["category_id"]]) for a in ours]
+        result.append(
             Detections(
                 height=scene.height,
                 width=scene.width,
                 boxes=boxes,
-                scores=torch.ones(len(own)),
+                scores=torch.ones(len(ours)),
                 classes=torch.tensor(classes, dtype=torch.int64),
             )
         )
-    ap = coco_ap(found, scenes, ["bbox"])[0]["bbox"]
+    ap = coco_ap(result, scenes, ["bbox"])[0]["bbox"]
     assert {name: round(ap[f"AP/{name}"], 6) for name in learned} == dict.fromkeys(learned, 100)
 
 
@@ -281,16 +283,16 @@ def without_one(content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "facts"),
+    ("change", "fields"),
     [(renamed, ("adds 'tiger'", "lacks 'cat'")), (without_one, ("lacks 'chair'",))],
 )
 def test_other_categories_in_val_than_in_train_are_refused(
-    change: Callable[[dict[str, Any]], None], facts: tuple[str, ...], data: Path
+    change: Callable[[dict[str, Any]], None], fields: tuple[str, ...], data: Path
 ) -> None:
     with rewritten(data / INSTANCES) as content:
         change(content)
     report = check("coco17", data, decode=False)
-    assert all(fact in report.fatal[0] for fact in (str(INSTANCES), *facts))
+    assert all(fact in report.fatal[0] for fact in (str(INSTANCES), *fields))
     for do in (
         lambda: require("coco17", data, tolerated=10**6),
         lambda: announce(["coco17"], data),
@@ -318,13 +320,13 @@ def test_a_name_of_two_categories_and_other_keypoints_are_refused(copy_of: CopyO
 
 
 def corners(box: list[float]) -> list[float]:
-    left, top, width, height = box
-    return [left, top, left + width, top + height]
+    remaining, top, width, height = box
+    return [remaining, top, remaining + width, top + height]
 
 
 def centers(box: list[float]) -> list[float]:
-    left, top, width, height = box
-    return [left + width / 2, top + height / 2, width, height]
+    remaining, top, width, height = box
+    return [remaining + width / 2, top + height / 2, width, height]
 
 
 def fractions(box: list[float]) -> list[float]:
@@ -398,8 +400,8 @@ def test_persons_with_corners_are_refused(outlined: bool, copy_of: CopyOf) -> No
             if not outlined and not entry["iscrowd"]:
                 entry["segmentation"] = []
     faults = check("coco17_keypoints", data, decode=False).faults
-    why = "contradicts its outlines" if outlined else "lies mostly outside its image"
-    assert any(why in line and f"look like {XYXY}" in line for line in faults)
+    reason = "contradicts its outlines" if outlined else "lies mostly outside its image"
+    assert any(reason in line and f"look like {XYXY}" in line for line in faults)
 
 
 def test_an_excerpt_is_announced_with_the_classes_of_its_files(data: Path) -> None:
@@ -424,19 +426,19 @@ def test_an_excerpt_may_lack_objects_of_a_class(data: Path) -> None:
 
 def test_the_fingerprint_follows_annotations_and_images(data: Path) -> None:
     file = data / INSTANCES
-    seen = [open_any("coco17", data, "test").fingerprint]
+    observed = [open_any("coco17", data, "test").fingerprint]
     with rewritten(file) as content:
         content["annotations"][1]["bbox"] = [10, 10, 20, 20]
-    seen.append(open_any("coco17", data, "test").fingerprint)
+    observed.append(open_any("coco17", data, "test").fingerprint)
     with (data / open_any("coco17", data, "test").name(3)).open("ab") as image:
         image.write(b"\0")
-    seen.append(open_any("coco17", data, "test").fingerprint)
+    observed.append(open_any("coco17", data, "test").fingerprint)
     times = file.stat()
     file.write_bytes(file.read_bytes().replace(b"[10, 10, 20, 20]", b"[10, 10, 20, 21]"))
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # as tar and cp -p do
     assert file.stat().st_size == times.st_size
-    seen.append(open_any("coco17", data, "test").fingerprint)
-    assert len(set(seen)) == 4
+    observed.append(open_any("coco17", data, "test").fingerprint)
+    assert len(set(observed)) == 4
 
 
 @pytest.mark.data
@@ -481,11 +483,11 @@ def test_detectron2_chooses_the_same(key: str, split: str, real: bool, small_dat
     assert scenes.annotations is not None
     records = load_coco_json(str(scenes.annotations), "", f"coco-{key}-{split}-{data.name}")
     usable = usable_for_training(scenes, "keypoints" if "keypoints" in key else "boxes")
-    kept = filter_images_with_only_crowd_annotations(records)
+    stored = filter_images_with_only_crowd_annotations(records)
     if "keypoints" in key:
-        kept = filter_images_with_few_keypoints(kept, 1)
+        stored = filter_images_with_few_keypoints(stored, 1)
     ids = [scenes.scene(int(i)).image_id for i in usable]
-    assert ids == [record["image_id"] for record in kept]
+    assert ids == [record["image_id"] for record in stored]
 
 
 KEYS = ("coco17", "coco17_keypoints", "voc0712")

@@ -69,8 +69,8 @@ def _replace(file: Path, old: str, new: str) -> None:
 def test_everything_broken_is_named_and_left_out(copy_of: CopyOf) -> None:
     data = copy_of("voc0712")
     scenes = open_scenes("voc0712", data, "test")
-    alone = [i for i, scene in enumerate(scenes) if len(scene.boxes) == 1][:4]
-    files = [_xml(data, scenes.name(i)) for i in alone]
+    single = [i for i, scene in enumerate(scenes) if len(scene.boxes) == 1][:4]
+    files = [_xml(data, scenes.name(i)) for i in single]
     damages = {
         ("<name>", "<name>un"): "object 1: class 'un",
         ("<xmin>1<", "<xmin>7777<"): "has a negative size",
@@ -81,12 +81,12 @@ def test_everything_broken_is_named_and_left_out(copy_of: CopyOf) -> None:
         _replace(file, old, new)
     report = check("voc0712", data, decode=False)
     assert report.problems == report.faults
-    for line, file, why in zip(report.faults, files, damages.values(), strict=True):
+    for line, file, reason in zip(report.faults, files, damages.values(), strict=True):
         assert line.startswith(f"{file.relative_to(data)}: object 1: ")
-        assert why in line
+        assert reason in line
     with pytest.raises(DataError, match="4 annotations broken"):
         require("voc0712", data, tolerated=3)
-    assert all(len(open_scenes("voc0712", data, "test").scene(i).boxes) == 0 for i in alone)
+    assert all(len(open_scenes("voc0712", data, "test").scene(i).boxes) == 0 for i in single)
     files[0].unlink()
     files[1].write_text(files[1].read_text()[:150])
     report = check("voc0712", data, decode=False)
@@ -177,8 +177,8 @@ def into_sbd(data: Path) -> None:
     folder.mkdir(parents=True)
     trainval, test = (open_segmented("voc12_seg", data, split) for split in ("trainval", "test"))
     added = [i for i in range(len(trainval)) if "Aug" in trainval.masks.name(i)]
-    own = next(i for i in range(len(trainval)) if i not in added)
-    for split, i in [*((trainval, i) for i in (*added, own)), (test, 0)]:
+    ours = next(i for i in range(len(trainval)) if i not in added)
+    for split, i in [*((trainval, i) for i in (*added, ours)), (test, 0)]:
         mask = split.mask(i)
         write_mat(folder / f"{Path(split.name(i)).stem}.mat", np.where(mask == IGNORED, 0, mask))
     shutil.rmtree(voc(data) / "SegmentationClassAug")
@@ -228,17 +228,17 @@ def test_check_data_names_the_source_of_the_masks(data: Path) -> None:
 
 
 def test_sbd_converted_is_the_same_set(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = open_segmented("voc12_seg", data, "trainval")
-    masks = [before.mask(i) for i in range(len(before))]
+    previous = open_segmented("voc12_seg", data, "trainval")
+    masks = [previous.mask(i) for i in range(len(previous))]
     into_sbd(data)
     assert main(["convert-sbd", "--data", str(data)]) == 0
     assert "40 masks of SBD" in capsys.readouterr().out
     assert check("voc12_seg", data, decode=False).ok
     after = open_segmented("voc12_seg", data, "trainval")
-    assert ids(after) == ids(before)
+    assert ids(after) == ids(previous)
     assert "listed in trainaug.txt" in after.notes[0]
     for i, mask in enumerate(masks):
-        if "Aug" in before.masks.name(i):
+        if "Aug" in previous.masks.name(i):
             mask[mask == IGNORED] = 0
         assert np.array_equal(after.mask(i), mask)
 
@@ -268,15 +268,15 @@ def test_everything_wrong_with_masks_is_named(data: Path) -> None:
     write_mask(mask_file(split, 2), split.mask(2)[:60])
     Image.new("LA", (96, 64)).save(mask_file(split, 0))
     mask_file(split, 1).write_bytes(mask_file(split, 1).read_bytes()[:60])
-    found = check("voc12_seg", data, decode=False).problems
+    result = check("voc12_seg", data, decode=False).problems
     reasons = (
         "mode LA, but class ids are expected",
         "cannot be decoded",
         "96 x 60 px, but its image has 96 x 64",
         "unknown ids 21, 30, 31, 32, 33, 34, 254; expected 0 to 20, and 255 for pixels that",
     )
-    for i, (line, why) in enumerate(zip(found, reasons, strict=True)):
-        assert line.startswith(f"{split.name(i)}: its mask {split.masks.name(i)}: {why}")
+    for i, (line, reason) in enumerate(zip(result, reasons, strict=True)):
+        assert line.startswith(f"{split.name(i)}: its mask {split.masks.name(i)}: {reason}")
 
 
 def test_a_run_refuses_broken_masks_or_leaves_them_out(data: Path) -> None:

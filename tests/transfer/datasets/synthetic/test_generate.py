@@ -38,7 +38,7 @@ LAYOUTS = {
 
 
 def test_generated_layouts_are_those_of_before(small_data: Path) -> None:
-    found = {}
+    result = {}
     for folder in filter(Path.is_dir, small_data.iterdir()):
         digest = hashlib.sha256()
         for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -46,17 +46,17 @@ def test_generated_layouts_are_those_of_before(small_data: Path) -> None:
             # the bytes of pictures depend on Pillow, those of MATLAB files on the date
             if file.suffix in (".txt", ".json", ".xml"):
                 digest.update(file.read_bytes())
-        found[folder.name] = digest.hexdigest()[:12]
-    assert found == LAYOUTS
+        result[folder.name] = digest.hexdigest()[:12]
+    assert result == LAYOUTS
 
 
 def test_equal_seeds_give_equal_files_and_others_do_not(small_data: Path, tmp_path: Path) -> None:
     generate(tmp_path / "same", keys=["pets"])
     generate(tmp_path / "other", keys=["pets"], seed=1)
-    same, other = (open_split("pets", tmp_path / name, "test") for name in ("same", "other"))
+    same, second = (open_split("pets", tmp_path / name, "test") for name in ("same", "other"))
     expected = open_split("pets", small_data, "test")
     assert same.fingerprint == expected.fingerprint
-    assert other.fingerprint != expected.fingerprint
+    assert second.fingerprint != expected.fingerprint
 
 
 def test_the_pool_holds_no_test_image(small_data: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_set_is_written_with_the_one_that_it_needs(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_half_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = iter(range(49))
+    remaining = iter(range(49))
 
     def write_until_full(file: Path, content: bytes) -> int:
-        if next(left, None) is None:
+        if next(remaining, None) is None:
             raise OSError(errno.ENOSPC, "No space left on device")
         with file.open("wb") as out:
             return out.write(content)

@@ -40,7 +40,7 @@ def summary(answer: Answer, gradients: Mapping[str, Tensor]) -> dict[str, Any]:
     return {
         "losses": {name: loss.item() for name, loss in answer.losses.items()},
         "gradient_norms": {part: value**0.5 for part, value in sorted(squares.items())},
-        "found": [_best(found) for found in answer.found],
+        "found": [_best(result) for result in answer.found],
     }
 
 

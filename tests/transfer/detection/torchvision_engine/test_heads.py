@@ -57,18 +57,21 @@ def test_the_loss_of_keypoints_takes_maps_in_channels_last_as_on_gpus() -> None:
 def test_what_is_not_finite_is_not_detected() -> None:
     proposals = torch.tensor([[0.0, 0, 10, 10], [50.0, 50, 70, 90]])
     logits = torch.tensor([[float("nan"), 0.0], [5.0, 0.0]])
-    found = select_detections(logits, torch.zeros(2, 1, 4), proposals, (80, 60), COCO_FPN)
-    assert found.boxes.tolist() == [[50, 50, 60, 80]]
+    result = select_detections(logits, torch.zeros(2, 1, 4), proposals, (80, 60), COCO_FPN)
+    assert result.boxes.tolist() == [[50, 50, 60, 80]]
 
 
 def test_a_region_learns_if_it_holds_a_labeled_keypoint() -> None:
     cases = [(30, 30, 2, 1), (30, 30, 1, 1), (30, 30, 0, 0), (66, 76, 2, 1), (66.1, 30, 2, 0)]
-    for x, y, visible, kept in cases:
+    for x, y, visible, stored in cases:
         points = torch.zeros(1, 17, 3)
         points[0, 3] = torch.tensor([x, y, visible])
         image = small_samples(1)[0].image
         sample = Sample(image=image, boxes=BOX, classes=torch.tensor([0]), keypoints=points)
-        assert len(select_regions_with_keypoints(ON_THE_OBJECT, sample).boxes) == kept, (x, visible)
+        assert len(select_regions_with_keypoints(ON_THE_OBJECT, sample).boxes) == stored, (
+            x,
+            visible,
+        )
 
 
 def test_a_sample_without_outlines_is_an_error() -> None:

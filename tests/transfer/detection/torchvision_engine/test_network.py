@@ -45,8 +45,8 @@ def test_images_without_objects_have_finite_losses_and_finding_nothing_is_no_err
                 total.backward()
                 assert total.isfinite()
                 assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
-                (found,) = network.eval().find([samples[0].image])
-                assert len(found.boxes) == len(found.scores) == len(found.classes) == 0
+                (result,) = network.eval().find([samples[0].image])
+                assert len(result.boxes) == len(result.scores) == len(result.classes) == 0
 
 
 def gradients(reading: RPNGradient) -> dict[str, Tensor]:
@@ -67,12 +67,12 @@ def test_the_rpn_sends_a_tenth_into_every_tensor_of_the_backbone() -> None:
     for name in reached:
         difference = (tenth[name] - 0.1 * whole[name]).norm().item()
         assert difference <= 1e-7 * whole[name].norm().item() > 0
-    own = [name for name in whole if name.startswith("rpn.")]
-    assert len(own) == 8
-    assert all(torch.equal(tenth[name], whole[name]) for name in own)
+    ours = [name for name in whole if name.startswith("rpn.")]
+    assert len(ours) == 8
+    assert all(torch.equal(tenth[name], whole[name]) for name in ours)
     # a lower rate is the optimizer's business; a weighted loss is float32, its gradients rounded
     assert all(torch.equal(slower[name], whole[name]) for name in whole)
-    for name in own:
+    for name in ours:
         atol = 64 * torch.finfo(torch.float32).eps * 0.1 * float(whole[name].abs().max())
         torch.testing.assert_close(weighted[name], 0.1 * whole[name], rtol=0, atol=atol)
 
@@ -96,17 +96,17 @@ def test_the_rpn_and_the_norm_in_front_of_it_are_told_apart() -> None:
     every = [name for name, _ in detector.named_parameters()]
     names = [name for name in every if name.startswith(detector.rpn_prefix)]
     assert len(names) == 8
-    own = {"input_norm", "convolution", "objectness", "deltas"}
-    assert {name.split(".")[1] for name in names} == own
+    ours = {"input_norm", "convolution", "objectness", "deltas"}
+    assert {name.split(".")[1] for name in names} == ours
 
 
 def rpn() -> RPN:
     torch.manual_seed(0)
     recipe = replace(VOC_C4_NONE.tiny(), rpn_proposals=(7, 4))
-    made = RPN(recipe, channels=8, strides_px=(16,), norm=nn.BatchNorm2d)
-    for layer in (made.objectness, made.deltas):
+    created = RPN(recipe, channels=8, strides_px=(16,), norm=nn.BatchNorm2d)
+    for layer in (created.objectness, created.deltas):
         nn.init.normal_(layer.weight, std=0.3)
-    return made
+    return created
 
 
 def shared_map() -> Tensor:
@@ -114,8 +114,8 @@ def shared_map() -> Tensor:
 
 
 def test_proposals_are_of_the_number_for_training_or_test() -> None:
-    for made, count in ((rpn().train(), 7), (rpn().eval(), 4)):
-        assert len(made([shared_map()], [(96, 128)], small_samples(1))[0][0]) == count
+    for created, count in ((rpn().train(), 7), (rpn().eval(), 4)):
+        assert len(created([shared_map()], [(96, 128)], small_samples(1))[0][0]) == count
 
 
 def test_an_object_that_no_anchor_fits_is_learned_all_the_same() -> None:

@@ -40,18 +40,18 @@ def test_the_best_boxes_of_an_object_count_however_little_they_overlap() -> None
 
 
 def test_positives_fill_their_share_negatives_the_rest_and_none_is_drawn_twice() -> None:
-    for there, samples, share, drawn in [
+    for there, samples, share, sampled in [
         (40, 32, 0.25, (8, 24)),
         (3, 32, 0.5, (3, 29)),
         (50, 200, 0.5, (50, 50)),
     ]:
         positive = torch.arange(100) < there
-        some, others = sample_positives_and_negatives(
+        some, remaining = sample_positives_and_negatives(
             positive, ~positive, num_samples=samples, positive_share=share
         )
-        assert (len(set(some.tolist())), len(set(others.tolist()))) == drawn
+        assert (len(set(some.tolist())), len(set(remaining.tolist()))) == sampled
         assert positive[some].all()
-        assert not positive[others].any()
+        assert not positive[remaining].any()
 
 
 def test_a_box_of_224_px_belongs_to_stride_16_and_each_half_one_level_lower() -> None:
