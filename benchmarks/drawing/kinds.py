@@ -305,7 +305,7 @@ def _order(curves: Mapping[str, Points]) -> list[str]:
     sure = [
         f"{high} above {low}"
         for high, low in combinations(ordered, 2)
-        if difference(scores[high], scores[low], task).sure
+        if difference(scores[high], scores[low], task).is_significant
     ]
     return [
         f"Means over the epochs {range_words(common)}, from the highest: {numbers}; "

@@ -143,7 +143,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         lstrip_blocks=True,
     )
     own = files(PACKAGE) / "templates"
-    verdicts = [pair.word for pair in contents.pairs]
+    verdicts = [pair.verdict for pair in contents.pairs]
     return environment.get_template("page.html.j2").render(
         title=plural(len(identities), "checkpoint") if identities else "No results yet",
         badges=sorted(set.intersection(*words)) if words else [],
@@ -182,14 +182,14 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
                 Cell(text=f"{pair.printed.value:g}"),
                 Cell(text=f"{pair.difference.points:+.2f}".replace("-", "−")),
                 Cell(text=_interval(pair)),
-                Cell(text=f"{SIGNS[pair.word]} {pair.word}"),
+                Cell(text=f"{SIGNS[pair.verdict]} {pair.verdict}"),
             ],
         )
         for task in tasks
         for pair in pairs
         if pair.printed.task == task and pair.ours.score
     ]
-    words = [pair.word for pair in pairs]
+    words = [pair.verdict for pair in pairs]
     key = [f"- {SIGNS[w]} **{w}** {MEANINGS[w]}: {words.count(w)}" for w in SIGNS if w in words]
     header = ["task", "checkpoint", "published"]
     numbers = ["ours", "paper", "diff.", "95 % interval", "verdict"]

@@ -1,6 +1,6 @@
-"""A table of chosen checkpoints and tasks, to paste into a paper: checkpoints by tasks, and a mean.
+"""Table of chosen checkpoints (rows) and tasks (columns) for a paper.
 
-The cells hold numbers alone: what they depend on is in the lines that follow the table.
+The cells contain only numbers. Notes below the table state their protocols and conditions.
 """
 
 import re
@@ -21,7 +21,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class ChosenTable(NamedTuple):
-    """A table, and sentences on what its numbers depend on and what is missing."""
+    """A table with notes on its numbers and on missing results."""
 
     table: Grid
     keys: list[str]
@@ -29,7 +29,7 @@ class ChosenTable(NamedTuple):
     notes: list[str]
 
     def text(self, form: Format) -> str:
-        """Return it in a format; LaTeX has the notes as comments, CSV has none."""
+        """Return the table as text; LaTeX has notes as comments, CSV none."""
         if form == "csv":
             rows = [[cell.text for cell in row] for row in self.table.cells()]
             return csv_text(rows[0], rows[1:])
@@ -52,36 +52,40 @@ class _Column(NamedTuple):
 
     @property
     def first(self) -> Number:
-        """Return one of the numbers, for what they share."""
+        """Return any of the numbers, for their common properties."""
         return next(iter(self.numbers.values()))
 
 
 def chosen_table(
     numbers: Iterable[Number], names: Sequence[str] = (), tasks: Sequence[str] = ()
 ) -> ChosenTable:
-    """Return the table of these checkpoints (rows) and tasks (columns), in their order.
+    """Return the table of these checkpoints and tasks, in the given order.
 
-    names: checkpoints; all of them if none is given. tasks: ids such as in1k_linear, which stands
-    for all readings of it that were run; readings such as in1k_linear@co2; families such as
-    transfer_linear. If none is given, all tasks that two of the checkpoints have.
+    names: checkpoints; empty for all. tasks: ids such as in1k_linear, which selects all its
+    protocol variants with results; variants such as in1k_linear@co2; families such as
+    transfer_linear. Empty for all tasks that two of the checkpoints have.
 
-    A column has one protocol but for what the networks' input sets, one schedule and one state of
-    the data: where a checkpoint has several, those that most of the checkpoints have. The best
-    number of a column is bold if it is significantly ahead of every other one, after Holm's
-    correction. The last column is the unweighted mean over the tasks, of rows that have all of
-    them.
+    A column has one protocol (apart from settings that follow from the networks' input), one
+    schedule and one state of the data. If a checkpoint has several, the one is taken that most
+    checkpoints have. The best number of a column is bold if it is significantly better than every
+    other one after Holm's correction. The last column is the unweighted mean over the tasks, for
+    rows with all tasks.
 
-    ValueError for a name or a task without results.
+    Raises ValueError for a name or task without results.
     """
     scored = main_numbers(numbers)
     rows = rows_of(scored, names)
-    columns = columns_of([one for one in scored if one.run.identity in rows], [*rows], tasks)
+    columns = columns_of(
+        [number for number in scored if number.run.identity in rows], [*rows], tasks
+    )
     cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
     keys = [column.key for column in columns]
     labels, lines = _labels(keys), []
-    for label, own in zip(rows.values(), cells, strict=True):
-        shown = [*own, *([_mean(own)] if len(columns) > 1 else [])]
-        lines.append(Line(words=[plain(label)], numbers=[_cell(number) for number in shown]))
+    for label, numbers_ in zip(rows.values(), cells, strict=True):
+        shown_numbers = [*numbers_, *([_mean(numbers_)] if len(columns) > 1 else [])]
+        lines.append(
+            Line(words=[plain(label)], numbers=[_cell(number) for number in shown_numbers])
+        )
     for index, column in enumerate(columns):
         if column.first.metric not in SIGNED_METRICS:
             _mark_best(lines, index, column.first.task)
@@ -92,8 +96,8 @@ def chosen_table(
         f"Holm's correction). {MISSING}: no result under the column's conditions."
     ]
     subjects: dict[tuple[str, str], list[str]] = {}
-    for column, label, own in zip(columns, labels, zip(*cells, strict=True), strict=True):
-        for name, text in _column_notes(column, [*zip(rows.values(), own, strict=True)]):
+    for column, label, numbers_ in zip(columns, labels, zip(*cells, strict=True), strict=True):
+        for name, text in _column_notes(column, [*zip(rows.values(), numbers_, strict=True)]):
             is_short = not name and label != column.key
             subject = f"{label} ({column.key})" if is_short else label
             subjects.setdefault((name, text), []).append(subject)
@@ -104,9 +108,10 @@ def chosen_table(
 
 
 def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
-    """Return the table of each group of tasks, by its name, and that of all tasks.
+    """Return a table per group of tasks, and one of all tasks.
 
-    Each has all tasks of the group that two checkpoints have, and all checkpoints with one of them.
+    A table contains all tasks of its group that two checkpoints have, and all checkpoints with one
+    of these tasks.
     """
     scored = main_numbers(numbers)
     columns = columns_of(scored, [*rows_of(scored, ())], ())
@@ -115,10 +120,10 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
         groups[ALL_TASKS] = columns
     return {
         heading: chosen_table(
-            [number for column in own for number in column.numbers.values()],
-            tasks=[column.key for column in own],
+            [number for column in group_columns for number in column.numbers.values()],
+            tasks=[column.key for column in group_columns],
         )
-        for heading, own in groups.items()
+        for heading, group_columns in groups.items()
     }
 
 
@@ -130,18 +135,20 @@ def _cell(number: Number | None) -> Cell:
 
 def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str]:
     """Return the checkpoints of these names with their labels."""
-    firsts = {one.run.identity: one for one in sorted(numbers, key=lambda one: one.row)}
-    known = list(dict.fromkeys(name for name, _ in firsts))
+    firsts = {
+        number.run.identity: number for number in sorted(numbers, key=lambda number: number.row)
+    }
+    available = list(dict.fromkeys(name for name, _ in firsts))
     for name in names:
-        if name not in known:
-            close = get_close_matches(name, known, n=1) or known[:1]
+        if name not in available:
+            close = get_close_matches(name, available, n=1) or available[:1]
             hint = f"did you mean {close[0]}?" if close else "the folder has no results"
             raise ValueError(f"--name: no results of {name!r}; {hint}")
-    chosen = dict.fromkeys(names) or known
+    selected = dict.fromkeys(names) or available
     rows = [number._replace(conditions="") for number in firsts.values()]
     return {
         row.run.identity: row_label(row, rows)
-        for name in chosen
+        for name in selected
         for row in rows
         if row.run.backbone == name
     }
@@ -150,38 +157,42 @@ def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, s
 def columns_of(
     numbers: Sequence[Number], backbones: Sequence[Backbone], tasks: Sequence[str]
 ) -> list[_Column]:
-    """Return the columns of these tasks in their order, each from the numbers that most share."""
-    alike: dict[Comparison, dict[Backbone, Number]] = {}
-    for number in sorted(numbers, key=lambda one: (rank(one.reasons, one.version), one.conditions)):
-        own = alike.setdefault(number.runs[0].comparison, {})
-        own.setdefault(number.run.identity, number)  # of several conditions the most frequent
-    found: dict[str, _Column] = {}
-    for comparison, own in alike.items():  # those at the paper's schedule come first
-        other = found.get(comparison.key)
-        if other is None or len(own) > len(other.numbers):
-            found[comparison.key] = _Column(comparison.key, own)
+    """Return the columns of these tasks, each with the most common comparison."""
+    by_comparison: dict[Comparison, dict[Backbone, Number]] = {}
+    for number in sorted(
+        numbers, key=lambda number: (rank(number.reasons, number.version), number.conditions)
+    ):
+        by_backbone = by_comparison.setdefault(number.runs[0].comparison, {})
+        by_backbone.setdefault(
+            number.run.identity, number
+        )  # the most frequent conditions come first
+    columns: dict[str, _Column] = {}
+    for comparison, by_backbone in by_comparison.items():  # the paper's schedule comes first
+        current = columns.get(comparison.key)
+        if current is None or len(by_backbone) > len(current.numbers):
+            columns[comparison.key] = _Column(comparison.key, by_backbone)
     if not tasks:
-        wanted = min(2, len(backbones))
-        return [column for column in found.values() if len(column.numbers) >= wanted]
-    chosen: dict[str, _Column] = {}
+        min_backbones = min(2, len(backbones))
+        return [column for column in columns.values() if len(column.numbers) >= min_backbones]
+    selected: dict[str, _Column] = {}
     for task in tasks:
-        names = ((column, column.key, column.first.task) for column in found.values())
-        named = [c for c, key, name in names if task in (key, name, name.split("/")[0])]
-        if not named:
-            known = ", ".join(found) or "none"
-            raise ValueError(f"--tasks: no results of {task!r}; these checkpoints have {known}")
-        chosen |= {column.key: column for column in named}
-    return [*chosen.values()]
+        candidates = ((column, column.key, column.first.task) for column in columns.values())
+        matching = [c for c, key, name in candidates if task in (key, name, name.split("/")[0])]
+        if not matching:
+            available = ", ".join(columns) or "none"
+            raise ValueError(f"--tasks: no results of {task!r}; these checkpoints have {available}")
+        selected |= {column.key: column for column in matching}
+    return [*selected.values()]
 
 
 def _labels(keys: Sequence[str]) -> list[str]:
-    """Return the keys without what they share by nature, as far as they stay different."""
+    """Return short labels of the columns, if they stay unique."""
     short = [re.sub("^transfer_linear/|_linear$|_knn$", "", key) for key in keys]
     return [s if short.count(s) == 1 else key for s, key in zip(short, keys, strict=True)]
 
 
 def _mean(row: Sequence[Number | None]) -> Number | None:
-    """Return the mean over all columns; None if the row does not have all of them."""
+    """Return the mean over all columns; None if one is missing."""
     numbers = [number for number in row if number]
     if len(numbers) < len(row):
         return None
@@ -190,38 +201,44 @@ def _mean(row: Sequence[Number | None]) -> Number | None:
 
 
 def _mark_best(lines: Sequence[Line], index: int, task: str) -> None:
-    """Mark the best number of a column if it is significantly ahead of all others after Holm."""
+    """Mark the best number of a column if significant after Holm's correction."""
     cells = [cell for line in lines if (cell := line.numbers[index]).score and cell.score.finite]
     scores = with_errors([cell.score for cell in cells if cell.score])
     if len(scores) < 2:
         return
-    best = max(range(len(scores)), key=lambda place: scores[place].mean)
-    others = [score for place, score in enumerate(scores) if place != best]
-    differences = [difference(scores[best], other, task) for other in others]
-    cells[best].best = all(holm(one.p for one in differences))
+    best = max(range(len(scores)), key=lambda i: scores[i].mean)
+    rivals = [score for i, score in enumerate(scores) if i != best]
+    differences = [difference(scores[best], rival, task) for rival in rivals]
+    cells[best].best = all(holm(single.p for single in differences))
 
 
 def _column_notes(
     column: _Column, numbers: Sequence[tuple[str, Number | None]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield what a column depends on, and what more each row's number does, after the row's name.
+    """Yield notes on a column, and further notes on single rows.
 
-    The name is empty for the column.
+    A note has the name of its row, or an empty name if it applies to the column.
     """
-    # the notes say what was altered
-    said = ", ".join(column.first.reasons._replace(altered="").words) or "paper schedule, full data"
-    own = {name: _number_notes(number, said) for name, number in numbers if number}
-    shared = [note for note in next(iter(own.values())) if all(note in n for n in own.values())]
+    # the notes list the altered settings
+    column_text = (
+        ", ".join(column.first.reasons._replace(altered="").words) or "paper schedule, full data"
+    )
+    notes_by_row = {name: _number_notes(number, column_text) for name, number in numbers if number}
+    shared = [
+        note
+        for note in next(iter(notes_by_row.values()))
+        if all(note in n for n in notes_by_row.values())
+    ]
     protocol = f"protocol {column.first.runs[0].protocol}"
-    yield "", "; ".join([column.first.metric, protocol, said, *shared])
-    for name, of_row in own.items():
-        if rest := [note for note in of_row if note not in shared]:
-            yield name, "; ".join(rest)
+    yield "", "; ".join([column.first.metric, protocol, column_text, *shared])
+    for name, row_notes in notes_by_row.items():
+        if further_notes := [note for note in row_notes if note not in shared]:
+            yield name, "; ".join(further_notes)
 
 
-def _number_notes(number: Number, said: str) -> list[str]:
-    """Return what a number depends on, without what is said of its column."""
-    words = [number.conditions, *number.notes, *number.failures]
+def _number_notes(number: Number, column_text: str) -> list[str]:
+    """Return notes on a number that its column does not state."""
+    notes = [number.conditions, *number.notes, *number.failures]
     if len(number.runs) > 1:
-        words.append("mean ± standard deviation")
-    return [word for word in words if word and word not in said]
+        notes.append("mean ± standard deviation")
+    return [note for note in notes if note and note not in column_text]

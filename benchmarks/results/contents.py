@@ -1,4 +1,4 @@
-"""Everything that is shown of a results folder, read once; its numbers as rows of results.csv."""
+"""Contents of results folders, read once, and the rows of results.csv."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class Contents:
     """Numbers of the snapshots of pre-training runs."""
     pairs: Sequence[Pair]
     others: tuple[Path, ...] = ()
-    """Further folders whose records are shown."""
+    """Further folders with records to show."""
 
     def command(self, module: str) -> str:
         """Return the command that writes pages of these folders, such as benchmarks.tables."""
@@ -61,24 +61,27 @@ class Contents:
 
     @cached_property
     def papers_tables(self) -> list[PaperTables]:
-        """The papers' tables with our rows, for their pages and for the report."""
+        """The papers' tables with our rows, for pages and report."""
         return papers_tables(self.numbers)
 
 
 def reference_folder() -> Path:
-    """Return the folder with the suite's own results; FileNotFoundError if it is not here."""
+    """Return the folder with the suite's own results.
+
+    Raises FileNotFoundError if this installation does not have it.
+    """
     folder = Path(__file__).parents[2] / "results" / REFERENCE
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"--with-reference: an installed package does not hold the suite's own results; they "
-            f"are in a checkout of its repository, below results/{REFERENCE}: give that folder "
-            f"to --results, after yours"
+            f"--with-reference: an installed package does not contain the suite's own results. "
+            f"They are in results/{REFERENCE} of a checkout; pass that folder to --results, "
+            f"after yours"
         )
     return folder
 
 
 def results_folders(results: Sequence[Path], *, with_reference: bool) -> list[Path]:
-    """Return the folders that a command reads, the suite's own last, each of them once."""
+    """Return the folders to read without duplicates, the suite's own last."""
     folders = [*results, *([reference_folder()] if with_reference else [])]
     return [*{folder.resolve(): folder for folder in reversed(folders)}.values()][::-1]
 
@@ -88,8 +91,8 @@ def read_contents(folder: Path, *others: Path) -> Contents:
 
     folder: pages are written here. others: their records are shown, too.
     """
-    for one in (folder, *others):
-        require_folder(one)
+    for path in (folder, *others):
+        require_folder(path)
     results = read_results(folder, others)
     numbers = numbers_of(results.runs)
     snapshots = numbers_of(results.snapshots, by_pretraining=True)
@@ -97,7 +100,7 @@ def read_contents(folder: Path, *others: Path) -> Contents:
 
 
 def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:
-    """Yield one row of CSV_COLUMNS per record and metric, in the order of the records' paths."""
+    """Yield a row of CSV_COLUMNS per record and metric, by path."""
     verdicts = verdict_words(contents.pairs)
     for run in contents.results.done:
         for metric, value in run.metrics.items():

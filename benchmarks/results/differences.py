@@ -1,11 +1,11 @@
-"""Whether two numbers differ: tests on the same images where records allow it, otherwise by errors.
+"""Decide whether two scores differ, and whether a published number is reproduced.
 
-Two of our numbers on the same test images are compared image by image: accuracies of one run each
-by McNemar's exact test (Psychometrika 1947), others by the paired standard error over images or
-over resampled test sets. In all other cases the two standard errors are independent: binomial for
-the accuracy on n images, plus the run-to-run deviation. Errors estimated from few seeds follow
-Student's distribution with Welch's degrees of freedom (Biometrika 1947). Tables, figures and the
-report state no difference that does not come from here.
+Two of our scores on the same test images are compared image by image: accuracies of one run each by
+McNemar's exact test (Psychometrika 1947), others by the paired standard error over images or over
+resampled test sets. In all other cases the two standard errors are independent. They combine the
+binomial error of an accuracy on n images and the run-to-run deviation. Errors estimated from few
+seeds follow Student's distribution with Welch's degrees of freedom (Biometrika 1947). Tables,
+figures and the report take all their differences from this module.
 """
 
 import math
@@ -27,7 +27,7 @@ POWER = 0.8
 TWO_SIDED = 1.959964
 """Standard errors of a 95 % interval."""
 NOT_A_NUMBER = "not a number"
-"""Text of a metric that is not finite, such as the loss of a diverged network."""
+"""Text of a metric that is not finite, as after divergence."""
 SIGNS: Mapping[str, str] = {
     "reproduced": "✓",
     "inconclusive": "?",
@@ -37,7 +37,7 @@ SIGNS: Mapping[str, str] = {
 }
 """Signs of verdicts, and of numbers without one."""
 SHARES = ("top1", "top5", "acc", "same_class", "mean_per_class")
-"""Parts of the names of metrics that count correct images, and so have a binomial error."""
+"""Parts of the names of metrics that count correct images (binomial error)."""
 
 
 class RunDeviation(NamedTuple):
@@ -46,11 +46,13 @@ class RunDeviation(NamedTuple):
     points: float
     source: str
     reach: float = 1.0
-    """Largest distance from 0 of the interval of a reproduced number, in points."""
+    """Limit for the interval of a reproduced number, in points from 0."""
 
 
 COCO = RunDeviation(0.18, "re-runs of the public recipes differ by 0.2 to 0.3")
-DEFAULT = RunDeviation(0.3, "none is published; assumed as a little above that of ImageNet's probe")
+DEFAULT = RunDeviation(
+    0.3, "not published; assumed to be slightly above the deviation of ImageNet's probe"
+)
 RUN_DEVIATIONS = {
     "in1k_linear": RunDeviation(0.1, "re-runs of MoCo v2 differ by 0.1 to 0.2"),
     "voc0712_det_c4": RunDeviation(0.3, "0.2 to 0.4 over MoCo's five runs"),
@@ -62,39 +64,42 @@ RUN_DEVIATIONS = {
     ),
     "head_entropy_bits": RunDeviation(0.1, "the paper says close to; in bits, not points", 0.5),
 }
-"""Deviations by task id, or by metric if it is not in percent; all other tasks have DEFAULT."""
+"""Deviations by task id, or by metric if not in percent.
+
+All other tasks have DEFAULT.
+"""
 
 
 def run_deviation(task: str) -> RunDeviation:
-    """Return the run-to-run deviation of a task id, or of a metric that has its own."""
+    """Return the run-to-run deviation of a task or metric."""
     return RUN_DEVIATIONS.get(task, DEFAULT)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Score:
-    """Mean over seeds in percent, its spread, and the test images from which its error follows."""
+    """Mean over seeds in percent, its deviation, and its test images."""
 
     mean: float
     std: float = 0.0
     """Sample standard deviation over runs; 0 for a single run."""
     runs: int = 1
     interval: float = 0.0
-    """Half width of the 95 % interval over the trials of a single run; 0 without trials."""
+    """Half width of the 95 % interval over trials; 0 without trials."""
     metric: str = ""
     images: str = ""
     """Key of the test images. Scores with equal keys can be paired."""
     is_primary: bool = True
-    """It is the task's main metric, for which records store the correct images."""
+    """It is the main metric, for which records store correct images."""
     details: tuple[Mapping[str, Any], ...] = ()
     """Details of the records of all runs."""
     num_images: int | None = None
     """Number of test images; None if it is not known."""
     stated_error: float | None = None
-    """Standard error that a paper prints, in points; 0 if only the run-to-run deviation counts."""
+    """Printed standard error in points; 0: run-to-run deviation only."""
     members: tuple["Score", ...] = ()
-    """Scores of which this is the mean, each on its own test set; empty for a single task."""
+    """Scores that are averaged, on independent test sets; empty for one task."""
     run_variance: float | None = None
-    """Run-to-run variance. None: estimated from seeds or trials, or as stated for the task."""
+    """Run-to-run variance; None: from seeds, trials or the task's deviation."""
 
     def text(self, decimals: int) -> str:
         """Return "71.2", or "71.2 ± 0.3" for several runs or trials."""
@@ -111,30 +116,39 @@ class Score:
 
     @property
     def seed_variance(self) -> float:
-        """Return the variance of the mean over several runs; 0 for a single run."""
+        """Return the variance of the mean over runs; 0 for one."""
         return self.std**2 / self.runs if self.runs > 1 else 0.0
 
     @cached_property
     def per_image(self) -> PerImage | None:
-        """Return which images are correct (mean over the runs); None unless all runs store it."""
+        """Return which images are correct, averaged over runs.
+
+        None unless all runs store it.
+        """
         stored = [read_per_image(details) for details in self.details if self.is_primary]
-        answers = [one for one in stored if one is not None]
+        answers = [answer for answer in stored if answer is not None]
         if not answers or len(answers) < len(stored):
             return None
-        if any(not np.array_equal(one.labels, answers[0].labels) for one in answers):
+        if any(not np.array_equal(answer.labels, answers[0].labels) for answer in answers):
             return None
-        return PerImage(np.mean([one.shares for one in answers], axis=0), answers[0].labels)
+        return PerImage(np.mean([answer.shares for answer in answers], axis=0), answers[0].labels)
 
     @cached_property
     def resampled(self) -> Floats | None:
-        """Return the metric (B,) on resampled test sets; None unless all runs store it."""
+        """Return the metric (B,) on resampled test sets.
+
+        None unless all runs store it.
+        """
         stored = [read_resampled(details, self.metric) for details in self.details]
-        values = [one for one in stored if one is not None]
+        values = [value for value in stored if value is not None]
         return np.mean(values, axis=0) if values and len(values) == len(stored) else None
 
     @cached_property
     def pairing(self) -> object | None:
-        """Return a key: scores with equal keys are compared image by image. None: never."""
+        """Return a key: scores with equal keys are compared image by image.
+
+        None if the score cannot be paired.
+        """
         if not self.images:
             return None
         if self.per_image is not None:
@@ -159,13 +173,13 @@ class Score:
             return _weighted_variance(self.per_image.shares, self.per_image.weights(self.metric))
         if self.resampled is not None:
             return float(self.resampled.var(ddof=1))
-        if self.num_images and any(part in self.metric for part in SHARES):
-            share = min(max(self.mean / 100, 0.0), 1.0)
-            return 1e4 * share * (1 - share) / self.num_images
+        if self.num_images and any(name in self.metric for name in SHARES):
+            fraction = min(max(self.mean / 100, 0.0), 1.0)
+            return 1e4 * fraction * (1 - fraction) / self.num_images
         return math.nan
 
     def variance_over_runs(self, task: str) -> float:
-        """Return the variance over seeds, over the trials of a single run, or as stated."""
+        """Return the variance over seeds, over trials, or of the task."""
         if self.run_variance is not None:
             return self.run_variance
         if self.members:
@@ -174,11 +188,11 @@ class Score:
         return self.seed_variance or trials or run_deviation(task).points ** 2
 
 
-def score_of(values: Sequence[float], **facts: Any) -> Score:
+def score_of(values: Sequence[float], **fields: Any) -> Score:
     """Return the mean and standard deviation of one or more values."""
     mean = fmean(values)
     spread = stdev(values) if len(values) > 1 and math.isfinite(mean) else 0.0
-    return Score(mean=mean, std=spread, runs=len(values), **facts)
+    return Score(mean=mean, std=spread, runs=len(values), **fields)
 
 
 class Difference(NamedTuple):
@@ -201,7 +215,10 @@ class Difference(NamedTuple):
 
     @property
     def smallest(self) -> float:
-        """Return the true difference that it finds with probability POWER, by normal errors."""
+        """Return the true difference that is detected with probability POWER.
+
+        Errors are assumed to be normal.
+        """
         from scipy.special import stdtrit
 
         return self.half_interval + self.error * float(stdtrit(self.freedom, POWER))
@@ -218,8 +235,8 @@ class Difference(NamedTuple):
         return math.isfinite(self.points) and math.isfinite(self.error)
 
     @property
-    def sure(self) -> bool:
-        """Return whether it is significant, taken alone."""
+    def is_significant(self) -> bool:
+        """Return whether it is significant without correction."""
         return self.p < LEVEL
 
     def verdict(self, metric: str = "") -> Word:
@@ -238,26 +255,26 @@ class Difference(NamedTuple):
 
 
 def difference(first: Score, second: Score, task: str) -> Difference:
-    """Return the first number minus the second, both of a task, by the sharpest possible test."""
+    """Return the first score minus the second, by the most powerful test."""
     if first.members and second.members:  # means over the same tasks: independent errors
-        parts = [
-            difference(one, other, "")
-            for one, other in zip(first.members, second.members, strict=True)
+        differences = [
+            difference(first_member, second_member, "")
+            for first_member, second_member in zip(first.members, second.members, strict=True)
         ]
-        points = fmean(part.points for part in parts)
-        variance = sum(part.error**2 for part in parts)
-        freedom = _welch(variance, sum(part.error**4 / part.freedom for part in parts))
-        error = math.sqrt(variance) / len(parts)
+        points = fmean(single.points for single in differences)
+        variance = sum(single.error**2 for single in differences)
+        freedom = _welch(variance, sum(single.error**4 / single.freedom for single in differences))
+        error = math.sqrt(variance) / len(differences)
         return Difference(points, error, _p_value(points, error, freedom), freedom)
     points = first.mean - second.mean
     scores = (first, second)
     variance = image_variance(first, second)
     if is_paired(first, second):
-        variance += sum(one.seed_variance for one in scores)
+        variance += sum(score.seed_variance for score in scores)
     else:
-        variance += sum(one.variance_over_runs(task) for one in scores)
-    of_seeds = sum(one.seed_variance**2 / max(1, one.runs - 1) for one in scores)
-    freedom, error = _welch(variance, of_seeds), math.sqrt(variance)
+        variance += sum(score.variance_over_runs(task) for score in scores)
+    seed_terms = sum(score.seed_variance**2 / max(1, score.runs - 1) for score in scores)
+    freedom, error = _welch(variance, seed_terms), math.sqrt(variance)
     if is_paired(first, second) and first.is_exact and second.is_exact:
         p = _mcnemar(first, second)
     else:
@@ -271,7 +288,7 @@ def is_paired(first: Score, second: Score) -> bool:
 
 
 def gain(first: Score, second: Score, task: str) -> Score:
-    """Return the first number minus the second as a number, with the errors of both."""
+    """Return the difference as a score, with both error variances added."""
     return Score(
         mean=first.mean - second.mean,
         stated_error=math.sqrt(image_variance(first, second)),
@@ -280,39 +297,42 @@ def gain(first: Score, second: Score, task: str) -> Score:
 
 
 def with_errors(scores: Sequence[Score]) -> list[Score]:
-    """Return the scores of a column; those without an error over images get the mean of the others.
+    """Fill in unknown errors over images with the column's mean.
 
-    They have the same test set. `difference` does the same for two scores.
+    All scores of a column have the same test set. `difference` does the same for two scores.
     """
     if scores and all(score.members for score in scores):
         columns = zip(*(score.members for score in scores), strict=True)
         rows = zip(*(with_errors(column) for column in columns), strict=True)
         return [replace(s, members=tuple(row)) for s, row in zip(scores, rows, strict=True)]
-    known = [v for score in scores if not math.isnan(v := score.variance_over_images)]
-    if not known or len(known) == len(scores):
+    variances = [v for score in scores if not math.isnan(v := score.variance_over_images)]
+    if not variances or len(variances) == len(scores):
         return [*scores]
-    error = math.sqrt(fmean(known))
+    error = math.sqrt(fmean(variances))
     return [
-        replace(one, stated_error=error) if math.isnan(one.variance_over_images) else one
-        for one in scores
+        replace(score, stated_error=error) if math.isnan(score.variance_over_images) else score
+        for score in scores
     ]
 
 
 def image_variance(first: Score, second: Score) -> float:
     """Return the variance of the difference over test images, in points squared.
 
-    Of two numbers that are not paired, an unknown variance is that of the other.
+    If one of two unpaired scores has no known variance, it gets the variance of the second one.
     """
     if is_paired(first, second):
         return _paired_variance(first, second)
-    one, other = first.variance_over_images, second.variance_over_images
-    return (other if math.isnan(one) else one) + (one if math.isnan(other) else other)
+    first_variance, second_variance = first.variance_over_images, second.variance_over_images
+    return (second_variance if math.isnan(first_variance) else first_variance) + (
+        first_variance if math.isnan(second_variance) else second_variance
+    )
 
 
 def _welch(variance: float, of_parts: float) -> float:
-    """Return the degrees of freedom of a sum, by Welch and Satterthwaite; inf if none is estimated.
+    """Return the degrees of freedom of a sum (Welch and Satterthwaite).
 
-    of_parts: sum of each estimated part's square over its degrees of freedom.
+    of_parts: sum of each estimated term's square over its degrees of freedom. inf if no term is
+    estimated.
     """
     return variance**2 / of_parts if of_parts > 0 else math.inf
 
@@ -334,28 +354,35 @@ def _weighted_variance(shares: Floats, weights: Floats) -> float:
 
 
 def _paired_variance(first: Score, second: Score) -> float:
-    """Return the variance of the difference over the common images of two paired numbers."""
-    one, other = first.per_image, second.per_image
-    if one is not None and other is not None:
-        return _weighted_variance(one.shares - other.shares, one.weights(first.metric))
+    """Return the variance of a paired difference over the common images."""
+    first_answers, second_answers = first.per_image, second.per_image
+    if first_answers is not None and second_answers is not None:
+        return _weighted_variance(
+            first_answers.shares - second_answers.shares, first_answers.weights(first.metric)
+        )
     values = [score.resampled for score in (first, second) if score.resampled is not None]
     return float(np.var(values[0] - values[1], ddof=1))
 
 
 def _mcnemar(first: Score, second: Score) -> float:
-    """Return the exact p-value from the numbers of images that only one has right."""
+    """Return the exact p-value of McNemar's test."""
     from scipy.special import betainc
 
-    one, other = (s.per_image.shares > 0 for s in (first, second) if s.per_image is not None)
-    alone = int((one & ~other).sum()), int((other & ~one).sum())
-    if not any(alone):
+    first_correct, second_correct = (
+        score.per_image.shares > 0 for score in (first, second) if score.per_image is not None
+    )
+    discordant = (
+        int((first_correct & ~second_correct).sum()),
+        int((second_correct & ~first_correct).sum()),
+    )
+    if not any(discordant):
         return 1.0
-    tail = betainc(max(alone), min(alone) + 1, 0.5)  # of the binomial distribution
+    tail = betainc(max(discordant), min(discordant) + 1, 0.5)  # of the binomial distribution
     return min(1.0, 2 * float(tail))
 
 
 def how_compared(first: Score, second: Score, task: str) -> str:
-    """Return the test that `difference` uses for two numbers, in words."""
+    """Describe the test that `difference` uses for two scores."""
     if first.members and second.members:
         return f"mean of {len(first.members)} differences"
     if not is_paired(first, second):

@@ -1,4 +1,4 @@
-"""Everything behind one record, as sections of labelled lines; the command that makes it again."""
+"""Explain one record in sections, with the command to repeat it."""
 
 import json
 import shlex
@@ -50,21 +50,21 @@ REMOVED_VALUES = {"--rates-at-once"}
 Entry = tuple[str, str]
 """Label and text."""
 Explanation = Mapping[str, Sequence[Entry]]
-"""Lines by the title of their section, in the order in which they are shown."""
+"""Lines by section title, in the order of display."""
 
 
 def as_text(explanation: Explanation) -> str:
-    """Return the sections, with labels in one column and long texts on several lines."""
-    parts = []
+    """Return the sections as aligned and wrapped text."""
+    sections = []
     for title, lines in explanation.items():
         labels = [label for label, _ in lines if len(label) <= LABEL_WIDTH]
         width = max(map(len, labels), default=0)
-        parts.append("\n".join([title, *(_on_lines(*line, width) for line in lines)]))
-    return "\n\n".join(parts)
+        sections.append("\n".join([title, *(_on_lines(*line, width) for line in lines)]))
+    return "\n\n".join(sections)
 
 
 def _on_lines(label: str, text: str, width: int) -> str:
-    """Return label and text on lines of TEXT_WIDTH; a command is one line, to be copied."""
+    """Return label and wrapped text; a command stays on one line."""
     start = f"  {label:<{width}}  "
     if label == "command":
         return start + text
@@ -85,7 +85,9 @@ def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
     texts, in their order.
     """
     return {
-        title: {key: own[0] if len(own) == 1 else own for key, own in grouped(lines).items()}
+        title: {
+            key: texts[0] if len(texts) == 1 else texts for key, texts in grouped(lines).items()
+        }
         for title, lines in explanation.items()
     }
 
@@ -122,7 +124,7 @@ def _numbers(record: Record) -> Iterator[Entry]:
 
 
 def _published(run: Run) -> Iterator[Entry]:
-    """Yield the published number next to each of ours, with the verdict, or why there is none."""
+    """Yield published numbers with verdicts, or reasons for their absence."""
     if run.small:
         yield "none", SMALL_DATA[run.small]
         return
@@ -134,13 +136,13 @@ def _published(run: Run) -> Iterator[Entry]:
         return
     pairs = [pair for pair in pairs_of(numbers_of([run])) if pair.printed.task == run.task]
     for pair in pairs:
-        printed, apart = pair.printed, pair.difference
-        ours = printed.value + apart.points
-        text = f"{printed.value:g}, ours {ours:.2f} ({apart.points:+.2f}): "
-        if pair.not_judged:
-            text += f"no verdict: {pair.not_judged}"
+        printed, diff = pair.printed, pair.difference
+        ours = printed.value + diff.points
+        text = f"{printed.value:g}, ours {ours:.2f} ({diff.points:+.2f}): "
+        if pair.no_verdict:
+            text += f"no verdict: {pair.no_verdict}"
         else:
-            text += f"{pair.word}, 95 % interval {apart.interval_text()}"
+            text += f"{pair.verdict}, 95 % interval {diff.interval_text()}"
         yield f"{printed.where}: {printed.row.label}, {printed.column.label}", text
     if not pairs:
         reasons = {
@@ -156,7 +158,7 @@ def _protocol(record: Record) -> Iterator[Entry]:
     protocol = record.protocol
     yield "name", f"{protocol['name']}, schedule {record.schedule}, hash {protocol['hash']}"
     same = protocol["hash"] == protocol["paper_hash"]
-    yield "as in the paper", "yes" if same else f"no, whose hash is {protocol['paper_hash']}"
+    yield "as in the paper", "yes" if same else f"no, the paper's hash is {protocol['paper_hash']}"
     for sentence in record.departures:
         yield "deviation", sentence
     task = TASKS.get(record.request.get("task", ""))
@@ -180,96 +182,96 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def checkpoint_lines(record: Record) -> list[Entry]:
-    """Return identity and origin of a record's checkpoint, without the settings of its recipe."""
+    """Return checkpoint identity and origin, without recipe settings."""
     made_by = dict(record.backbone.get("made_by") or {})
     if made_by.get("recipe"):  # which settings differ from the recipe's is in `changed`
         made_by.pop("settings", None)
-    fields = _fields(record.backbone | {"made_by": made_by or "the file does not say how"})
+    fields = _fields(record.backbone | {"made_by": made_by or "not recorded in the file"})
     lines = [(name, text) for name, text in fields if text]
     if record.declared:
-        lines.append(("declared recipe", f"{record.declared}; nothing here has checked it"))
+        lines.append(("declared recipe", f"{record.declared} (not verified)"))
     return lines
 
 
 def _fields(fields: Mapping[str, Any]) -> list[Entry]:
-    """Return fields of a record as they are stored, nested ones as "cifar10.counts.test"."""
+    """Return record fields with dotted names, such as "cifar10.counts.test"."""
     return [(name, value_words(value)) for name, value in _flat(fields).items()]
 
 
 def again_lines(record: Record, path: Path) -> Iterator[Entry]:
-    """Yield the command that makes the number again, what its words mean, and if it is cached."""
+    """Yield the command to repeat the evaluation, placeholders, and cache status."""
     key = record.request.get("task")
     if key not in TASKS or not file_of(record) or record.request.get("variant"):
         yield (
             "not possible",
-            "the record holds no command: Python code or an earlier version made it",
+            "the record has no command, since Python code or an earlier version made it",
         )
         return
-    results, of_snapshot = _place(path, record.task)
+    results, of_snapshot = _results_folder(path, record.task)
     curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
     if of_snapshot:
-        words = [*RUN_ALL, "--snapshots", "DIR", "--name", curve]
-        words += ["--tasks", key]
+        args = [*RUN_ALL, "--snapshots", "DIR", "--name", curve]
+        args += ["--tasks", key]
     else:
-        words = [*TRANSFER, key, *_checkpoint_words(record)]
-        words += ["--seed", str(record.seed)]
-    words += ["--data", "DATA", "--schedule", record.schedule]
-    words += ["--results", str(results)] if results not in (None, DEFAULT_RESULTS) else []
-    yield "command", shlex.join([*words, *_option_words(record)])
+        args = [*TRANSFER, key, *_checkpoint_words(record)]
+        args += ["--seed", str(record.seed)]
+    args += ["--data", "DATA", "--schedule", record.schedule]
+    args += ["--results", str(results)] if results not in (None, DEFAULT_RESULTS) else []
+    yield "command", shlex.join([*args, *_option_words(record)])
     hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
     if of_snapshot:
         file = "DIR"
-        yield file, f"a folder of the run's snapshots; the record is of {snapshot}.pt {hash_words}"
+        yield file, f"a folder of the run's snapshots; this record: {snapshot}.pt {hash_words}"
     elif (record.backbone.get("made_by") or {}).get("method") == UNTRAINED:
         file = file_of(record)
         yield file, _network_of(record)
     else:
         file = file_of(record)
-        yield file, f"the checkpoint {hash_words}; the record may not hold its folder"
+        yield file, f"the checkpoint {hash_words}; the record may lack its folder"
     generated = any(entry["small"] == "generated" for entry in record.data.values())
-    written = "; python -m transfer generate-data writes them" if generated else ""
-    yield "DATA", f"the folder of all data sets{written}"
+    written = "; to write generated data: python -m transfer generate-data" if generated else ""
+    yield "DATA", f"the folder of all datasets{written}"
     if protocol_hash(record.task, TASKS[key]) != record.protocol["paper_hash"]:
-        yield "cached", "no: the numbers of the protocol have changed since"
+        yield "cached", "no: the protocol has changed since"
     elif results is None:
         yield "cached", f"no: the record is not in a results folder ({path})"
     else:
-        yield "cached", f"yes, as long as {file} and DATA are those of the record"
+        yield "cached", f"yes, if {file} and DATA are the same as in the record"
 
 
 def file_of(record: Record) -> str:
-    """Return the path of the checkpoint as it was given; empty for a record without a command."""
-    if words := record.request.get("backbone"):  # an older record, which holds words
-        return str(words[1])
+    """Return the checkpoint path as given; empty without a command."""
+    if args := record.request.get("backbone"):  # an older record, which stores arguments
+        return str(args[1])
     return str(record.request.get("checkpoint", {}).get("ckpt", ""))
 
 
 def _checkpoint_words(record: Record) -> list[str]:
-    """Return the words of a command line that name the checkpoint and the recipe declared now."""
+    """Return the arguments for the checkpoint and its declared recipe."""
     declared = record.declared or None  # it may have changed since the evaluation
-    if words := record.request.get("backbone"):
-        words = [with_present_option(word) for word in words]
-        return [*words, *(["--trained-with", declared] if declared else [])]
+    if args := record.request.get("backbone"):
+        args = [with_present_option(arg) for arg in args]
+        return [*args, *(["--trained-with", declared] if declared else [])]
     checkpoint = from_json(Checkpoint, record.request["checkpoint"])
     return words_of(replace(checkpoint, declared=declared))
 
 
 def _option_words(record: Record) -> list[str]:
-    """Return the words of a command line that state the options, as they were decided."""
+    """Return the arguments for the options of the evaluation."""
     if "settings" not in record.request:
-        old = record.request["options"]
+        old_args = record.request["options"]
         return [
-            with_present_option(word)
-            for before, word in zip(["", *old], old, strict=False)
-            if word not in {*REMOVED_FLAGS, *REMOVED_VALUES} and before not in REMOVED_VALUES
+            with_present_option(arg)
+            for previous, arg in zip(["", *old_args], old_args, strict=False)
+            if arg not in {*REMOVED_FLAGS, *REMOVED_VALUES} and previous not in REMOVED_VALUES
         ]
     settings = from_json(Settings, record.request["settings"])
     return words_of(replace(settings, schedule="paper"))
 
 
-def _place(path: Path, task: str) -> tuple[Path | None, bool]:
-    """Return the results folder of a record's file, if any, and if it is that of a snapshot."""
-    # a task such as transfer_linear/cifar10 has a folder of its own below the backbone's
+def _results_folder(path: Path, task: str) -> tuple[Path | None, bool]:
+    """Return a record's results folder, and whether it is a snapshot."""
+    # a task such as transfer_linear/cifar10 is a subfolder of the backbone's folder
     if len(path.parents) < (depth := 2 + task.count("/")):
         return None, False
     records = path.parents[depth - 1]
@@ -280,11 +282,15 @@ def _place(path: Path, task: str) -> tuple[Path | None, bool]:
 
 def _network_of(record: Record) -> str:
     """Return which checkpoints have the network of a random initialization."""
-    backbone, form = record.backbone, record.request["input"]
+    backbone, input_fields = record.backbone, record.request["input"]
     labels = {"size_px": "size in px", "mean": "mean", "std": "deviation"}
-    texts = [f"{text} {value_words(form[name])}" for name, text in labels.items() if name in form]
+    texts = [
+        f"{text} {value_words(input_fields[name])}"
+        for name, text in labels.items()
+        if name in input_fields
+    ]
     network = network_words(backbone["arch"], backbone["stem"])
     return (
-        f"any checkpoint of a {network} for images of {' and '.join(texts)}: the command takes the "
-        "network and the input from it, not the weights"
+        f"any checkpoint of a {network} with input {' and '.join(texts)}: the command uses its "
+        "network and input, not its weights"
     )

@@ -1,4 +1,4 @@
-"""The message on a step at the end of a run that failed: tables, figures, summary or report."""
+"""Message on a failed final step: tables, figures, summary or report."""
 
 import sys
 import traceback
@@ -7,9 +7,9 @@ from pretrain.running.errors import SuiteError
 
 
 def explain_failed_step(outcome: str, error: Exception, command: str) -> None:
-    """Print in one line what is missing and why, that the records are safe, and what to run.
+    """Print the missing output, the reason, and the command to repeat.
 
-    The traceback of an error that no check foresees follows, since it is a fault of the suite.
+    The records are not affected. Unexpected errors are bugs, so their traceback is printed as well.
     """
     is_expected = isinstance(error, OSError | ImportError | SuiteError)
     reason = " ".join(str(error).split()).rstrip(".")

@@ -1,4 +1,4 @@
-"""The last screen of a run: one compact table of this run's numbers, then its failures."""
+"""Summary at the end of a run: table of numbers, failures."""
 
 from collections.abc import Container, Mapping, Sequence
 from itertools import product
@@ -13,10 +13,13 @@ from benchmarks.results.records import CellId, Run, grouped
 from benchmarks.results.verdicts import pairs_of
 
 MAX_LINES = 46
-"""Lines of the screen. Everything that a run prints after its last cell then fits into 60 lines:
-paths of tables and figures before it, report and counts after it."""
+"""Maximum number of lines.
+
+All output after the last evaluation, with paths of tables, figures and report, then fits into 60
+lines.
+"""
 MAX_FAILURES = 8
-"""Failures whose reasons are shown, each on at most two lines."""
+"""Maximum number of shown failures, with two lines each."""
 VERDICTS: tuple[Word, ...] = ("reproduced", "inconclusive", "above", "below")
 HEADER = ("task", "checkpoint", "metric", "ours", "published", "verdict")
 
@@ -27,29 +30,29 @@ def final_screen(
     unreadable: Mapping[str, str] = MappingProxyType({}),
     width: int = 80,
 ) -> str:
-    """Return the numbers of the cells as a text table, and their failures with reasons.
+    """Return the cells' numbers as a text table, and their failures.
 
-    runs: at most one record of a cell, that of the run's conditions; and failures.
+    runs: failures, and at most one record per cell, under the conditions of this run.
 
-    Each row is a task and a checkpoint: its number (mean over seeds), the best published one, and
-    the verdict if a paper has the checkpoint, too. Verdicts need the paper's protocol, length and
-    data; a note says what stands against them.
+    Each row is a task and a checkpoint: its number (mean over seeds), the best published number,
+    and the verdict if a paper has the checkpoint, too. Verdicts require the paper's protocol,
+    length and data; a note gives the reason for a missing verdict.
 
-    unreadable: reasons of checkpoints whose files could not be read, by name. width: columns of
-    the terminal; reasons are cut after two lines.
+    unreadable: error messages of unreadable checkpoints, by name. width: columns of the terminal;
+    reasons are truncated after two lines.
     """
-    wanted = set(cells)
-    done = [run for run in runs if run.cell in wanted and not run.failure]
-    lost = wanted - {run.cell for run in done}
-    failed = [run for run in runs if run.cell in lost and run.failure]
-    rows = _rows(cells, done, failed)
-    table = aligned([HEADER, *rows], (0, 1, 2, 5)) if rows else ["no number of this run"]
-    reasons = [f"failed  {name}  {' '.join(why.split())}" for name, why in unreadable.items()]
+    requested = set(cells)
+    succeeded = [run for run in runs if run.cell in requested and not run.failure]
+    missing = requested - {run.cell for run in succeeded}
+    failed = [run for run in runs if run.cell in missing and run.failure]
+    rows = _rows(cells, succeeded, failed)
+    table = aligned([HEADER, *rows], (0, 1, 2, 5)) if rows else ["no results in this run"]
+    reasons = [f"failed  {name}  {' '.join(reason.split())}" for name, reason in unreadable.items()]
     reasons += [f"failed  {run.backbone}  {run.task}  {run.failure}" for run in failed]
     reasons = [shortened(reason, 2 * width) for reason in reasons]
-    below = [*_notes(done), *first_lines(reasons, MAX_FAILURES, "more failures below tables/")]
-    room = MAX_LINES - 1 - 2 * len(below)
-    return "\n".join([*first_lines(table, room, "more below tables/"), *below])
+    notes = [*_notes(succeeded), *first_lines(reasons, MAX_FAILURES, "more failures in tables/")]
+    num_lines = MAX_LINES - 1 - 2 * len(notes)
+    return "\n".join([*first_lines(table, num_lines, "more in tables/"), *notes])
 
 
 def shortened(text: str, length: int) -> str:
@@ -58,72 +61,79 @@ def shortened(text: str, length: int) -> str:
 
 
 def _rows(
-    cells: Sequence[CellId], done: Sequence[Run], failed: Sequence[Run]
+    cells: Sequence[CellId], succeeded: Sequence[Run], failed: Sequence[Run]
 ) -> list[Sequence[str]]:
-    """Return a row for each task and checkpoint with a result or a failure."""
+    """Return a row per task and checkpoint with results or failures."""
     columns = list(dict.fromkeys((cell.task, cell.protocol) for cell in cells))
     backbones = list(dict.fromkeys(cell.backbone for cell in cells))
-    worst = {name: _worst([run for run in done if run.backbone == name]) for name in backbones}
-    results = grouped(((run.backbone, run.task, run.protocol), run) for run in done)
-    lost = {(run.backbone, run.task, run.protocol) for run in failed}
+    worst = {name: _worst([run for run in succeeded if run.backbone == name]) for name in backbones}
+    results = grouped(((run.backbone, run.task, run.protocol), run) for run in succeeded)
+    failed_keys = {(run.backbone, run.task, run.protocol) for run in failed}
     rows: list[Sequence[str]] = []
     for (task, protocol), name in product(columns, backbones):
-        own = results.get((name, task, protocol), [])
-        if not own and (name, task, protocol) not in lost:
+        task_runs = results.get((name, task, protocol), [])
+        if not task_runs and (name, task, protocol) not in failed_keys:
             continue
-        metric, reading = own[0].primary_metric if own else "-", protocol.partition("/")[0]
+        metric, reading = (
+            task_runs[0].primary_metric if task_runs else "-",
+            protocol.partition("/")[0],
+        )
         printed = best_published(task, reading, metric)
         verdict = "-"
-        if judged := worst[name].get((task, reading, metric)):
-            word = judged.verdict()
-            verdict = f"{SIGNS[word]} {word} {judged.interval_text()}"
-        several = [task for task, _ in columns].count(task) > 1
-        label = f"{task} ({protocol})" if several else task
+        if worst_difference := worst[name].get((task, reading, metric)):
+            verdict_word = worst_difference.verdict()
+            verdict = f"{SIGNS[verdict_word]} {verdict_word} {worst_difference.interval_text()}"
+        has_variants = [task for task, _ in columns].count(task) > 1
+        label = f"{task} ({protocol})" if has_variants else task
         best = f"{printed[0]:.1f}" if printed else "-"
-        rows.append([label, name, metric, _number(own) if own else "failed", best, verdict])
+        rows.append(
+            [label, name, metric, _number(task_runs) if task_runs else "failed", best, verdict]
+        )
     return rows
 
 
-def _number(own: Sequence[Run]) -> str:
-    """Return the mean over seeds; for seeds that ran under other conditions, one for each."""
-    alike = grouped(
+def _number(runs: Sequence[Run]) -> str:
+    """Return the mean over seeds, or one number per set of conditions."""
+    by_conditions = grouped(
         ((run.protocol_hash, run.conditions, run.fingerprint), run.metrics[run.primary_metric])
-        for run in own
+        for run in runs
         if run.primary_metric in run.metrics
     )
-    return " / ".join(score_of(values).text(1) for values in alike.values()) or "-"
+    return " / ".join(score_of(values).text(1) for values in by_conditions.values()) or "-"
 
 
-def _worst(done: Sequence[Run]) -> dict[tuple[str, str, str], Difference]:
-    """Return the difference with the worst verdict of a checkpoint: papers print several numbers.
+def _worst(runs: Sequence[Run]) -> dict[tuple[str, str, str], Difference]:
+    """Return the difference with the worst verdict of a checkpoint.
 
-    Keys are task, protocol without version, and metric.
+    Papers may print several numbers of it. Keys are task, protocol without version, and metric.
     """
     worst: dict[tuple[str, str, str], Difference] = {}
-    for pair in pairs_of(numbers_of(done)):
-        if not pair.not_judged:
+    for pair in pairs_of(numbers_of(runs)):
+        if not pair.no_verdict:
             printed = pair.printed
             key = printed.task, printed.protocol, printed.column.metric
-            both = worst.get(key, pair.difference), pair.difference
-            worst[key] = max(both, key=lambda one: VERDICTS.index(one.verdict()))
+            candidates = worst.get(key, pair.difference), pair.difference
+            worst[key] = max(candidates, key=lambda diff: VERDICTS.index(diff.verdict()))
     return worst
 
 
-def _notes(done: Sequence[Run]) -> list[str]:
-    """Return the common reasons why the numbers may not be compared with the papers."""
-    if not done:
+def _notes(runs: Sequence[Run]) -> list[str]:
+    """Return the reasons why the numbers are not comparable with papers."""
+    if not runs:
         return []
-    words = [run.reasons.words for run in done]
-    common = [word for word in words[0] if all(word in others for others in words)]
+    reasons = [run.reasons.words for run in runs]
+    common = [
+        reason for reason in reasons[0] if all(reason in run_reasons for run_reasons in reasons)
+    ]
     if common:
         return [f"not comparable with the papers: {', '.join(common)}"]
-    if num_apart := sum(bool(own) for own in words):
-        return [f"{num_apart} numbers are not comparable with the papers: see the tables"]
+    if num_incomparable := sum(bool(run_reasons) for run_reasons in reasons):
+        return [f"{num_incomparable} numbers are not comparable with the papers: see the tables"]
     return []
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
-    """Return lines with the columns of these places at the left and the others at the right."""
+    """Return lines with padded columns; `left` columns are left-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -134,7 +144,9 @@ def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
     ]
 
 
-def first_lines(lines: Sequence[str], most: int, rest: str) -> list[str]:
-    """Return the first lines, and how many more there are with words on these."""
-    more = len(lines) - most
-    return [*lines[:most], *[f"... and {more} {rest}"] * (more > 0)]
+def first_lines(lines: Sequence[str], max_lines: int, noun: str) -> list[str]:
+    """Return the first lines, and a line that counts the remaining ones."""
+    num_more = len(lines) - max_lines
+    if num_more <= 0:
+        return [*lines]
+    return [*lines[:max_lines], f"... and {num_more} {noun}"]

@@ -1,4 +1,4 @@
-"""Pages of ours: backbones and tasks in parts per schedule; methods compared; curves."""
+"""Overview of backbones and tasks, comparison of methods, and curves."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,10 @@ def overview_page(
     pages: Sequence[tuple[str, str]],
     command: str,
 ) -> Page:
-    """Return the page; pages: title and file name of the other pages."""
+    """Return the overview.
+
+    pages: title and file name of the other pages.
+    """
     notes = Notes()
     page: Page = [
         "# Overview",
@@ -45,7 +48,10 @@ def overview_page(
     runs = sorted((number.run for number in numbers), key=lambda run: run.identity)
     page += ["## Backbones", *backbone_lines(runs)] if runs else []
     if pages:
-        page += ["## Beside the papers", "\n".join(f"- [{title}]({file})" for title, file in pages)]
+        page += [
+            "## Comparison with published numbers",
+            "\n".join(f"- [{title}]({file})" for title, file in pages),
+        ]
         page.append(f"{published_count_words()}.")
     if warnings := [f"- warning: {plain(str(file))}" for file in unused]:
         page += ["## Files that are not used", "\n".join(warnings)]
@@ -53,28 +59,28 @@ def overview_page(
 
 
 def _columns(block: Block) -> list[Number]:
-    """Return a number of each column; the twelve tasks and their average come first."""
+    """Return a number per column; the twelve tasks come first."""
     from transfer.tasks import TASKS, reading_of
 
-    # for several readings of a task the first one counts
+    # the first protocol variant of a task determines its position
     order = {reading_of(key)[0]: i for i, key in reversed([*enumerate(TASKS)])}
     twelve = (*transfer_tasks(), AVERAGE)
     firsts = {number.column: number for number in reversed(block.numbers)}
     readings = list(dict.fromkeys(name for task, name in block.columns if task in twelve))
 
-    def place(number: Number) -> tuple[int, int, int, ColumnKey]:
+    def sort_key(number: Number) -> tuple[int, int, int, ColumnKey]:
         if number.task in twelve:
             return 0, readings.index(number.reading), twelve.index(number.task), number.column
         return 1, 0, order.get(number.task, len(order)), number.column
 
-    return sorted(firsts.values(), key=place)
+    return sorted(firsts.values(), key=sort_key)
 
 
 def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> list[Part]:
-    """Return the table of one kind of task, and its metrics, protocols and common notes."""
-    several = len({column.reading for column in columns}) > 1
+    """Return the table of one task group, its metrics and protocols."""
+    has_variants = len({column.reading for column in columns}) > 1
     short = re.compile("^transfer_linear/|_linear$|_knn$")
-    labels = [short.sub("", c.task) + (f" {c.reading}" if several else "") for c in columns]
+    labels = [short.sub("", c.task) + (f" {c.reading}" if has_variants else "") for c in columns]
     filled = {(number.row, number.column) for number in block.numbers}
     rows = [
         OurRow(
@@ -85,20 +91,20 @@ def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> li
         if any((row.row, c.column) in filled for c in columns)
     ]
     named = [*zip(labels, columns, strict=True)]
-    table, of_all = our_grid(rows, [(label, c.task) for label, c in named], notes)
+    table, shared_notes = our_grid(rows, [(label, c.task) for label, c in named], notes)
     metrics = grouped((c.primary_metric, label) for label, c in named if c.task != AVERAGE)
-    words = [
-        metric if len(metrics) == 1 else f"{metric} of {', '.join(own)}"
-        for metric, own in sorted(metrics.items())
+    metric_texts = [
+        metric if len(metrics) == 1 else f"{metric} of {', '.join(metric_labels)}"
+        for metric, metric_labels in sorted(metrics.items())
     ]
-    lines = [f"- Metric: {'; '.join(words)}."]
+    lines = [f"- Metric: {'; '.join(metric_texts)}."]
     if protocols := block.protocols(column.column for column in columns):
-        lines.append(f"- All rows: {'; '.join([f'protocol {protocols}', *of_all])}.")
+        lines.append(f"- All rows: {'; '.join([f'protocol {protocols}', *shared_notes])}.")
     return [table, "\n".join(lines)]
 
 
 def method_page(numbers: Sequence[Number], command: str) -> Page:
-    """Return the page of backbones whose recipes, METHOD/SIZE, have one size.
+    """Return a page that compares methods of one recipe size, METHOD/SIZE.
 
     It is empty if no two methods have a result on the same task.
     """
@@ -110,7 +116,7 @@ def method_page(numbers: Sequence[Number], command: str) -> Page:
         if "/" in row.run.recipe
     }
 
-    def place(row: Number) -> tuple[str, bool, tuple[str, ...]]:
+    def sort_key(row: Number) -> tuple[str, bool, tuple[str, ...]]:
         """Return the sort key: recipe size, then random initializations first."""
         return (
             row.run.recipe.partition("/")[2],
@@ -118,30 +124,32 @@ def method_page(numbers: Sequence[Number], command: str) -> Page:
             (*row.run.identity, row.conditions),
         )
 
-    parts: Page = []
-    for size, own in groupby(sorted(rows.values(), key=place), key=lambda row: place(row)[0]):
-        parts += _methods(size, [*own], all_blocks)
-    if not parts:
+    page_parts: Page = []
+    for size, rows_of_size in groupby(
+        sorted(rows.values(), key=sort_key), key=lambda row: sort_key(row)[0]
+    ):
+        page_parts += _methods(size, [*rows_of_size], all_blocks)
+    if not page_parts:
         return []
     text = "Percent; one row per method, all of one size of recipe. Only numbers of one column may "
-    return ["# Methods", f"{text}be compared. Made by `{command}`.", *parts]
+    return ["# Methods", f"{text}be compared. Made by `{command}`.", *page_parts]
 
 
 def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> list[Part]:
     keys = {row.row for row in rows}
     columns: list[tuple[Block, Number]] = []
-    shown: set[tuple[object, ...]] = set()
+    row_keys: set[tuple[object, ...]] = set()
     for block in all_blocks:
         results = grouped((n.column, n) for n in block.numbers if n.runs and n.row in keys)
         for column in block.columns:
-            own = results.get(column, [])
-            # in which two methods have a result, without random initializations
-            if len({number.run.method for number in own} - {"random"}) > 1:
-                columns.append((block, own[0]))
-                shown |= {number.row for number in own}
+            column_numbers = results.get(column, [])
+            # columns in which two methods (other than random initializations) have a result
+            if len({number.run.method for number in column_numbers} - {"random"}) > 1:
+                columns.append((block, column_numbers[0]))
+                row_keys |= {number.row for number in column_numbers}
     if not columns:
         return []
-    rows = [row for row in rows if row.row in shown]
+    rows = [row for row in rows if row.row in row_keys]
     table_rows = [
         OurRow(
             row_label(row, rows), [b.number(row, c.column, c.primary_metric) for b, c in columns]
@@ -150,14 +158,15 @@ def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> 
     ]
     notes = Notes()
     headings = [(f"{column.task} {column.primary_metric}", column.task) for _, column in columns]
-    table, of_all = our_grid(table_rows, headings, notes)
+    table, shared_notes = our_grid(table_rows, headings, notes)
     lines = [
         f"- {c.task}: protocol {block.protocols([c.column])}; {block.heading.lower()}."
         for block, c in columns
     ]
-    lines += [f"- All rows: {'; '.join(of_all)}."] if of_all else []
+    lines += [f"- All rows: {'; '.join(shared_notes)}."] if shared_notes else []
     scores = [
-        (row, [n.score for n in own.numbers]) for row, own in zip(rows, table_rows, strict=True)
+        (row, [n.score for n in column_numbers.numbers])
+        for row, column_numbers in zip(rows, table_rows, strict=True)
     ]
     return [
         f"## {size}",
@@ -173,12 +182,13 @@ def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> 
 def _difference_lines(
     scores: Sequence[tuple[Number, Sequence[Score | None]]], headings: Sequence[tuple[str, str]]
 ) -> Iterator[str]:
-    """Yield how many backbones differ, for those that have results in the same columns.
+    """Yield how many backbones differ, per set of common columns.
 
     headings: label and task of each column. A column without known errors is left out.
     """
     sets = grouped(
-        (tuple(i for i, score in enumerate(own) if score), (row.run, own)) for row, own in scores
+        (tuple(i for i, score in enumerate(row_p_values) if score), (row.run, row_p_values))
+        for row, row_p_values in scores
     )
     for columns, members in sets.items():
         runs = [run for run, _ in members]
@@ -186,52 +196,62 @@ def _difference_lines(
         tests: list[tuple[str, dict[tuple[int, int], Difference]]] = []
         for column in columns:
             label, task = headings[column]
-            values = with_errors([score for _, own in members if (score := own[column])])
+            values = with_errors(
+                [score for _, row_p_values in members if (score := row_p_values[column])]
+            )
             differences = {
                 (i, j): difference(values[i], values[j], task)
                 for i, j in combinations(range(len(values)), 2)
             }
-            if all(one.p <= 1 for one in differences.values()):  # NaN: errors are not known
+            if all(diff.p <= 1 for diff in differences.values()):  # NaN: errors are not known
                 tests.append((label, differences))
         if len(trained) < 3 or not tests:
             continue
-        where = ", ".join(label for label, _ in tests)
+        column_text = ", ".join(label for label, _ in tests)
         pairs = [*combinations(trained, 2)]
         p_values = [[differences[pair].p for _, differences in tests] for pair in pairs]
-        alone, corrected = _num_significant(p_values, any)
+        uncorrected, corrected = _num_significant(p_values, any)
         yield (
-            f"- {where}: {alone} of {len(pairs)} pairs of the {len(trained)} trained backbones "
-            f"differ in at least one column (p < {LEVEL}, uncorrected; {corrected} after Holm's "
-            f"correction over {len(pairs) * len(tests)} tests)."
+            f"- {column_text}: {uncorrected} of {len(pairs)} pairs of the {len(trained)} trained "
+            f"backbones differ in at least one column (p < {LEVEL}, uncorrected; "
+            f"{corrected} after Holm's correction over {len(pairs) * len(tests)} tests)."
         )
         methods = [i for i in trained if runs[i].method != "supervised"]
-        for other in (i for i, run in enumerate(runs) if run.method == "random"):
-            p_values = [[_p_if_better(d, i, other) for _, d in tests] for i in methods]
-            alone, corrected = _num_significant(p_values, all)
+        for random_index in (i for i, run in enumerate(runs) if run.method == "random"):
+            p_values = [[_p_if_better(d, i, random_index) for _, d in tests] for i in methods]
+            uncorrected, corrected = _num_significant(p_values, all)
             worse = [
                 f"{runs[i].backbone} ({', '.join(missed)})"
-                for i, own in zip(methods, p_values, strict=True)
-                if (missed := [test[0] for test, p in zip(tests, own, strict=True) if p >= LEVEL])
+                for i, row_p_values in zip(methods, p_values, strict=True)
+                if (
+                    missed := [
+                        test[0] for test, p in zip(tests, row_p_values, strict=True) if p >= LEVEL
+                    ]
+                )
             ]
             yield (
-                f"- {where}: {alone} of {len(methods)} backbones trained without labels are better "
-                f"than {runs[other].backbone} in every column (p < {LEVEL}, uncorrected; "
-                f"{corrected} after Holm's correction over {len(methods) * len(tests)} tests); "
-                f"not better, uncorrected: {', '.join(worse) or 'none'}."
+                f"- {column_text}: {uncorrected} of {len(methods)} backbones trained without "
+                f"labels are better than {runs[random_index].backbone} in every column "
+                f"(p < {LEVEL}, uncorrected; {corrected} after Holm's correction over "
+                f"{len(methods) * len(tests)} tests); not better, uncorrected: "
+                f"{', '.join(worse) or 'none'}."
             )
 
 
 def _p_if_better(differences: dict[tuple[int, int], Difference], first: int, second: int) -> float:
-    """Return the p-value of a difference if the first number is higher, else 1."""
-    apart = differences[min(first, second), max(first, second)]
-    is_better = apart.points > 0 if first < second else apart.points < 0
-    return apart.p if is_better else 1.0
+    """Return the p-value if the first score is higher, or 1."""
+    diff = differences[min(first, second), max(first, second)]
+    is_better = diff.points > 0 if first < second else diff.points < 0
+    return diff.p if is_better else 1.0
 
 
 def _num_significant(
     p_values: Sequence[Sequence[float]], condition: Callable[[Iterable[bool]], bool]
 ) -> tuple[int, int]:
-    """Return in how many rows of p-values any, or all, are significant: alone, and after Holm."""
+    """Return the number of significant rows, without and with Holm's correction.
+
+    condition: any or all of the p-values of a row.
+    """
     corrected = iter(holm(p for row in p_values for p in row))
     return (
         sum(condition(p < LEVEL for p in row) for row in p_values),
@@ -240,7 +260,7 @@ def _num_significant(
 
 
 def curve_of(number: Number) -> str:
-    """Return the curve of a snapshot: its pre-training run, and its conditions if they differ."""
+    """Return the name of a snapshot's curve: pre-training run and conditions."""
     run = run_name(number.run.backbone)
     return f"{run} ({number.conditions})" if number.conditions else run
 
@@ -250,9 +270,10 @@ def _epoch(number: Number) -> float:
 
 
 def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
-    """Return a CSV text per curve, by file name, with the epoch and every metric of the task.
+    """Return a CSV text per curve, by file name.
 
-    Results that do not share a column of the page do not share a file either.
+    It has the epoch and every metric of the task. Results in different columns of the overview are
+    in different files.
     """
     curves = grouped(
         ((block.reasons, block.version, column, run_name(n.run.backbone), n.conditions), (block, n))
@@ -262,19 +283,19 @@ def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
         if n.column == column and n.score
     )
     files = {}
-    for (reasons, version, column, run, conditions), own in curves.items():
-        block, first = own[0]
-        # the conditions under which a block's numbers may not be compared with others
-        words = [first.task, block.protocols([column]), first.runs[0].schedule, reasons.altered]
+    for (reasons, version, column, run, conditions), members in curves.items():
+        block, first = members[0]
+        # conditions that prevent comparison with other blocks
+        fields = [first.task, block.protocols([column]), first.runs[0].schedule, reasons.altered]
         data = reasons.data.replace("subset", "excerpt")  # file names of earlier versions stay
-        words += [data, f"other {version}" if version else "", conditions]
-        parts = [re.sub(r"[ /]+", "-", word) for word in words if word]
-        values = {(_epoch(n), n.metric): n.score.mean for _, n in own if n.score}
-        # heads have no entropy where no image is right
+        fields += [data, f"other {version}" if version else "", conditions]
+        name_parts = [re.sub(r"[ /]+", "-", field) for field in fields if field]
+        values = {(_epoch(n), n.metric): n.score.mean for _, n in members if n.score}
+        # head entropy is undefined if no image is classified correctly
         metrics = list(dict.fromkeys(metric for _, metric in values))
         rows = [
             [f"{e:g}", *(f"{values[e, m]:.4f}" if (e, m) in values else "" for m in metrics)]
             for e in sorted({epoch for epoch, _ in values})
         ]
-        files[".".join([run, *parts, "csv"])] = csv_text(["epoch", *metrics], rows)
+        files[".".join([run, *name_parts, "csv"])] = csv_text(["epoch", *metrics], rows)
     return files

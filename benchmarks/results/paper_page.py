@@ -1,4 +1,7 @@
-"""Page of one published table: the paper's rows in its order, ours below, then the other blocks."""
+"""Page of a published table: the paper's rows and ours.
+
+The first table has the paper's rows in their order and our comparable rows. Other blocks follow.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,8 +46,11 @@ MARGINS_ABOVE_RANDOM = {
     **dict.fromkeys(("coco_det", "coco_insseg", "coco_keypoint", "voc0712_det_c4"), ("AP", 3.0)),
     "voc12_seg_fcn": ("mIoU", 10.0),
 }
-"""Metric and margin in points by task id. A fine-tuned network that is not further above random
-weights may have been trained from scratch by mistake."""
+"""Metric and margin in points by task id.
+
+A fine-tuned network that does not exceed random weights by this margin may have been trained from
+scratch by mistake.
+"""
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
 
@@ -53,9 +59,9 @@ class PaperTable(NamedTuple):
 
     grid: Grid
     title: str
-    """Conditions of rows that are in a table of their own; empty for that with the paper's rows."""
+    """Conditions of the rows; empty for the paper's conditions."""
     notes: str
-    """Notes that hold for all of our rows."""
+    """Notes that apply to all of our rows."""
     legend: Sequence[str]
     """Meaning of the signs."""
     block: Block
@@ -67,12 +73,12 @@ class PaperTable(NamedTuple):
 
 
 class PaperTables(NamedTuple):
-    """A published table of results with our rows, as one or more tables of a page."""
+    """A published table of results with our rows."""
 
     paper: Paper
     table: Table
     shown: Sequence[PaperTable]
-    """The table with the paper's rows, then those with our rows that have other conditions."""
+    """The table with the paper's rows, then tables of our other rows."""
     notes: Notes
     """Notes on single numbers and rows."""
 
@@ -83,50 +89,53 @@ class PaperTables(NamedTuple):
 
 
 def papers_tables(numbers: Sequence[Number]) -> list[PaperTables]:
-    """Return every published table of results of tasks that are built here, with our rows."""
+    """Return every published table of implemented tasks, with our rows."""
     tables = []
     for paper, table in all_tables():
         if table.kind != "settings" and table.tasks:
             notes = Notes()
-            shown = _tables_with_ours(table, numbers, notes)
-            tables.append(PaperTables(paper, table, shown, notes))
+            tables_with_ours = _tables_with_ours(table, numbers, notes)
+            tables.append(PaperTables(paper, table, tables_with_ours, notes))
     return tables
 
 
 def paper_page(tables: PaperTables, pairs: Sequence[Pair], command: str) -> Page:
-    """Return the page of a table; pairs: those of the table."""
-    paper, table, shown, notes = tables
+    """Return the page of a published table.
+
+    pairs: pairs of this table.
+    """
+    paper, table, paper_tables, notes = tables
     page = _title(table, paper)
     page.append(
-        f"Percent. Rows with → are measured here, all others are the paper's. Made by `{command}`."
+        f"Percent. Rows with → are our measurements, others are the paper's. Made by `{command}`."
     )
     groups = grouped((column.block, column.label) for column in table.columns if column.block)
     if groups:
         listed = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in groups.items())
         page.append(f"Columns: {listed}.")
     page.append(RULE)
-    for one in shown:
-        page += [f"## {one.title}"] if one.title else []
-        page += [one.grid if one.grid.lines else "No row yet.", one.notes]
-        page.append("\n".join(f"- {line}" for line in one.legend))
+    for paper_table in paper_tables:
+        page += [f"## {paper_table.title}"] if paper_table.title else []
+        page += [paper_table.grid if paper_table.grid.lines else "No row yet.", paper_table.notes]
+        page.append("\n".join(f"- {line}" for line in paper_table.legend))
     page += ["## Notes", notes.list()] if notes else []
-    ours = [number for one in shown for number in one.block.numbers]
-    # on this page, the protocol of a row counts like that of its column
+    ours = [number for paper_table in paper_tables for number in paper_table.block.numbers]
+    # on this page, a row's protocol is as valid as its column's
     comparable = [n for n in ours if n.runs and not n.reasons.of_runs.words and not n.version]
     rows = Block(Reasons(), 0, comparable).rows
-    page += ["## Against the paper", *comparison_parts(table, pairs, rows)]
-    if needed := missing_row_lines(table, rows):
-        page += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
+    page += ["## Differences from the paper", *comparison_parts(table, pairs, rows)]
+    if missing := missing_row_lines(table, rows):
+        page += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(missing)]
     runs = sorted((number.run for number in ours), key=lambda run: run.identity)
     page += ["## Backbones", *backbone_lines(runs)] if runs else []
     return page
 
 
 def settings_page(table: Table, paper: Paper, command: str) -> Page:
-    """Return the page of a table that prints settings and no result."""
-    shown = _paper_table(table, EMPTY, Notes(), printed=True)
+    """Return the page of a table that contains settings instead of results."""
+    paper_table = _paper_table(table, EMPTY, Notes(), printed=True)
     facts = "\n".join(f"- {fact}" for fact in table.facts)
-    return [*_title(table, paper), f"Made by `{command}`.", shown.grid, facts]
+    return [*_title(table, paper), f"Made by `{command}`.", paper_table.grid, facts]
 
 
 def _title(table: Table, paper: Paper) -> Page:
@@ -135,30 +144,30 @@ def _title(table: Table, paper: Paper) -> Page:
 
 
 def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> list[PaperTable]:
-    """Return the table with the paper's rows and ours, then those with our other rows.
+    """Return the table with the paper's rows, and our other rows.
 
     Our rows are next to the paper's if they have the protocol of their column. If the paper used
-    another protocol for the row of the backbone's recipe, they must have that one.
+    another protocol for the row of the backbone's recipe, they must have that protocol.
     """
     protocols = dict.fromkeys(table.tasks, table.columns[0].protocol)
     protocols |= {column.task: column.protocol for column in table.columns}
-    of_rows = {protocol for row in table.rows for protocol in row.own_protocols}
+    row_protocols = {protocol for row in table.rows for protocol in row.own_protocols}
 
     def belongs(number: Number) -> bool:
-        """Return whether it has the paper's protocol of the task, a variant, or that of a row."""
+        """Return whether the table has this protocol or a variant."""
         protocol = protocols.get(number.task)
         return protocol is not None and (
             number.reading == protocol
             or number.reading.startswith(f"{protocol}-")
-            or number.reading in of_rows
+            or number.reading in row_protocols
         )
 
     def unexpected_protocol(number: Number) -> str:
         reading, protocol = number.reading, protocols[number.task]
         rows = [r for r in rows_of_recipe(table, number.run) if r.task in ("", number.task)]
-        own = {row.protocol_for(number.task, protocol) for row in rows} - {""}
-        if own and reading not in own and reading in {protocol, *of_rows}:
-            return f"protocol {reading} instead of {', '.join(sorted(own))}"
+        with_rows = {row.protocol_for(number.task, protocol) for row in rows} - {""}
+        if with_rows and reading not in with_rows and reading in {protocol, *row_protocols}:
+            return f"protocol {reading} instead of {', '.join(sorted(with_rows))}"
         return "" if reading == protocol else f"protocol {reading}"
 
     all_blocks = blocks(
@@ -167,26 +176,26 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
         if belongs(number)
     )
     comparable = next((block for block in all_blocks if block.comparable), EMPTY)
-    shown = [_paper_table(table, comparable, notes, printed=True)]
-    others = [
+    paper_tables = [_paper_table(table, comparable, notes, printed=True)]
+    other_blocks = [
         (block, _rows_with_protocol(table, block)) for block in all_blocks if not block.comparable
     ]
-    for block, rows in sorted(others, key=lambda entry: not entry[1]):
+    for block, rows in sorted(other_blocks, key=lambda entry: not entry[1]):
         title = f"{block.heading}: not comparable with the rows above"
         if rows:
             title = f"{block.heading}: the paper's protocol for "
             title += ", ".join(row.label for row in rows)
         elif not table.rows:
             title = block.heading
-        own = replace(table, rows=rows or table.rows)
-        shown.append(_paper_table(own, block, notes, printed=bool(rows), title=title))
-    return shown
+        with_rows = replace(table, rows=rows or table.rows)
+        paper_tables.append(_paper_table(with_rows, block, notes, printed=bool(rows), title=title))
+    return paper_tables
 
 
 def _rows_with_protocol(table: Table, block: Block) -> tuple[Row, ...]:
     """Return the rows for which the paper used the block's protocol.
 
-    There are none if the block has any other reason not to be comparable.
+    The result is empty if the block has any other reason not to be comparable.
     """
     protocol = block.reasons.protocol
     if block.version or block.reasons.of_runs.words:
@@ -197,9 +206,10 @@ def _rows_with_protocol(table: Table, block: Block) -> tuple[Row, ...]:
 
 
 def _sections(table: Table) -> list[tuple[str, str, tuple[Row, ...]]]:
-    """Return title, task and printed rows of each group. Our rows go where a task is named.
+    """Return title, task and printed rows of each group.
 
-    If no row names its task, ours are in a group of their own, the last.
+    Our rows are in the groups that name a task. If no row names its task, they are in a separate
+    last group.
     """
     groups = [
         (title, task, tuple(rows))
@@ -207,29 +217,36 @@ def _sections(table: Table) -> list[tuple[str, str, tuple[Row, ...]]]:
     ]
     if any(task for _, task, _ in groups):
         return groups
-    return [*groups, ("measured here" if any(title for title, *_ in groups) else "", "", ())]
+    return [*groups, ("our measurements" if any(title for title, *_ in groups) else "", "", ())]
 
 
 def _paper_table(
     table: Table, block: Block, notes: Notes, *, printed: bool, title: str = ""
 ) -> PaperTable:
-    """Return a table with our rows of a block, and on request with the paper's."""
+    """Return a table of our rows of a block.
+
+    printed: include the paper's rows.
+    """
     decimals = [_decimals(table, column) for column in table.columns]
     sections: list[tuple[str, list[Line], list[OurRow]]] = []
     for group, task, rows in _sections(table):
-        theirs = [_printed_line(table, row, task, decimals) for row in rows] if printed else []
+        printed_lines = (
+            [_printed_line(table, row, task, decimals) for row in rows] if printed else []
+        )
         is_for_ours = task or not rows
         ours = [_our_row(table, block, row, task) for row in block.rows] if is_for_ours else []
-        sections.append((group, theirs, ours))
-    made, of_all = our_lines([row for *_, ours in sections for row in ours], notes, decimals)
+        sections.append((group, printed_lines, ours))
+    formatted_lines, shared_notes = our_lines(
+        [row for *_, ours in sections for row in ours], notes, decimals
+    )
     lines: list[Line] = []
-    for group, theirs, ours in sections:
-        own = [*theirs, *(made.pop(0) for _ in ours)]
-        lines += [Line(words=[group])] if group and own else []
-        lines += own
+    for group, printed_lines, ours in sections:
+        group_lines = [*printed_lines, *(formatted_lines.pop(0) for _ in ours)]
+        lines += [Line(words=[group])] if group and group_lines else []
+        lines += group_lines
     mark_best(lines, table.columns)
     measured = any(number.runs for number in block.numbers)
-    notes_of_all = "; ".join([f"protocol {block.protocols(block.columns)}", *of_all])
+    notes_text = "; ".join([f"protocol {block.protocols(block.columns)}", *shared_notes])
     return PaperTable(
         grid=Grid(
             words=["method", *table.attributes.values()],
@@ -237,20 +254,20 @@ def _paper_table(
             lines=lines,
         ),
         title=title,
-        notes=f"All → rows: {notes_of_all}." if lines and measured else "",
+        notes=f"All → rows: {notes_text}." if lines and measured else "",
         legend=[*_legend(table, block, printed=not title)],
         block=block,
     )
 
 
 def _our_row(table: Table, block: Block, row: Number, section_task: str) -> OurRow:
-    facts = {"arch": row.run.arch, "epochs": row.run.epochs}
+    attributes = {"arch": row.run.arch, "epochs": row.run.epochs}
     return OurRow(
         label="→ " + row_label(row, block.rows),
         numbers=[
             _checked_number(table, block, row, column, section_task) for column in table.columns
         ],
-        words=[facts.get(key, "") for key in table.attributes],
+        words=[attributes.get(key, "") for key in table.attributes],
         scope=section_task,
     )
 
@@ -258,7 +275,7 @@ def _our_row(table: Table, block: Block, row: Number, section_task: str) -> OurR
 def _checked_number(
     table: Table, block: Block, row: Number, column: Column, section_task: str
 ) -> Number:
-    """Return our number, with a doubt if it is hardly above that of random weights."""
+    """Return our number, with a warning if close to random weights."""
     number = _number(block, row, column, section_task)
     metric, margin = MARGINS_ABOVE_RANDOM.get(section_task or column.task, ("", 0.0))
     if number.score is None or not block.comparable or row.run.is_untrained:
@@ -269,12 +286,12 @@ def _checked_number(
     untrained = (other for other in block.rows if other.run.is_untrained)
     ours = [_number(block, other, column, section_task).score for other in untrained]
     random += [score.mean for score in ours if score]
-    known = next((value for value in random if value is not None), math.nan)
-    if not number.score.mean - known <= margin:  # NaN is neither above nor below
+    random_score = next((value for value in random if value is not None), math.nan)
+    if not number.score.mean - random_score <= margin:  # NaN is neither above nor below
         return number
-    doubt = f"not more than {margin:g} {metric} above random weights ({known:.1f})"
-    doubts = (*number.failures, f"{doubt}: weights may not be loaded")
-    return number._replace(failures=doubts)
+    warning = f"not more than {margin:g} {metric} above random weights ({random_score:.1f})"
+    warnings = (*number.failures, f"{warning}: weights may not be loaded")
+    return number._replace(failures=warnings)
 
 
 def _number(block: Block, row: Number, column: Column, section_task: str) -> Number:
@@ -312,17 +329,17 @@ def _printed_number(row: Row, column: Column, decimals: int) -> Cell:
     if value is None:
         return Cell(text="–")
     interval = row.ci.get(column.key)
-    after = f" ± {interval:.1f}" if interval is not None else ""
-    after += row.markers.get(column.key, "")
+    suffix = f" ± {interval:.1f}" if interval is not None else ""
+    suffix += row.markers.get(column.key, "")
     if column.key in row.bracketed:
         mark = row.markers.get("bracketed", "")
-        after += f" ({row.bracketed[column.key]:.{decimals}f}{mark})"
+        suffix += f" ({row.bracketed[column.key]:.{decimals}f}{mark})"
     score = published_score(row, column, value)
-    return Cell(text=f"{value:.{decimals}f}", after=after, score=score)
+    return Cell(text=f"{value:.{decimals}f}", after=suffix, score=score)
 
 
 def _decimals(table: Table, column: Column) -> int:
-    """Return the number of decimals that the paper prints, 1 if it prints no number."""
+    """Return the number of decimals that the paper prints, or 1."""
     values = [row.values.get(column.key) for row in table.rows]
     printed = [repr(v).partition(".")[2] for v in values if v is not None]
     return max((len(digits) for digits in printed), default=1)

@@ -18,9 +18,9 @@ FIRST = ("jcl", "co2", "lorac", "uniclr", "looc")
 """Papers that come first, in this order; others follow by name."""
 
 ELSEWHERE = "elsewhere"
-"""Protocol of a number that was measured by other means than those of any task here."""
+"""Protocol of a number that no task of this suite measures."""
 UNTRAINED = "random initialisation"
-"""Method in the record of a backbone whose weights the suite drew itself."""
+"""Method in the records of backbones with random weights of the suite."""
 
 Mark = bool | Literal["default"] | None
 
@@ -34,7 +34,7 @@ class Column:
     block: str = ""
     """Heading that the paper prints above several columns."""
     task: str = ""
-    """Id of the task that yields the number; empty where each row has its own."""
+    """Id of the measuring task; empty if the rows name it."""
     metric: str = ""
     """Name of the number in that task's record."""
     protocol: str = ""
@@ -42,20 +42,22 @@ class Column:
     higher_is_better: bool | None
     """Direction of the metric; None for settings."""
     no_verdict: str = ""
-    """Reason why none of its numbers is judged; empty if they are."""
+    """Reason why its numbers get no verdict; empty if they get one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """Pre-training of a published row; None where the paper does not say."""
+    """Pre-training of a published row; None for settings that the paper omits."""
 
     arch: str | None = None
     data: str | None = None
     epochs: int | str | None = None
     batch_size: int | None = None
     norm_groups: int | None = None
-    """Groups of shuffled batch norm, one per GPU; 0 if the paper does not say how many. None if
-    the method shuffles nothing."""
+    """Groups of shuffled batch norm, one per GPU.
+
+    0 if the paper does not state the number, None if the method shuffles nothing.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,45 +68,44 @@ class Row:
     role: str
     """One of own, baseline_trained, baseline_reeval, cited, supervised, random or unclear."""
     group: str = ""
-    """Group of rows that it stands in."""
+    """Group of rows that contains it."""
     task: str = ""
     """Id of the task, if rows and not columns name it."""
     protocol: str = ""
     """Protocol of the row, if it differs from the column's."""
     protocols: Mapping[str, str] = field(default_factory=dict)
-    """Protocol of single numbers that the paper cites, by task id; ELSEWHERE if it is not built
-    here."""
+    """Protocols of cited numbers by task id; ELSEWHERE if not implemented."""
     method: str = ""
-    """Name of the method in METHODS; empty if it is not implemented here."""
+    """Name of the method in METHODS; empty if not implemented."""
     recipe: str = ""
     """Recipe of `python -m pretrain --list` that trains the row's backbone."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Other readings of the row by recipe: how each differs from the printed run."""
+    """How runs of other recipes differ from the printed run."""
     heads: Mapping[str, int] = field(default_factory=dict)
-    """Number of each used head in the recipe's file, by its name; empty if all heads are used."""
+    """Index of each used head by name; empty for all heads."""
     pretrain: Pretraining = Pretraining()
     attrs: Mapping[str, int | str | None] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
-    """Check marks; None where the paper does not say, "default" for its asterisk."""
+    """Check marks; None if the paper omits one, "default" for its asterisk."""
     marks_inferred: bool = False
     """Marks are taken from the text, not from the printed table."""
     values: Mapping[str, float | None]
     bracketed: Mapping[str, float] = field(default_factory=dict)
-    """Second numbers, printed in brackets: those that the paper measured itself."""
+    """Second numbers, printed in brackets, which the paper measured itself."""
     markers: Mapping[str, str] = field(default_factory=dict)
-    """Footnote marks per value; under "bracketed" those of the bracket."""
+    """Footnote marks by value; "bracketed" holds the bracket's mark."""
     ci: Mapping[str, float] = field(default_factory=dict)
     """Half width of the printed confidence interval."""
     note: str = ""
     unstated: str = ""
-    """What the paper leaves open about the row, whose numbers therefore have no verdict."""
+    """Settings that the paper omits; the row's numbers get no verdict."""
 
     def number(self, column: Column) -> float | None:
-        """Return the number that ours is compared with: of two, the one that the paper measured."""
+        """Return the number to compare with; a bracketed one has precedence."""
         return self.bracketed.get(column.key, self.values.get(column.key))
 
     def no_verdict(self, column: Column) -> str:
-        """Return why one number of the row is not judged; empty if it is."""
+        """Return why a number gets no verdict, or an empty string."""
         if self.role == "unclear":
             return "the paper does not say who trained and measured it"
         if self.role == "cited" or (self.task or column.task) in self.protocols:
@@ -112,41 +113,41 @@ class Row:
         return self.unstated or column.no_verdict
 
     def protocol_of(self, column: Column) -> str:
-        """Return the protocol of one number of the row; empty if it is not built here."""
+        """Return the protocol of a number; empty if it is not implemented."""
         return self.protocol_for(self.task or column.task, column.protocol)
 
     @property
     def own_protocols(self) -> set[str]:
-        """Protocols that the row names for itself and that are built here."""
+        """Implemented protocols that the row names itself."""
         return {self.protocol, *self.protocols.values()} - {"", ELSEWHERE}
 
-    def protocol_for(self, task: str, of_column: str) -> str:
-        """Return the protocol of the row's numbers of a task; empty if it is not built here.
+    def protocol_for(self, task: str, column_protocol: str) -> str:
+        """Return the protocol for a task; empty if it is not implemented.
 
-        A number that the paper cites was measured elsewhere, unless the row names the protocol.
+        Cited numbers have no protocol, unless the row names one.
         """
-        own = self.protocols.get(task, self.protocol)
-        if own == ELSEWHERE:
+        protocol = self.protocols.get(task, self.protocol)
+        if protocol == ELSEWHERE:
             return ""
-        return own or ("" if self.role == "cited" else of_column)
+        return protocol or ("" if self.role == "cited" else column_protocol)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One printed table, or what a paper says about a figure."""
+    """One printed table, or the statements on a figure."""
 
     id: str
     number: str
     kind: Literal["results", "settings", "text"]
     title: str
     facts: tuple[str, ...]
-    """Facts that a reader must know, such as the meaning of footnote marks."""
+    """Facts that readers must know, such as the meaning of footnote marks."""
     columns: tuple[Column, ...]
     attributes: Mapping[str, str]
-    """Label of each printed column that describes a row, by its key in `attrs` or `marks`."""
+    """Labels of row descriptions, by key in `attrs` or `marks`."""
     rows: tuple[Row, ...]
     points: tuple[Row, ...] = ()
-    """Points of a figure without printed numbers: rows with the figure's name and a recipe."""
+    """Points of a figure without printed numbers, as rows with a recipe."""
 
     @property
     def file_name(self) -> str:
@@ -155,29 +156,29 @@ class Table:
 
     @property
     def tasks(self) -> set[str]:
-        """Ids of the tasks in the table; the average counts as its twelve members."""
+        """Ids of the tasks; an average counts as its twelve members."""
         named = {column.task for column in self.columns} | {row.task for row in self.rows}
         return (named - {"", AVERAGE}) | (set(transfer_tasks()) if AVERAGE in named else set())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The result of ours that stands against a number of the running text."""
+    """Our result that is compared with a number of the running text."""
 
     value: str
     """Key of the number in the statement's values."""
     recipe: str
     """Recipe of the backbone."""
     minus: str = ""
-    """Recipe of the backbone whose result is subtracted; empty for none."""
+    """Recipe of the backbone to subtract; empty for none."""
     task: str = ""
-    """Id of the task; empty for a metric of the last epoch of pre-training."""
+    """Task id; empty for a metric of the last epoch of pre-training."""
     protocol: str = ""
     """Protocol of the paper for the task, without the version."""
     metric: str
-    """Name of the number in the task's record or in the log of pre-training."""
+    """Name of the number in the task's record or the pre-training log."""
     no_verdict: str = ""
-    """Reason why the number is not judged; empty if it is."""
+    """Reason why the number gets no verdict; empty if it gets one."""
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -193,19 +194,19 @@ class Statement:
     what: str
     values: Mapping[str, Any]
     assumed: str = ""
-    """Sentences on what the paper leaves open and our runs assume; empty if nothing."""
+    """Assumptions of our runs where the paper omits settings, as sentences."""
     pretrain: Pretraining = Pretraining()
-    """Pre-training of recipes that no row of a table names."""
+    """Pre-training of recipes that are in no table."""
     measured: tuple[Measurement, ...] = ()
-    """Results that stand against the numbers; no entry for settings and for shapes of curves."""
+    """Results to compare with the numbers; none for settings and curve shapes."""
     swept: Mapping[float, Measurement] = field(default_factory=dict)
-    """Result at every value of a setting of which the paper names the best; mostly empty."""
+    """Results at each value of a swept setting, to compare best values."""
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """Return the recipes whose results stand against anything here."""
-        every = (*self.measured, *self.swept.values())
-        return tuple(recipe for one in every for recipe in one.recipes)
+        """Return all recipes that the statement is compared with."""
+        measurements = (*self.measured, *self.swept.values())
+        return tuple(recipe for measurement in measurements for recipe in measurement.recipes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,11 +222,11 @@ class Paper:
     tables: tuple[Table, ...]
     stated: tuple[Statement, ...]
     also: tuple[str, ...] = ()
-    """Keys of tasks that its tables do not show: those of figures, and other readings."""
+    """Keys of further tasks: of figures, and protocol variants."""
 
     @property
     def reported(self) -> dict[tuple[str, str], None]:
-        """Return task id and protocol without version of every number in the tables, in order."""
+        """Return task id and protocol (without version) of every number, in order."""
         return {
             (row.task or column.task, row.protocol or column.protocol): None
             for table in self.tables
@@ -237,27 +238,27 @@ class Paper:
         }
 
 
-# our names of networks by those that the papers print
+# our names of architectures, by the names that the papers print
 ARCHITECTURES = {"ResNet-18": "resnet18", "ResNet-50": "resnet50", "R50": "resnet50"}
 
 
 @cache
 def papers() -> tuple[Paper, ...]:
-    """Return all papers: those of the suite, first FIRST, then those of installed packages.
+    """Return all papers: first FIRST, then others, then plugins.
 
-    PluginError if two have one name.
+    Raises PluginError if two papers have the same name.
     """
-    own = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
-    files = with_plugins(own, "papers")
+    own_files = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+    files = with_plugins(own_files, "papers")
     names = [*FIRST, *(name for name in files if name not in FIRST)]
     return tuple(load_paper(files[name]) for name in names)
 
 
 @cache
 def published_recipes() -> dict[str, Pretraining]:
-    """Return the pre-training of every recipe that a number of the papers names.
+    """Return the pre-training of each recipe that a paper's number names.
 
-    Settings that one table leaves out are taken from the others.
+    Settings that one table omits are taken from the other tables.
     """
     recipes: dict[str, Pretraining] = {}
     for paper in papers():
@@ -270,33 +271,36 @@ def published_recipes() -> dict[str, Pretraining]:
     return recipes
 
 
-def completed(known: Pretraining, more: Pretraining) -> Pretraining:
-    """Return the settings that are known, completed by further ones."""
-    given = {name: value for name, value in vars(known).items() if value is not None}
-    return Pretraining(**vars(more) | given)
+def completed(first: Pretraining, second: Pretraining) -> Pretraining:
+    """Return the first settings, with None filled in from the second."""
+    stated = {name: value for name, value in vars(first).items() if value is not None}
+    return Pretraining(**vars(second) | stated)
 
 
 AVERAGE = "transfer_linear/average"
-"""Column of LORAC's Table II that is not a task: the unweighted mean of the twelve tasks."""
+"""Column of LORAC's Table II: the mean over twelve tasks."""
 CORRUPTED = "imagenet_c100_eval"
 NUM_PHOTOGRAPHS = 5_000
-"""Photographs of that task: all corruptions of one are right or wrong together."""
+"""Number of original images of that task.
+
+All corruptions of one image are correct or wrong together.
+"""
 
 
 @cache
 def num_test_images(task: str) -> int | None:
-    """Return the published number of test images of a task id; None if it is not known."""
+    """Return the published number of test images of a task, if known."""
     from transfer.datasets.catalog import DATASETS
     from transfer.tasks import TASKS, reading_of
 
-    own = next((TASKS[key] for key in TASKS if reading_of(key)[0] == task), None)
+    evaluation = next((TASKS[key] for key in TASKS if reading_of(key)[0] == task), None)
     if task == CORRUPTED:
         return NUM_PHOTOGRAPHS
-    return (DATASETS[own.datasets()[0]].counts.get("test") or None) if own else None
+    return (DATASETS[evaluation.datasets()[0]].counts.get("test") or None) if evaluation else None
 
 
 def published_score(row: Row, column: Column, value: float) -> Score:
-    """Return a printed number with the errors that its test set gives it, or that are printed."""
+    """Return a printed number with its printed or binomial errors."""
     task, interval = row.task or column.task, row.ci.get(column.key)
     if interval is not None:
         return Score(mean=value, metric=column.metric, stated_error=interval / TWO_SIDED)
@@ -310,23 +314,23 @@ def published_score(row: Row, column: Column, value: float) -> Score:
 
 @cache
 def transfer_tasks() -> tuple[str, ...]:
-    """Return the ids of the twelve tasks of linear transfer, in the order of LORAC's Table II."""
+    """Return the twelve task ids in the order of LORAC's Table II."""
     tasks = (column.task for column in published_table("lorac/table2").columns)
     return tuple(task for task in tasks if task != AVERAGE)
 
 
 def published_table(table_id: str) -> Table:
-    """Return the table with an id such as lorac/table2; KeyError if there is none."""
+    """Return a table by id, such as lorac/table2; KeyError if unknown."""
     return {table.id: table for _, table in all_tables()}[table_id]
 
 
 def all_tables() -> list[tuple[Paper, Table]]:
-    """Return every table behind its paper, in their order."""
+    """Return every table with its paper, in order."""
     return [(paper, table) for paper in papers() for table in paper.tables]
 
 
 class Printed(NamedTuple):
-    """A number that a table of results, or the text on a figure, prints."""
+    """A number in a table of results or in a figure's text."""
 
     paper: Paper
     table: Table
@@ -341,7 +345,7 @@ class Printed(NamedTuple):
 
     @property
     def protocol(self) -> str:
-        """Return the protocol of the paper's measurement; empty if it is not built here."""
+        """Return the protocol of the number; empty if it is not implemented."""
         return self.row.protocol_of(self.column)
 
     @property
@@ -351,13 +355,13 @@ class Printed(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return the label of the column, with the group of rows if that names the task."""
+        """Return the label of the column, with the task's row group."""
         return f"{self.row.group} {self.column.label}" if self.row.task else self.column.label
 
 
 @cache
 def printed() -> tuple[Printed, ...]:
-    """Return every number that tables of results or texts on figures print, in their order."""
+    """Return every printed number of result tables and figure texts, in order."""
     return tuple(
         Printed(paper, table, row, column, value)
         for paper, table in all_tables()
@@ -369,28 +373,28 @@ def printed() -> tuple[Printed, ...]:
 
 
 def published_count_words() -> str:
-    """Return how many numbers are printed, in all and by paper.
+    """Return how many numbers are printed, in total and by paper.
 
     Settings, second numbers in brackets, printed intervals and numbers of the running text are not
     counted.
     """
-    counts = Counter(one.paper.name for one in printed())
+    counts = Counter(number.paper.name for number in printed())
     by_paper = ", ".join(f"{name} {count}" for name, count in counts.items())
     return f"{counts.total()} published numbers in the tables of {len(counts)} papers: {by_paper}"
 
 
 @cache
 def best_published(task: str, protocol: str, metric: str) -> tuple[float, str] | None:
-    """Return the highest number of a self-supervised method, and where it is printed.
+    """Return the highest self-supervised number and where it is printed.
 
-    Only numbers that were measured under the protocol count, which is given without its version.
-    None if no paper prints one.
+    Only numbers measured under this protocol count; `protocol` has no version. None if no paper
+    prints one.
     """
     candidates = [
-        (one.value, f"{one.row.label}, {one.paper.name} {one.table.number}")
-        for one in printed()
-        if one.row.role != "supervised" and one.protocol == protocol
-        if one.task == task and one.column.metric == metric
+        (number.value, f"{number.row.label}, {number.paper.name} {number.table.number}")
+        for number in printed()
+        if number.row.role != "supervised" and number.protocol == protocol
+        if number.task == task and number.column.metric == metric
     ]
     return max(candidates, key=lambda candidate: candidate[0], default=None)
 
@@ -410,7 +414,7 @@ def load_paper(path: Path) -> Paper:
 
 
 def _statement(entry: dict[str, Any]) -> Statement:
-    measured = tuple(Measurement(**one) for one in entry.get("measured", ()))
+    measured = tuple(Measurement(**content) for content in entry.get("measured", ()))
     pretrain = Pretraining(**entry.get("pretrain", {}))
     shared = dict(entry.get("swept", {}))
     values = shared.pop("recipes", {})
@@ -424,7 +428,9 @@ def _table(entry: dict[str, Any]) -> Table:
         **{name: entry[name] for name in ("id", "number", "kind", "title")},
         facts=tuple(entry.get("facts", ())),
         columns=tuple(Column(**column) for column in entry["columns"]),
-        attributes={one["key"]: one["label"] for one in entry.get("attributes", ())},
+        attributes={
+            attribute["key"]: attribute["label"] for attribute in entry.get("attributes", ())
+        },
         rows=tuple(_row(row, shared, groups) for row in entry["rows"]),
         points=tuple(
             _row(point | {"recipe": recipe, "method": recipe.partition("/")[0]}, shared, groups)
@@ -435,7 +441,7 @@ def _table(entry: dict[str, Any]) -> Table:
 
 
 def _row(entry: dict[str, Any], shared: dict[str, Any], norm_groups: dict[str, int]) -> Row:
-    """Return a row; its pre-training is completed by the table's settings for all rows.
+    """Return a row; settings that it omits are taken from the table.
 
     norm_groups: the table's groups of shuffled batch norm by method.
     """

@@ -1,4 +1,7 @@
-"""Records and failures of a results folder as rows; unusable files become warnings."""
+"""Read the records and failures of results folders as rows.
+
+Unusable files become warnings.
+"""
 
 import json
 import os
@@ -23,7 +26,7 @@ from transfer.record import (
 IN_CHECKOUT = (Path(__file__).parents[2] / "pyproject.toml").is_file()
 RUN_ALL = ("python", "benchmarks/run_all.py") if IN_CHECKOUT else ("ssl-benchmark",)
 TRANSFER = ("python", "-m", "transfer") if IN_CHECKOUT else ("ssl-transfer",)
-"""Commands as they are printed to be copied; an installed wheel has no file to run."""
+"""Commands to print; an installed wheel has no run_all.py."""
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -37,26 +40,26 @@ SMALL_DATA = {
 RENAMED_GROUPS = {"Few labels": "Semi-supervised"}
 """Current names of task groups by their names in earlier records."""
 TABLES, FIGURES = "tables", "figures"
-"""Folders in the results folder with the pages and curves that are made from the records."""
+"""Subfolders with the pages and curves made from the records."""
 REPORT = "report"
 """Folder in the results folder with the HTML report."""
 TRAINING_LOGS = "training"
-"""Folder in the results folder with the logs of pre-training runs that figures show."""
+"""Subfolder with the pre-training logs that figures show."""
 REFERENCE = "reference"
-"""Folder in the default results folder with the results that the suite itself publishes."""
+"""Subfolder of the default results folder with the suite's own results."""
 OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, REFERENCE, "reliability", "gpu_check")
-"""Folders and files (without .json) in the results folder that hold no records."""
+"""Subfolders and files (without .json) that hold no records."""
 HEAD_ENTROPY = "head_entropy_bits"
-"""Detail of a record that is shown as if it were a metric."""
+"""Detail of a record that is shown as a metric."""
 DECLARED = "†"
-"""Sign of a backbone whose recipe a user declared."""
+"""Sign of a backbone with a recipe declared by a user."""
 BN_SPLITS = "config.bn_splits"
 """Setting of methods with shuffled batch norm: its groups on each GPU."""
 STAND_IN_TEXTURE = "randconv_luma"
 """Texture augmentation that replaces a paper's style transfer."""
 SCHEDULES = ("paper", "short", "smoke")
 CURVE_SEPARATOR = "@"
-"""Separator of the run's and the snapshot's name in the name of a backbone."""
+"""Separator of run and snapshot in the name of a backbone."""
 RANDOM = "random"
 """Method of a network that was exported before its first training step."""
 
@@ -85,14 +88,14 @@ class Conditions(NamedTuple):
 
 
 INPUT_FIELDS = ("crop_px", "resize_px", "std")
-"""Fields of protocols that follow from the size and the normalization of a network's input."""
+"""Protocol fields that follow from a network's input size and normalization."""
 
 
 class Comparison(NamedTuple):
-    """What two records share whose numbers may be compared, whatever their networks.
+    """Key of records that may be compared with each other.
 
-    This is the one rule: the same task under the same protocol, apart from what the network's input
-    sets; the same length; the same data.
+    This is the one rule: the same task under the same protocol, apart from settings that follow
+    from the network's input; the same length; the same data. Networks and pre-training may differ.
     """
 
     key: str
@@ -100,9 +103,9 @@ class Comparison(NamedTuple):
     protocol: str
     """Name and version."""
     fields: str
-    """The protocol's settings but for INPUT_FIELDS; its hash if it has none of these."""
+    """Protocol settings without INPUT_FIELDS, or the protocol's hash if it has none."""
     length: str
-    """Schedule in words; empty for the paper's."""
+    """Schedule as text; empty for the paper's."""
     data: str
     """Fingerprints of the data sets; empty for full data."""
 
@@ -119,7 +122,10 @@ class Comparison(NamedTuple):
 
 
 class Reasons(NamedTuple):
-    """Why a number may not be compared with the papers' numbers, in words; empty: it may."""
+    """Reasons against a comparison with the papers' numbers, as texts.
+
+    All are empty if the number may be compared.
+    """
 
     length: str = ""
     altered: str = ""
@@ -136,12 +142,12 @@ class Reasons(NamedTuple):
 
     @property
     def of_runs(self) -> "Reasons":
-        """Return the reasons that lie in the runs, whatever protocol a page expects."""
+        """Return the reasons without the protocol that a page expects."""
         return self._replace(protocol="")
 
 
 class Run(NamedTuple):
-    """One record, or one failure, which has no metrics and says why it failed."""
+    """One record, or one failure (without metrics, with its reason)."""
 
     backbone: str
     """Name of the backbone."""
@@ -162,29 +168,31 @@ class Run(NamedTuple):
     stem: str = ""
     source: str = ""
     method: str = ""
-    """Method of pre-training; empty for third-party files, like the following facts on it."""
+    """Method of pre-training; empty for third-party checkpoints, as is the following."""
     recipe: str = ""
     epochs: str = ""
     data: str = ""
     changed: str = ""
     """Settings that differ from the recipe."""
     heads: tuple[str, ...] = ()
-    """Names of the used heads: the augmentation that a head is sensitive to, or "invariant". Empty
-    if all heads are used."""
+    """Names of the used heads; empty if all are used.
+
+    A name is the augmentation that a head is sensitive to, or "invariant".
+    """
     texture: str = ""
     precision: str = ""
     declared: bool = False
-    """A user declared the recipe; the file does not say how it was made."""
+    """A user declared the recipe, which the file does not record."""
     last_epoch: Mapping[str, float] = {}
     """Means of the metrics of pre-training over its last epoch."""
     settings: Mapping[str, Any] = {}
     """Settings of pre-training by dotted name."""
     norm_groups: int | None = None
-    """Groups of shuffled batch norm; None for other methods, and for older and other files."""
+    """Groups of shuffled batch norm; None if unknown or not used."""
     paper_norm_groups: int | None = None
-    """Groups in the recipe's paper; 0 if it does not say how many, None if nothing is shuffled."""
+    """Groups in the recipe's paper; 0 if not stated, None without shuffling."""
     key: str = ""
-    """Task and reading, such as in1k_linear@co2; the task alone if the record has no reading."""
+    """Task and protocol variant, such as in1k_linear@co2, or the task alone."""
     engine: str = ""
     protocol_hash: str = ""
     fingerprint: str = ""
@@ -204,8 +212,10 @@ class Run(NamedTuple):
     """Path of the file in the results folder."""
     path: Path = Path()
     folder: str = ""
-    """Results folder as seen from the first one, if several folders are read and there are two
-    backbones of this name."""
+    """Results folder, relative to the first one.
+
+    Only if several folders are read and two backbones have this name.
+    """
     stored: Record | None = None
     """Everything that the file holds; None for a failure."""
 
@@ -248,7 +258,7 @@ class Run(NamedTuple):
 
     @property
     def comparison(self) -> Comparison:
-        """Return what this run shares with those that it may be compared with."""
+        """Return the key of runs that this run may be compared with."""
         fields = dict(self.stored.protocol["fields"]) if self.stored else {}
         of_input = {name: fields.pop(name) for name in INPUT_FIELDS if name in fields}
         return Comparison(
@@ -256,7 +266,7 @@ class Run(NamedTuple):
             protocol=self.protocol,
             fields=json.dumps(fields, sort_keys=True) if of_input else self.protocol_hash,
             length=self.reasons.length,
-            # full data are the same as images or as arrays, so their fingerprints are not compared
+            # fingerprints of full data differ between images and arrays, so they are not compared
             data=self.fingerprint if self.small or self.tolerated else "",
         )
 
@@ -267,13 +277,13 @@ class Run(NamedTuple):
 
 
 class UnusedFile(NamedTuple):
-    """A file in the results folder that is not used as a result."""
+    """A file in the results folder that is not used."""
 
     file: str
     """Path in the results folder."""
     reason: str
     other: str = ""
-    """Path in the results folder of the file that the reason refers to."""
+    """Path in the results folder of the file named in the reason."""
 
     def __str__(self) -> str:
         """Return a line for people."""
@@ -281,7 +291,7 @@ class UnusedFile(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Rows of a results folder in the order of their paths, and the files that are not used."""
+    """Rows of a results folder, sorted by path, and unused files."""
 
     runs: list[Run]
     """Records, then failures."""
@@ -291,7 +301,7 @@ class Results(NamedTuple):
 
     @property
     def done(self) -> list[Run]:
-        """Return the records, without those of snapshots."""
+        """Return the records, without snapshots."""
         return [run for run in self.runs if not run.failure]
 
 
@@ -305,14 +315,14 @@ def require_folder(results: Path) -> None:
 
 
 def read_results(results: Path, others: Sequence[Path] = ()) -> Results:
-    """Read every record and failure in one or several results folders.
+    """Read all records and failures of one or several results folders.
 
-    Only files at the paths where the suite writes them are used, and each cell once: copies, and
-    files that were renamed or moved by hand, are warnings. The folder of all records, and that of a
-    row, may be a link to another disk.
+    Only files at the paths where the suite writes them are used, and each evaluation once: copies,
+    and files that were renamed or moved by hand, are warnings. The records folder, and the folder
+    of a row, may be a link to another disk.
 
-    others: further results folders. Their files are named relative to the first folder; a cell that
-    is in several folders is read from the first of them.
+    others: further results folders. Their files are named relative to the first folder; an
+    evaluation that is in several folders is read from the first of them.
     """
     folders = [_read_folder(folder) for folder in (results, *others)]
     if not others:
@@ -332,26 +342,26 @@ def read_results(results: Path, others: Sequence[Path] = ()) -> Results:
 
     def joined(rows: Sequence[list[Run]]) -> list[Run]:
         used: dict[Hashable, Run] = {}
-        for run in (run for part in rows for run in part):
+        for run in (run for folder_runs in rows for run in folder_runs):
             run = run._replace(
                 file=_relative(run.path, results), folder=folder_of.get(run.path, "")
             )
             first = used.setdefault(_identity(run), run)
             if first is not run:
                 unused.append(UnusedFile(run.file, "the same cell as", first.file))
-        done = [run for run in used.values() if not run.failure]
-        ended = {run.cell for run in done}
-        return done + [run for run in used.values() if run.failure and run.cell not in ended]
+        succeeded = [run for run in used.values() if not run.failure]
+        ended = {run.cell for run in succeeded}
+        return succeeded + [run for run in used.values() if run.failure and run.cell not in ended]
 
     runs = joined([folder.runs for folder in folders])
     snapshots = joined([folder.snapshots for folder in folders])
     for folder, read in zip((results, *others), folders, strict=True):
         unused += [
-            one._replace(
-                file=_relative(folder / one.file, results),
-                other=one.other and _relative(folder / one.other, results),
+            file._replace(
+                file=_relative(folder / file.file, results),
+                other=file.other and _relative(folder / file.other, results),
             )
-            for one in read.unused
+            for file in read.unused
         ]
     return Results(runs, snapshots, sorted(unused))
 
@@ -366,18 +376,21 @@ def _read_folder(results: Path) -> Results:
     links = [folder for folder in (records, *rows) if folder.is_symlink()]  # rglob does not follow
     paths: dict[bool, list[Path]] = {False: [], True: []}
     for path in sorted(file for folder in (results, *links) for file in folder.rglob("*.json")):
-        parts = path.relative_to(results).parts
-        if parts[0].removesuffix(".json") not in OTHER_FILES and not path.name.startswith("."):
-            paths[parts[:2] == (RECORDS, SNAPSHOTS)].append(path)
+        components = path.relative_to(results).parts
+        if components[0].removesuffix(".json") not in OTHER_FILES and not path.name.startswith("."):
+            paths[components[:2] == (RECORDS, SNAPSHOTS)].append(path)
     runs, unused = _read(results, records, paths[False])
-    snapshots, more = _read(results, records / SNAPSHOTS, paths[True])
-    return Results(runs, snapshots, unused + more)
+    snapshots, unused_snapshots = _read(results, records / SNAPSHOTS, paths[True])
+    return Results(runs, snapshots, unused + unused_snapshots)
 
 
 def _read(
     results: Path, records: Path, paths: Iterable[Path]
 ) -> tuple[list[Run], list[UnusedFile]]:
-    """Return the rows of these files, records first. records: the folder with their backbones."""
+    """Return the rows of these files, records first.
+
+    records: the folder that contains their backbones.
+    """
     used: dict[Hashable, Run] = {}
     misplaced, unused = [], []
     for path in paths:
@@ -385,7 +398,7 @@ def _read(
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["format"] == STATE_FORMAT and content["state"] != "failed":
-                continue  # its record shows the result, if there is one
+                continue  # the result is in its record, if it has one
             run = _parse(content, path, file)
             expected, identity = _expected_path(records, run), _identity(run)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -395,31 +408,31 @@ def _read(
             misplaced.append((run, expected, identity))
         elif identity not in used:
             used[identity] = run
-        else:  # the name of a cell's first record is the shortest
-            first, copy = sorted((used[identity], run), key=lambda one: len(one.file))
+        else:  # an evaluation's first record has the shortest name
+            first, copy = sorted((used[identity], run), key=lambda candidate: len(candidate.file))
             used[identity] = first
             unused.append(UnusedFile(copy.file, "the same cell as", first.file))
     for run, expected, identity in misplaced:
-        if (other := used.get(identity)) is None:
-            where = expected.relative_to(results).as_posix()
-            unused.append(UnusedFile(run.file, "renamed or moved; expected at", where))
+        if (used_run := used.get(identity)) is None:
+            expected_path = expected.relative_to(results).as_posix()
+            unused.append(UnusedFile(run.file, "renamed or moved; expected at", expected_path))
         else:
-            is_copy = other._replace(file=run.file, path=run.path) == run
+            is_copy = used_run._replace(file=run.file, path=run.path) == run
             reason = "a copy of" if is_copy else "another result of the cell in"
-            unused.append(UnusedFile(run.file, reason, other.file))
-    done = [run for run in used.values() if not run.failure]
+            unused.append(UnusedFile(run.file, reason, used_run.file))
+    succeeded = [run for run in used.values() if not run.failure]
     failed = [run for run in used.values() if run.failure]
-    return done + failed, sorted(unused)
+    return succeeded + failed, sorted(unused)
 
 
 def _expected_path(records: Path, run: Run) -> Path:
-    """Return where the suite writes a failure, or the first record of a cell."""
+    """Return the expected path of a failure or a first record."""
     path = record_path(records, *run.cell)
     return state_path(path) if run.failure else path
 
 
 def _identity(run: Run) -> Hashable:
-    """Return what two records of one cell share; weights, protocol and conditions distinguish."""
+    """Return the identity of a result: evaluation, weights, protocol, conditions."""
     if run.failure:
         return run.cell
     of_run = json.dumps(conditions(run.record), sort_keys=True)
@@ -427,13 +440,13 @@ def _identity(run: Run) -> Hashable:
 
 
 def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
-    """Return how many files of a results folder are not used, and why, with an example each."""
+    """Return how many files are not used, with an example per reason."""
     if not unused:
         return []
     count = (
         f"1 file in {results} is" if len(unused) == 1 else f"{len(unused)} files in {results} are"
     )
-    groups = grouped((one.reason, one) for one in unused).values()
+    groups = grouped((file.reason, file) for file in unused).values()
     return [
         f"warning: {count} not used as results; benchmarks.tables lists all in tables/overview.md",
         *(f"  {len(group)}: {group[0]}{' ...' if len(group) > 1 else ''}" for group in groups),
@@ -441,7 +454,9 @@ def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):  # a cell that succeeds in the meantime removes its failure
+    if isinstance(
+        error, OSError
+    ):  # an evaluation that succeeds in the meantime removes its failure
         return error.strerror or type(error).__name__
     text = f"no field {error}" if isinstance(error, KeyError) else str(error)
     return text.splitlines()[0] if text else type(error).__name__
@@ -515,7 +530,10 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
 
 
 def backbone_facts(content: Mapping[str, Any], declared: str = "") -> dict[str, Any]:
-    """Return the facts of a row on its backbone; `declared` is the user's recipe for it."""
+    """Return the fields of a row that describe its backbone.
+
+    declared: recipe that the user declared for it.
+    """
     made_by = content.get("made_by") or {}
     if declared and not made_by:
         published = published_recipes().get(declared, Pretraining())
@@ -528,7 +546,7 @@ def backbone_facts(content: Mapping[str, Any], declared: str = "") -> dict[str, 
     recipe = published_recipes().get(texts["recipe"])
     of_paper = recipe.norm_groups if recipe else settings.get("norm_groups") or None
     if groups is not None and of_paper is not None:
-        changed.discard(BN_SPLITS)  # its product with the number of GPUs is compared instead
+        changed.discard(BN_SPLITS)  # bn_splits times the number of GPUs is compared instead
     return {
         "backbone": content["name"],
         **{name: content[name] for name in ("sha256", "arch", "stem")},
@@ -562,13 +580,15 @@ def tolerated_notes(tolerated: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def value_words(value: Any, between: str = " ") -> str:
-    """Return a value in words; numbers without superfluous digits, lists with `between`."""
+    """Return a value as text, with short floats and joined lists."""
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {value_words(one, between)}" for name, one in value.items())
+        return ", ".join(
+            f"{name} {value_words(element, between)}" for name, element in value.items()
+        )
     if isinstance(value, list | tuple):
-        return between.join(value_words(one, between) for one in value) or "none"
+        return between.join(value_words(element, between) for element in value) or "none"
     return str(value)
 
 
@@ -578,16 +598,16 @@ def plural(count: int, noun: str, ending: str = "s") -> str:
 
 
 def count_tasks(keys: Collection[str]) -> str:
-    """Return how many tasks, or readings of how many tasks, these keys are.
+    """Return the number of tasks or protocol variants as text.
 
-    A task is an id, such as in1k_linear; a reading is one variant of it, such as in1k_linear@co2.
+    A task is an id, such as in1k_linear; in1k_linear@co2 is a protocol variant of it.
     """
     tasks = plural(len({key.partition("@")[0] for key in keys}), "task")
     return tasks if tasks.startswith(f"{len(keys)} ") else f"{len(keys)} readings of {tasks}"
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return the values of each key; keys and values are in the order of the pairs."""
+    """Return the values of each key, both in the given order."""
     groups: dict[Key, list[Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

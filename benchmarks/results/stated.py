@@ -1,4 +1,4 @@
-"""Page of the numbers that only the papers' running texts state, with ours beside them."""
+"""Page of the numbers in running texts, next to our results."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -55,38 +55,41 @@ class Evidence:
         }
 
     def backbones_of(self, recipe: str, measurement: Measurement) -> list[Number]:
-        """Return the rows of a recipe whose results may be compared with a number."""
+        """Return the rows of a recipe that may be compared."""
         kind = "tasks" if measurement.task else "pre-training"
         return self.by_recipe[kind].get(recipe, [])
 
     def sign(self, measurement: Measurement) -> str:
-        """Return the sign of declared recipes if one of the backbones has it."""
+        """Return the sign of declared recipes if a backbone has it."""
         recipes = measurement.recipes
         rows = (row for recipe in recipes for row in self.backbones_of(recipe, measurement))
         return DECLARED if any(row.run.declared for row in rows) else ""
 
     def score(self, statement: Statement, measurement: Measurement) -> Score | None:
-        """Return our result, or the difference of two results; None if one is missing."""
+        """Return our result or difference; None if a result is missing."""
         scores = []
         for recipe in measurement.recipes:
-            of_table = self.pretrained.get(recipe, Pretraining())
-            pretrain = completed(statement.pretrain, of_table)
+            table_pretraining = self.pretrained.get(recipe, Pretraining())
+            pretrain = completed(statement.pretrain, table_pretraining)
             row = Row(label="", role="own", pretrain=pretrain, values={})
-            fitting = {  # further rows of a file are no further runs
+            backbones = {  # further rows of a file are the same run
                 backbone.run.sha256: backbone
                 for backbone in reversed(self.backbones_of(recipe, measurement))
                 if not backbone.conditions and not pretraining_differences(row, backbone.run)
             }
-            values = [v for b in fitting.values() if (v := self._value(b, measurement))]
+            values = [v for b in backbones.values() if (v := self._value(b, measurement))]
             if not values:
                 return None
-            # a single backbone keeps its own errors
-            alone = len(values) == 1
-            scores.append(values[0] if alone else score_of([value.mean for value in values]))
+            # a single backbone keeps its errors
+            is_single = len(values) == 1
+            scores.append(values[0] if is_single else score_of([value.mean for value in values]))
         return scores[0] if len(scores) == 1 else gain(scores[0], scores[1], _scale(measurement))
 
     def _value(self, row: Number, measurement: Measurement) -> Score | None:
-        """Return our number; for those of pre-training, only the run-to-run deviation is known."""
+        """Return our number.
+
+        For metrics of pre-training, only the run-to-run deviation is known.
+        """
         metric = measurement.metric
         if not measurement.task:
             value = row.run.last_epoch.get(metric)
@@ -98,12 +101,12 @@ class Evidence:
 
 
 def stated_page(numbers: Iterable[Number], command: str) -> Page:
-    """Return the page."""
+    """Return the page of all papers' statements."""
     evidence = Evidence(numbers)
     page: Page = [
         "# Numbers of the running texts",
-        "What the papers state outside their tables. Percent, or points where two results are "
-        f"subtracted, or bits for entropies. Made by `{command}`.",
+        "Numbers that the papers state outside their tables, in percent, in points for differences "
+        f"and in bits for entropies. Made by `{command}`.",
     ]
     for paper in papers():
         page += _paper_parts(paper, evidence) if paper.stated else []
@@ -111,7 +114,7 @@ def stated_page(numbers: Iterable[Number], command: str) -> Page:
 
 
 def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
-    lines, needed, others = [], [], []
+    lines, needed, other_lines = [], [], []
     for statement in paper.stated:
         measurements = [*statement.measured, *statement.swept.values()]
         for measurement in statement.measured:
@@ -123,10 +126,10 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
             lines.append(best)
             needed += missing
         compared = {measurement.value for measurement in measurements}
-        rest = {key: value for key, value in statement.values.items() if key not in compared}
-        if rest:
-            values = ", ".join(f"{key} {_words(value)}" for key, value in rest.items())
-            others.append(f"- {statement.where}, {statement.what}: {values}")
+        uncompared = {key: value for key, value in statement.values.items() if key not in compared}
+        if uncompared:
+            values = ", ".join(f"{key} {_value_text(value)}" for key, value in uncompared.items())
+            other_lines.append(f"- {statement.where}, {statement.what}: {values}")
     parts: list[Part] = [
         f"## {paper.name}",
         f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}.",
@@ -136,33 +139,37 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
     if needed:
         parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
     if assumed := _assumptions(paper):
-        parts += ["Our readings, and what has no verdict:", "\n".join(assumed)]
-    if others:
-        parts += ["Settings, cited numbers and shapes of curves:", "\n".join(others)]
+        parts += ["Assumptions, and numbers without a verdict:", "\n".join(assumed)]
+    if other_lines:
+        parts += ["Settings, cited numbers and shapes of curves:", "\n".join(other_lines)]
     return parts
 
 
 def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], list[str]]:
-    """Return the line on the best value of a swept setting, and what is missing for it.
+    """Return the line on a setting's best value, and missing runs.
 
     It is reproduced if our best value is the paper's, and inconclusive if that one is not
     significantly below ours. All values must be there.
     """
     measurements = statement.swept
     first = next(iter(measurements.values()))
-    by_value = {value: evidence.score(statement, one) for value, one in measurements.items()}
+    by_value = {
+        value: evidence.score(statement, measurement) for value, measurement in measurements.items()
+    }
     scores = {value: score for value, score in by_value.items() if score}
     paper = statement.values[first.value]
     line = [statement.where, statement.what, first.value, f"{paper}"]
-    missing = [_needed(one) for value, one in measurements.items() if value not in scores]
+    missing = [
+        _needed(measurement) for value, measurement in measurements.items() if value not in scores
+    ]
     if missing:
-        there = f"{len(scores)} of {len(measurements)} values run" if scores else "not run"
-        return [*line, there, "–", "–", "–"], missing
+        progress = f"{len(scores)} of {len(measurements)} values run" if scores else "not run"
+        return [*line, progress, "–", "–", "–"], missing
     ours = max(scores, key=lambda value: scores[value].mean)
-    sure = difference(scores[ours], scores[paper], first.task).sure
-    word = "reproduced" if ours == paper else "another" if sure else "inconclusive"
+    is_significant = difference(scores[ours], scores[paper], first.task).is_significant
+    verdict = "reproduced" if ours == paper else "another" if is_significant else "inconclusive"
     signs = "".join(dict.fromkeys(map(evidence.sign, measurements.values())))
-    return [*line, f"{ours:g}{signs}", "–", "–", word], []
+    return [*line, f"{ours:g}{signs}", "–", "–", verdict], []
 
 
 def _line(
@@ -174,15 +181,18 @@ def _line(
         return [*line, "not run", "–", "–", "–"]
     if not ours.finite:
         return [*line, ours.text(2) + sign, "–", "–", "–"]
-    apart = difference(ours, _stated_score(measurement, paper), scale)
-    line += [ours.text(2) + sign, f"{apart.points:+.2f}"]
-    line.append(apart.interval_text() if apart.known else "–")
-    judged = apart.known and not measurement.no_verdict
-    return [*line, apart.verdict(scale) if judged else "no verdict"]
+    diff = difference(ours, _stated_score(measurement, paper), scale)
+    line += [ours.text(2) + sign, f"{diff.points:+.2f}"]
+    line.append(diff.interval_text() if diff.known else "–")
+    has_verdict = diff.known and not measurement.no_verdict
+    return [*line, diff.verdict(scale) if has_verdict else "no verdict"]
 
 
 def _stated_score(measurement: Measurement, value: float) -> Score:
-    """Return a stated number; a difference of two has no known error, and takes that of ours."""
+    """Return a stated number with its error.
+
+    A stated difference has no known sampling error and gets the one of ours.
+    """
     counted = measurement.task and measurement.metric not in RUN_DEVIATIONS
     is_gain = len(measurement.recipes) > 1
     of_task = None if is_gain else num_test_images(measurement.task)
@@ -197,43 +207,46 @@ def _stated_score(measurement: Measurement, value: float) -> Score:
 
 
 def _scale(measurement: Measurement) -> str:
-    """Return the name of the deviation: that of the metric if it has one, else the task's."""
+    """Return the metric if it has a deviation, or the task."""
     return measurement.metric if measurement.metric in RUN_DEVIATIONS else measurement.task
 
 
 def _deviation_sources(paper: Paper) -> list[str]:
-    measured = [one for statement in paper.stated for one in statement.measured]
+    measured = [measurement for statement in paper.stated for measurement in statement.measured]
     lines = dict.fromkeys(
-        f"- {_scale(one) or one.metric}: {run_deviation(_scale(one)).points:g} from run to run; "
-        f"{run_deviation(_scale(one)).source}."
-        for one in measured
-        if not one.no_verdict
+        f"- {_scale(measurement) or measurement.metric}: "
+        f"{run_deviation(_scale(measurement)).points:g} run-to-run; "
+        f"{run_deviation(_scale(measurement)).source}."
+        for measurement in measured
+        if not measurement.no_verdict
     )
     best = "- best setting: inconclusive where the paper's value is not significantly below."
     return [*lines, *[best] * any(statement.swept for statement in paper.stated)]
 
 
 def _assumptions(paper: Paper) -> list[str]:
-    """Return lines on what has no verdict, and on what our runs assume, with where it is stated."""
+    """Return lines on missing verdicts and on our runs' assumptions."""
     reasons: dict[str, list[str]] = {}
-    for one in paper.stated:
-        for measurement in (measurement for measurement in one.measured if measurement.no_verdict):
-            reason = f"no verdict, as {measurement.no_verdict}."
-            reasons.setdefault(reason, []).append(f"{one.where}, {one.what}")
-        if one.assumed:
-            reasons.setdefault(one.assumed, []).append(one.where)
-        if one.swept:
-            values = ", ".join(f"{value:g}" for value in sorted(one.swept))
-            named = next(iter(one.swept.values())).value
-            grid = f"the text names {named} alone; the values it is chosen from are ours"
-            reasons.setdefault(f"{grid}: {values}.", []).append(one.where)
-        for line in norm_group_lines(_norm_rows(one)):
-            reasons.setdefault(line, []).append(one.where)
+    for statement in paper.stated:
+        for measurement in (
+            measurement for measurement in statement.measured if measurement.no_verdict
+        ):
+            reason = f"no verdict, because {measurement.no_verdict}."
+            reasons.setdefault(reason, []).append(f"{statement.where}, {statement.what}")
+        if statement.assumed:
+            reasons.setdefault(statement.assumed, []).append(statement.where)
+        if statement.swept:
+            values = ", ".join(f"{value:g}" for value in sorted(statement.swept))
+            named = next(iter(statement.swept.values())).value
+            grid = f"the text only names {named}; the other values are our choice"
+            reasons.setdefault(f"{grid}: {values}.", []).append(statement.where)
+        for line in norm_group_lines(_norm_rows(statement)):
+            reasons.setdefault(line, []).append(statement.where)
     return [f"- {'; '.join(dict.fromkeys(names))}: {text}" for text, names in reasons.items()]
 
 
 def _norm_rows(statement: Statement) -> list[Row]:
-    """Return a row for each recipe of a statement, labeled by its method, with its norm groups."""
+    """Return a row per recipe, labeled by method, with its norm groups."""
     return [
         Row(label=recipe.partition("/")[0], role="own", pretrain=pretrain, values={})
         for recipe in statement.recipes
@@ -247,7 +260,7 @@ def _needed(measurement: Measurement) -> str:
     return f"- needs pre-training {recipes}{task or ', then any task'}"
 
 
-def _words(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {inner}" for key, inner in value.items())
     return " to ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,7 +1,7 @@
-"""Tables with raised notes, the best of each column bold: one document, as markdown and as LaTeX.
+"""Tables with numbered notes and bold best numbers, as markdown and LaTeX.
 
-A page is a list of texts and tables. The texts, and the words in tables, are markdown; `plain`
-escapes names in them. LaTeX contains the tables alone, each below its heading as a comment.
+A page is a list of texts and tables. The texts, and the text in tables, are markdown; `plain`
+escapes names in them. LaTeX output contains only the tables, each after its heading as a comment.
 """
 
 import csv
@@ -20,9 +20,9 @@ from transfer.encoders.architectures import network_words
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 RULE = (
     "**Bold**: best of its column and table, if significantly ahead of the second (p < 0.05). Two "
-    "of our numbers are compared by a paired test on the same images (McNemar's exact test, or the "
-    "paired standard error over images or resampled test sets), other pairs by the errors of both "
-    "test sets and the run-to-run deviation, with Student's t for few seeds."
+    "of our numbers are compared by a paired test on the same images: McNemar's exact test, or the "
+    "paired standard error over images or resampled test sets. Other pairs are compared by the "
+    "errors of both test sets and the run-to-run deviation, with Student's t for few seeds."
 )
 LATEX = {sign: f"\\{sign}" for sign in "$&_#%{}"}
 LATEX |= {"\\": r"\textbackslash ", "~": r"\textasciitilde ", "^": r"\textasciicircum "}
@@ -36,11 +36,11 @@ ESCAPED_IN_LATEX |= {"^": r"\textasciicircum{}"} | {sign: f"\\{sign}" for sign i
 
 @dataclass(kw_only=True)
 class Cell:
-    """One entry of a table: words, or a number of ours or of a paper."""
+    """One entry of a table: text, or a number (ours or published)."""
 
     text: str
     after: str = ""
-    """Footnote marks, or what a paper prints behind the number."""
+    """Footnote marks, or text that a paper prints after the number."""
     score: Score | None = None
     files: tuple[str, ...] = ()
     """Paths of the records behind the score, in the results folder."""
@@ -50,7 +50,7 @@ class Cell:
     """The title of the lines below it."""
 
     def markdown(self) -> str:
-        """Return it on one line, with its bars escaped, so that it cannot end a table cell."""
+        """Return the cell on one line, with escaped bars."""
         mark = "**" if self.best else "*" if self.is_title else ""
         return escape(f"{mark}{self.text}{mark}{self.after}")
 
@@ -63,12 +63,12 @@ class Cell:
 
 @dataclass(kw_only=True)
 class Line:
-    """One row of a table. Without numbers in a table of numbers: the title of those that follow."""
+    """One row of a table, or a title row (without numbers)."""
 
     words: Sequence[str]
     numbers: Sequence[Cell] = ()
     scope: str = ""
-    """Task of the line's section. The best number is chosen among the lines of one scope."""
+    """Task of the row's section; the best number is marked per scope."""
     ours: bool = False
     """The numbers were measured here."""
     is_secondary: bool = False
@@ -132,29 +132,29 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1)
 
 
 Part = str | Grid
-"""A text or a table of a page; empty texts are not printed."""
+"""A text or a table; empty texts are not printed."""
 Page = list[Part]
 
 
 def markdown(page: Page) -> str:
     """Return a page as markdown."""
-    parts = (part if isinstance(part, str) else part.markdown() for part in page)
-    return "\n\n".join(part for part in parts if part) + "\n"
+    texts = (element if isinstance(element, str) else element.markdown() for element in page)
+    return "\n\n".join(element for element in texts if element) + "\n"
 
 
 def latex(page: Page) -> str:
-    """Return the tables of a page as tabulars, each below its heading as a comment."""
+    """Return the tables of a page in LaTeX, with commented headings."""
     tables, heading = [], ""
-    for part in page:
-        if isinstance(part, Grid):
-            tables.append(f"% {heading}\n{part.latex()}")
-        elif headings := re.findall(r"^#+ (.*)", part, re.MULTILINE):
+    for element in page:
+        if isinstance(element, Grid):
+            tables.append(f"% {heading}\n{element.latex()}")
+        elif headings := re.findall(r"^#+ (.*)", element, re.MULTILINE):
             heading = headings[-1]
     return "\n".join(tables)
 
 
 def latex_text(text: str) -> str:
-    """Return markdown as LaTeX: escaped signs, signs that need a command, raised digits."""
+    """Convert markdown to LaTeX: escapes, special signs and raised digits."""
     signs = rf"(?P<raised>[{RAISED}]+)|\\(?P<escaped>[!-/:-@\[-`{{-~])|(?P<sign>.)"
 
     def command(match: re.Match[str]) -> str:
@@ -168,25 +168,25 @@ def latex_text(text: str) -> str:
 
 
 def mark_best(lines: Iterable[Line], columns: Sequence[Column]) -> None:
-    """Mark the best number of each column and scope if it is significantly ahead of the second.
+    """Mark the best number of each column and scope, if significant.
 
-    The errors of a line's scope, or else of the column's task, decide.
+    The run-to-run deviation is taken from the scope's or the column's task.
     """
-    for scope, own in grouped((line.scope, line) for line in lines if line.numbers).items():
+    for scope, scope_lines in grouped((line.scope, line) for line in lines if line.numbers).items():
         for index, column in enumerate(columns):
-            cells = [line.numbers[index] for line in own]
+            cells = [line.numbers[index] for line in scope_lines]
             scored = [(cell.score, cell) for cell in cells if cell.score]
             scored.sort(key=lambda pair: pair[0].mean, reverse=column.higher_is_better is not False)
             if len(scored) > 1:
                 (best, cell), (second, _), *_ = scored
-                cell.best = difference(best, second, scope or column.task).sure
+                cell.best = difference(best, second, scope or column.task).is_significant
 
 
 class Notes(dict[str, int]):
     """Numbers of notes, from 1 on; equal notes have equal numbers."""
 
     def mark(self, notes: Iterable[str]) -> str:
-        """Return the raised numbers of these notes, each after a space; empty without notes."""
+        """Return the raised numbers of these notes, or an empty string."""
         numbers = sorted(self.setdefault(note, len(self) + 1) for note in notes)
         return "".join(f" {''.join(RAISED[int(digit)] for digit in str(n))}" for n in numbers)
 
@@ -208,43 +208,49 @@ class OurRow(NamedTuple):
 def our_lines(
     rows: Sequence[OurRow], notes: Notes, decimals: Sequence[int]
 ) -> tuple[list[Line], list[str]]:
-    """Return our rows as lines, and the notes that hold for all of their numbers.
+    """Return our rows as lines, and the notes common to all.
 
-    Notes that hold for all numbers of a row are marked at its label.
+    Notes that apply to all numbers of a row are marked at its label.
     """
-    of_all = _shared_notes(number for row in rows for number in row.numbers)
+    shared_notes = _shared_notes(number for row in rows for number in row.numbers)
     lines = []
     for row in rows:
-        of_row = [note for note in _shared_notes(row.numbers) if note not in of_all]
-        label, cells = plain(row.label) + notes.mark(of_row), []
+        row_notes = [note for note in _shared_notes(row.numbers) if note not in shared_notes]
+        label, cells = plain(row.label) + notes.mark(row_notes), []
         for number, digits in zip(row.numbers, decimals, strict=True):
-            own = [note for note in number.notes if note not in (*of_all, *of_row)]
+            number_notes = [
+                note for note in number.notes if note not in (*shared_notes, *row_notes)
+            ]
             text = number.score.text(digits) if number.score else number.text
-            after = notes.mark([*own, *number.failures])
-            cells.append(Cell(text=text, after=after, score=number.score, files=number.files))
-        words = [label, *row.words]
-        lines.append(Line(words=words, numbers=cells, scope=row.scope, ours=True))
-    return lines, of_all
+            marks = notes.mark([*number_notes, *number.failures])
+            cells.append(Cell(text=text, after=marks, score=number.score, files=number.files))
+        texts = [label, *row.words]
+        lines.append(Line(words=texts, numbers=cells, scope=row.scope, ours=True))
+    return lines, shared_notes
 
 
 def _shared_notes(numbers: Iterable[Number]) -> list[str]:
     """Return the notes that every number has, in order."""
     notes = [number.notes for number in numbers if number.score]
-    return [note for note in notes[0] if all(note in own for own in notes)] if notes else []
+    return (
+        [note for note in notes[0] if all(note in number_notes for number_notes in notes)]
+        if notes
+        else []
+    )
 
 
 def our_grid(
     rows: Sequence[OurRow], headings: Iterable[tuple[str, str]], notes: Notes
 ) -> tuple[Grid, list[str]]:
-    """Return a table of our rows, to one decimal, and the notes that all numbers share.
+    """Return a table of our rows, and the notes common to all.
 
     headings: label and task of each column.
     """
     columns = [Column(key="", label=text, task=t, higher_is_better=True) for text, t in headings]
-    lines, of_all = our_lines(rows, notes, [1] * len(columns))
+    lines, shared_notes = our_lines(rows, notes, [1] * len(columns))
     mark_best(lines, columns)
     labels = [column.label for column in columns]
-    return Grid(words=["backbone"], numbers=labels, lines=lines), of_all
+    return Grid(words=["backbone"], numbers=labels, lines=lines), shared_notes
 
 
 def row_label(row: Number, rows: Iterable[Number]) -> str:
@@ -254,56 +260,58 @@ def row_label(row: Number, rows: Iterable[Number]) -> str:
     hash if both are in one folder. Further rows of a backbone name their conditions, too.
     """
     run = row.run
-    alike = {one.run.identity: one.run for one in rows if one.run.backbone == run.backbone}
-    in_folder = [one for one in alike.values() if one.folder == run.folder]
-    words = [run.folder] if run.folder and len(alike) > 1 else []
-    words += [run.sha256[:8]] if len(in_folder) > 1 else []
-    words += [row.conditions] if row.conditions else []
-    return " ".join([run.label, *(f"({text})" for text in words)])
+    same_name = {
+        number.run.identity: number.run for number in rows if number.run.backbone == run.backbone
+    }
+    in_folder = [number for number in same_name.values() if number.folder == run.folder]
+    suffixes = [run.folder] if run.folder and len(same_name) > 1 else []
+    suffixes += [run.sha256[:8]] if len(in_folder) > 1 else []
+    suffixes += [row.conditions] if row.conditions else []
+    return " ".join([run.label, *(f"({text})" for text in suffixes)])
 
 
 def backbone_lines(runs: Iterable[Run]) -> list[str]:
-    """Return a list of the backbones, each once, and the meaning of the declared sign."""
-    backbones = [own[0] for own in grouped((run.identity, run) for run in runs).values()]
+    """Return a list of the backbones, and a note on declared recipes."""
+    backbones = [group[0] for group in grouped((run.identity, run) for run in runs).values()]
     lines = [f"- {plain(f'{run.backbone}: {description(run)}')}" for run in backbones]
     return ["\n".join(lines), *declaration_notes(backbones)]
 
 
 def declaration_notes(runs: Iterable[Run]) -> list[str]:
-    """Return the meaning of the sign of declared recipes, if one of the backbones has it."""
+    """Return the note on declared recipes, if a backbone has one."""
     if not any(run.declared for run in runs):
         return []
     return [
-        f"{DECLARED}: the file does not say how it was made; its recipe is that of the published "
-        "file with the same hash, or what a user declared with `--trained-with` and nothing here "
-        "has checked."
+        f"{DECLARED}: the file does not record its training. Its recipe is known from the "
+        "published file with the same hash, or was declared by a user with `--trained-with` "
+        "(not verified)."
     ]
 
 
 def description(run: Run) -> str:
     """Return network, origin and weights of a backbone."""
-    parts = [network_words(run.arch, run.stem) if run.arch else "no result on this page"]
+    texts = [network_words(run.arch, run.stem) if run.arch else "no result on this page"]
     if run.declared:
-        parts.append(f"{run.source}; declared as {run.recipe}")
+        texts.append(f"{run.source}; declared as {run.recipe}")
     elif run.recipe:
-        parts.append(f"{run.method} ({run.recipe}), {run.epochs} epochs on {run.data}")
+        texts.append(f"{run.method} ({run.recipe}), {run.epochs} epochs on {run.data}")
     else:
-        parts.append(run.source)
+        texts.append(run.source)
     if run.heads:
-        parts.append(f"heads {' '.join(run.heads)}")
+        texts.append(f"heads {' '.join(run.heads)}")
     if run.norm_groups is not None:
-        parts.append(f"{plural(run.norm_groups, 'group')} of shuffled batch norm")
+        texts.append(f"{plural(run.norm_groups, 'group')} of shuffled batch norm")
     if run.texture == STAND_IN_TEXTURE:
-        parts.append(f"textures by {run.texture} instead of style transfer: no reproduction")
+        texts.append(f"textures by {run.texture} instead of style transfer: no reproduction")
     elif run.texture:
-        parts.append(f"textures from a {run.texture}")
+        texts.append(f"textures from a {run.texture}")
     if run.sha256:
-        parts.append(f"weights {run.sha256[:12]}")
-    return "; ".join(filter(None, parts))
+        texts.append(f"weights {run.sha256[:12]}")
+    return "; ".join(filter(None, texts))
 
 
 def escape(text: str) -> str:
-    """Return the text on one line, with its bars escaped, so that it cannot end a table cell."""
+    """Return the text on one line, with escaped bars."""
     return " ".join(text.replace("|", "\\|").split())
 
 
@@ -317,7 +325,7 @@ MARKUP = re.compile(
 
 
 def plain(text: str) -> str:
-    """Return markdown that shows a text as it is, such as the name of a backbone."""
+    """Escape markdown in a text, such as the name of a backbone."""
     return MARKUP.sub(lambda match: f"\\{match[0]}", text)
 
 
@@ -333,6 +341,9 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def csv_cell(text: str) -> str:
-    """Return a text for a CSV file, with a leading quote if a spreadsheet would compute it."""
+    """Return a text for a CSV file.
+
+    If a spreadsheet would interpret it as a formula, it gets a leading quote.
+    """
     computes = text.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{text}" if computes and not NUMBER.fullmatch(text) else text

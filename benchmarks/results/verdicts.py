@@ -1,4 +1,4 @@
-"""Our comparable numbers next to the published numbers of the same recipe and pre-training."""
+"""Pair our comparable numbers with published numbers, and give verdicts."""
 
 import math
 import re
@@ -22,9 +22,9 @@ from benchmarks.results.records import STAND_IN_TEXTURE, Run, grouped
 from benchmarks.results.tables import Part, grid, plain
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "95 % interval", "verdict")
-NO_ERRORS = "the record does not hold what its number's error follows from; evaluate again"
+NO_ERRORS = "the record has no per-image results, so no interval can be computed; evaluate again"
 TRAIN_IMAGES = {"in1k": 1_281_167, "in100": 126_689, "cifar10": 50_000, "cifar100": 50_000}
-"""Number of images of the data sets that the papers pre-train on."""
+"""Number of images of the datasets that the papers pre-train on."""
 
 
 class Pair(NamedTuple):
@@ -34,111 +34,121 @@ class Pair(NamedTuple):
     printed: Printed
     difference: Difference
     """Ours minus the paper's."""
-    not_judged: str
+    no_verdict: str
     """Why the number gets no verdict; empty if it gets one."""
 
     @property
-    def word(self) -> str:
-        """Return the verdict, or that there is none."""
-        return "no verdict" if self.not_judged else self.difference.verdict()
+    def verdict(self) -> str:
+        """Return the verdict, or "no verdict"."""
+        return "no verdict" if self.no_verdict else self.difference.verdict()
 
     @property
-    def is_other_reading(self) -> bool:
-        """Return whether our recipe is another reading of the printed row."""
+    def is_variant(self) -> bool:
+        """Return whether our recipe is a variant of the printed row's recipe."""
         return self.ours.run.recipe in self.printed.row.beside
 
 
 def pairs_of(numbers: Iterable[Number]) -> list[Pair]:
-    """Return every number that both we and a paper have: by table, by our row, as printed.
+    """Return every number that both we and a paper have.
 
-    Numbers that were measured elsewhere are paired with ours under the protocol of the column.
+    They are sorted by table, our row and printed order. Numbers that the paper measured elsewhere
+    are paired with ours under the protocol of the column.
     """
-    both = []
+    matches = []
     for number in numbers:
         if not (number.comparable and number.score):
             continue
         recipe = UNTRAINED if number.run.is_untrained else number.run.recipe
         key = recipe, frozenset(number.run.heads), *number.column, number.metric
-        for table, place, one in _printed_by_key().get(key, ()):
-            if not pretraining_differences(one.row, number.run):
-                both.append((table, number.row, place, number, one))
-    return [_pair(ours, one) for *_, ours, one in sorted(both, key=lambda entry: entry[:3])]
+        for table, index, published in _printed_by_key().get(key, ()):
+            if not pretraining_differences(published.row, number.run):
+                matches.append((table, number.row, index, number, published))
+    return [
+        _pair(ours, published)
+        for *_, ours, published in sorted(matches, key=lambda match: match[:3])
+    ]
 
 
 @cache
 def _printed_by_key() -> dict[tuple[object, ...], list[tuple[int, int, Printed]]]:
-    """Return the printed numbers by recipe, heads, task, protocol and metric of ours.
+    """Return the printed numbers by recipe, heads, task, protocol and metric.
 
-    Each is behind the places of its table and of the number.
+    Each has the index of its table and its own index.
     """
-    tables = {table.id: place for place, (_, table) in enumerate(all_tables())}
+    tables = {table.id: index for index, (_, table) in enumerate(all_tables())}
     return grouped(
-        ((recipe, frozenset(row.heads), one.task, protocol, column.metric), entry)
-        for place, one in enumerate(printed())
-        for row, column, protocol in [(one.row, one.column, one.protocol or one.column.protocol)]
-        for entry in [(tables[one.table.id], place, one)]
+        ((recipe, frozenset(row.heads), published.task, protocol, column.metric), entry)
+        for index, published in enumerate(printed())
+        for row, column, protocol in [
+            (published.row, published.column, published.protocol or published.column.protocol)
+        ]
+        for entry in [(tables[published.table.id], index, published)]
         for recipe in ([UNTRAINED] if row.role == "random" else [row.recipe, *row.beside])
         if recipe
     )
 
 
-def _pair(ours: Number, one: Printed) -> Pair:
+def _pair(ours: Number, published: Printed) -> Pair:
     if ours.score is None:
         raise ValueError("a pair needs a number of ours")
-    apart = difference(ours.score, published_score(one.row, one.column, one.value), one.task)
-    reason = one.row.no_verdict(one.column)
-    return Pair(ours, one, apart, reason or ("" if apart.known else NO_ERRORS))
+    diff = difference(
+        ours.score,
+        published_score(published.row, published.column, published.value),
+        published.task,
+    )
+    reason = published.row.no_verdict(published.column)
+    return Pair(ours, published, diff, reason or ("" if diff.known else NO_ERRORS))
 
 
 def verdict_words(pairs: Iterable[Pair]) -> dict[tuple[str, str], str]:
-    """Return the verdicts, each with its interval and table, by record and metric."""
-    words = grouped(
+    """Return verdicts with interval and table, by record and metric."""
+    texts = grouped(
         (
             (file, pair.ours.metric),
-            f"{pair.word} {pair.difference.interval_text()} ({pair.printed.where})",
+            f"{pair.verdict} {pair.difference.interval_text()} ({pair.printed.where})",
         )
         for pair in pairs
-        if not pair.not_judged
+        if not pair.no_verdict
         for file in pair.ours.files
     )
-    return {key: "; ".join(dict.fromkeys(own)) for key, own in words.items()}
+    return {key: "; ".join(dict.fromkeys(verdicts)) for key, verdicts in texts.items()}
 
 
 def comparison_parts(table: Table, pairs: Sequence[Pair], rows: Iterable[Number]) -> list[Part]:
-    """Return a table of differences, and a line for each of our rows that cannot be compared.
+    """Return a table of differences, and reasons for rows without one.
 
-    pairs: those of the table. rows: ours under the paper's protocol on full data.
+    pairs: pairs of this table. rows: our rows under the paper's protocol on full data.
     """
     compared = {pair.ours.row for pair in pairs}
-    apart = [row for row in rows if row.row not in compared]
-    if not pairs and not apart:
+    uncompared = [row for row in rows if row.row not in compared]
+    if not pairs and not uncompared:
         return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
-    judged = [pair.printed.task for pair in pairs if not pair.not_judged]
+    judged = [pair.printed.task for pair in pairs if not pair.no_verdict]
     lines = [_deviation_source(task) for task in judged]
-    unjudged = grouped((pair.not_judged, pair.printed.row.label) for pair in pairs)
+    unjudged = grouped((pair.no_verdict, pair.printed.row.label) for pair in pairs)
     lines += [
         f"- no verdict ({', '.join(dict.fromkeys(labels))}): {reason}."
         for reason, labels in unjudged.items()
         if reason
     ]
-    lines += [_remark(pair) for pair in pairs if pair.is_other_reading]
-    lines += [f"- {plain(row.label)}: {why_apart(table, row.run)}." for row in apart]
-    parts: list[Part] = [grid(HEADER, map(_line, pairs), left=3)] if pairs else []
-    return [*parts, "\n".join(dict.fromkeys(lines))]
+    lines += [_remark(pair) for pair in pairs if pair.is_variant]
+    lines += [f"- {plain(row.label)}: {why_apart(table, row.run)}." for row in uncompared]
+    page_parts: list[Part] = [grid(HEADER, map(_line, pairs), left=3)] if pairs else []
+    return [*page_parts, "\n".join(dict.fromkeys(lines))]
 
 
 def _deviation_source(task: str) -> str:
-    """Return the run-to-run deviation; one line for all twelve data sets of linear transfer."""
+    """Return the run-to-run deviation; one line for linear transfer."""
     deviation = run_deviation(task)
-    return f"- {task.partition('/')[0]}: {deviation.points:g} from run to run; {deviation.source}."
+    return f"- {task.partition('/')[0]}: {deviation.points:g} run-to-run; {deviation.source}."
 
 
 def _remark(pair: Pair) -> str:
-    """Return the line on a recipe that is another reading of the printed row."""
+    """Return the remark on a recipe that is a variant."""
     recipe, row, name = pair.ours.run.recipe, pair.printed.row, plain(pair.ours.label)
     return (
-        f"- → {name} is no run of the printed row {row.label} (`{row.recipe}`), but "
-        f"another reading of it: `{recipe}`, {row.beside[recipe]}."
+        f"- → {name} is not a run of the printed row {row.label} (`{row.recipe}`), but "
+        f"of a variant: `{recipe}`, {row.beside[recipe]}."
     )
 
 
@@ -146,26 +156,26 @@ def _line(pair: Pair) -> list[str]:
     label = pair.printed.row.label
     return [
         f"→ {plain(pair.ours.label)}",
-        f"{label} (another reading)" if pair.is_other_reading else label,
+        f"{label} (variant)" if pair.is_variant else label,
         pair.printed.label,
         pair.ours.score.text(2) if pair.ours.score else "",
         f"{pair.printed.value}",
         f"{pair.difference.points:+.2f}",
         pair.difference.interval_text() if pair.difference.known else "–",
-        pair.word,
+        pair.verdict,
     ]
 
 
 def why_apart(table: Table, run: Run) -> str:
     """Return why a backbone has no published counterpart in a table."""
     if not run.method:
-        reason = "the file does not say how it was made (`--trained-with RECIPE` declares it)"
+        reason = "the file does not record its training (declare it with `--trained-with RECIPE`)"
         return f"no published counterpart: {reason}"
     rows = rows_of_recipe(table, run)
     if not rows:
         origin = "a random initialization" if run.is_untrained else run.recipe or run.method
         heads = f" with heads {', '.join(run.heads)} alone" if run.heads else ""
-        return f"no published counterpart: no row of the table is of {origin}{heads}"
+        return f"no published counterpart: the table has no row of {origin}{heads}"
     if any(not pretraining_differences(row, run) for row in rows):
         return "no number to compare"
     differences = "; ".join(pretraining_differences(rows[0], run))
@@ -173,10 +183,10 @@ def why_apart(table: Table, run: Run) -> str:
 
 
 def missing_row_lines(table: Table, rows: Iterable[Number]) -> list[str]:
-    """Return a line for each published row without a result of ours: the runs that it needs.
+    """Return a line per published row without our result.
 
-    rows: ours under the paper's protocol on full data. The last line names the rows that nothing
-    here can produce.
+    It names the missing runs. The last line names rows that are not implemented. rows: our rows
+    under the paper's protocol on full data.
     """
     runs = [row.run for row in rows]
     measured = [
@@ -185,19 +195,21 @@ def missing_row_lines(table: Table, rows: Iterable[Number]) -> list[str]:
         for row in rows_of_recipe(table, run)
         if run.method and run.recipe not in row.beside and not pretraining_differences(row, run)
     ]
-    absent = [row for row in table.rows if row not in measured]
+    missing_rows = [row for row in table.rows if row not in measured]
     for point in table.points:
-        own = [run for run in runs if run.recipe == point.recipe]
-        absent += [point] if all(pretraining_differences(point, run) for run in own) else []
-    needs = [(row.label, _needed_runs(row)) for row in absent]
-    lines = [f"- {label}: {needed}" for label, needed in needs if needed]
-    if unbuilt := ", ".join(dict.fromkeys(label for label, needed in needs if not needed)):
+        own_runs = [run for run in runs if run.recipe == point.recipe]
+        missing_rows += (
+            [point] if all(pretraining_differences(point, run) for run in own_runs) else []
+        )
+    missing_runs = [(row.label, _needed_runs(row)) for row in missing_rows]
+    lines = [f"- {label}: {text}" for label, text in missing_runs if text]
+    if unbuilt := ", ".join(dict.fromkeys(label for label, text in missing_runs if not text)):
         lines.append(f"- not implemented here: {unbuilt}")
     return list(dict.fromkeys(lines))
 
 
 def _needed_runs(row: Row) -> str:
-    """Return the runs that a row needs; empty if nothing here can produce it."""
+    """Return the missing runs of a row; empty if not implemented."""
     if row.role == "random":
         return "needs no pre-training, `--random`"
     if not row.recipe:
@@ -208,7 +220,7 @@ def _needed_runs(row: Row) -> str:
 
 
 def rows_of_recipe(table: Table, run: Run) -> list[Row]:
-    """Return the rows that name the backbone's recipe and heads, of any pre-training length."""
+    """Return the rows with the backbone's recipe and heads, of any length."""
     if run.is_untrained:
         return [row for row in table.rows if row.role == "random"]
     return [
@@ -221,7 +233,7 @@ def rows_of_recipe(table: Table, run: Run) -> list[Row]:
 
 
 def pretraining_differences(row: Row, run: Run) -> list[str]:
-    """Return the differences in pre-training; settings that the paper omits are not compared."""
+    """Return differences in pre-training, except for omitted settings."""
     paper = row.pretrain
     differences = []
     if paper.arch is not None and paper.arch != run.arch:
@@ -240,9 +252,9 @@ def pretraining_differences(row: Row, run: Run) -> list[str]:
 
 
 def norm_difference(paper: int | None, ours: int | None) -> str:
-    """Return the difference in the groups of shuffled batch norm; empty if there is none.
+    """Return the difference in groups of shuffled batch norm, if any.
 
-    A paper that does not say how many it has (0) has at least two: one group shuffles nothing.
+    A paper that does not state the number (0) has at least two groups: one group shuffles nothing.
     """
     if paper is None or ours is None or (ours == paper if paper else ours > 1):
         return ""
@@ -250,7 +262,7 @@ def norm_difference(paper: int | None, ours: int | None) -> str:
 
 
 def norm_group_lines(rows: Sequence[Row]) -> list[str]:
-    """Return lines on the groups of shuffled batch norm with which rows were trained."""
+    """Return lines on the rows' groups of shuffled batch norm."""
     labels = grouped((row.pretrain.norm_groups, row.label) for row in rows)
     stated = [
         f"{number} ({', '.join(dict.fromkeys(names))})"
@@ -264,8 +276,8 @@ def norm_group_lines(rows: Sequence[Row]) -> list[str]:
         )
     if silent := ", ".join(dict.fromkeys(labels.get(0, ()))):
         lines.append(
-            f"The paper does not say over how many groups (GPUs) the batch norm of {silent} is "
-            "shuffled; ours are GPUs times `--bn-splits`, and a run with one group, which shuffles "
+            f"The paper does not state the number of groups (GPUs) of shuffled batch norm of "
+            f"{silent}. Ours are GPUs times `--bn-splits`; a run with one group, which shuffles "
             "nothing, has no verdict."
         )
     return lines
@@ -278,20 +290,22 @@ def trained_on(data: str, run: Run) -> bool:
     """
     count = re.search(r"(\d+) images", run.data)
     right_size = not count or math.isclose(int(count[1]), TRAIN_IMAGES[data], rel_tol=0.01)
-    words = re.findall(r"[a-z0-9+]+", f"{run.recipe} {run.data}".lower())
-    return data in words and right_size
+    tokens = re.findall(r"[a-z0-9+]+", f"{run.recipe} {run.data}".lower())
+    return data in tokens and right_size
 
 
 def pretraining_data(run: Run, runs: Iterable[Run]) -> str:
-    """Return the pre-training set by the papers' name, or by that of its folder; empty if unknown.
+    """Return the name of the pre-training dataset; empty if unknown.
 
-    runs: one of each backbone on the page. Where their folders hold the same images, by the
-    fingerprint in the file, all are called by the most frequent name.
+    The papers' name has precedence over the folder's. runs: one run per backbone of the report. If
+    their folders contain the same images (by fingerprint), all get the most frequent name.
     """
-    known = next((name for name in TRAIN_IMAGES if trained_on(name, run)), "")
+    published_name = next((name for name in TRAIN_IMAGES if trained_on(name, run)), "")
     _, sign, fingerprint = run.data.partition(", fingerprint ")
-    if known or not sign:
-        return known or run.data
-    same = (other.data for other in runs if other.data.endswith(sign + fingerprint))
-    folders = Counter(data.removesuffix(sign + fingerprint) for data in same)
+    if published_name or not sign:
+        return published_name or run.data
+    with_same_images = (
+        candidate.data for candidate in runs if candidate.data.endswith(sign + fingerprint)
+    )
+    folders = Counter(data.removesuffix(sign + fingerprint) for data in with_same_images)
     return f"{folders.most_common(1)[0][0]})"

@@ -104,5 +104,5 @@ def test_a_declared_backbone_is_compared_and_marked(tmp_path: Path) -> None:
     assert re.search(r"^\| → moco_v1_200ep† ", text, re.MULTILINE)
     assert re.search(r"→ moco_v1_200ep† \| MoCo .*our impl.* 79.50 \| +79.7 \| +-0.20 ", text)
     assert "declared as moco/in1k-r50-v1" in text
-    assert text.count("†: the file does not say how it was made") == 1
+    assert text.count("†: the file does not record its training") == 1
     assert "†:" in page(tmp_path, "overview.md")

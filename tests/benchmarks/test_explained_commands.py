@@ -112,7 +112,7 @@ def test_the_stored_command_asks_for_the_same_cell(
         lines = lines_of(stored(cell))
         again = planned_cell(shlex.split(lines["command"]), whole, monkeypatch)
         assert (again.task, again.path, again.seed) == (cell.task, cell.path, cell.seed)
-    assert lines["cached"].startswith("yes, as long as a/mine.pt ")
+    assert lines["cached"].startswith("yes, if a/mine.pt ")
     assert set(words.split()) <= set(lines["command"].split()), lines["command"]
     assert ("any checkpoint of a resnet50" in lines["a/mine.pt"]) == checkpoint.random
 
@@ -137,7 +137,7 @@ def test_heads_are_part_of_the_words_and_snapshots_have_a_command_of_their_own()
     command = "python benchmarks/run_all.py --snapshots DIR --name "
     assert lines["command"].startswith(command)
     assert "epoch0003.pt" in lines["DIR"]
-    assert lines["cached"].startswith("yes, as long as DIR ")
+    assert lines["cached"].startswith("yes, if DIR ")
 
 
 def test_what_has_no_command_or_another_protocol_says_so(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_has_no_command_or_another_protocol_says_so(tmp_path: Path) -> None
     changed = {"protocol": content["protocol"] | {"paper_hash": "another"}}
     for changes, label, args in (
         ({"request": {}}, "not possible", "Python code or an earlier version"),
-        (changed, "cached", "no: the numbers of the protocol have changed since"),
+        (changed, "cached", "no: the protocol has changed since"),
         ({}, "cached", "no: the record is not in a results folder"),
     ):
         put(tmp_path, "record.json", content | changes)

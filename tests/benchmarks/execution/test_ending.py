@@ -51,7 +51,7 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     assert any(line.startswith("report ") for line in lines)
     assert any(" 40.0 " in line for line in lines)
     assert sum(line.startswith("failed  ") for line in lines) == 8
-    assert "... and 3 more failures below tables/" in lines
+    assert "... and 3 more failures in tables/" in lines
     assert lines[-1].startswith("70 cells, 10 failed, 1 checkpoint could not be read")
     assert REASON in (results / "report" / "index.html").read_text()  # all of it
     (path, *_) = sorted((results / "records" / "mine").rglob("*.state.json"))

@@ -18,7 +18,7 @@ def test_only_the_same_pretraining_gets_a_verdict_and_makes_the_row(
 ) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({}, "| → mine | LORAC | Aircraft | 47.50 | 47.8 | -0.30 | [-2.8, +2.2] | inconclusive |"),
-        ({"recipe": "byol/in1k-r50"}, "no row of the table is of byol/in1k-r50"),
+        ({"recipe": "byol/in1k-r50"}, "the table has no row of byol/in1k-r50"),
         ({"recipe": "byol/in1k-r50", "heads": ["color"]}, "byol/in1k-r50 with heads color alone"),
         ({"epochs": 2.0}, "epochs 200, ours 2"),
         ({"data": "in1k (5000 images)"}, "data in1k, ours in1k (5000 images)"),
@@ -51,7 +51,7 @@ def test_a_row_is_compared_under_the_protocol_that_the_paper_used_for_it(tmp_pat
     few = {"task": "in1k_semi_1pct", "made_by": co2}
     record(tmp_path / "co2", 66.0, protocol="co2-2021-v1/1", metric="top5", **few)
     record(tmp_path / "co2", 60.0, protocol="co2-2021/1", metric="top5", **few)
-    above, text = page(tmp_path / "co2", "co2_table2.md").split("## Against the paper")
+    above, text = page(tmp_path / "co2", "co2_table2.md").split("## Differences from the paper")
     assert "## Protocol co2-2021 instead of co2-2021-v1: not comparable" in above
     assert re.search(r"\| 66.00 \| +66.2 \| +-0.20 \| .* inconclusive", text)
     assert "60.00" not in text

@@ -98,7 +98,7 @@ def test_ap_is_compared_on_the_same_resampled_test_sets() -> None:
     )
     result = difference(b, a, "coco_det")
     assert result.error == pytest.approx(np.std(values[1] - values[0], ddof=1), rel=1e-3)
-    assert result.sure
+    assert result.is_significant
     assert how_compared(b, a, "coco_det") == "paired bootstrap on the same images"
 
 
@@ -151,7 +151,7 @@ def test_several_seeds_are_compared_as_by_a_plain_loop(
     assert result.error == pytest.approx(variance**0.5)
     assert result.interval == pytest.approx((points - half, points + half))
     assert result.p == pytest.approx(2 * float(student.sf(abs(points) / variance**0.5)))
-    assert result.sure == (abs(points) > half)
+    assert result.is_significant == (abs(points) > half)
     assert over_images < variance
     # the error of one checkpoint alone
     own_sets = [sum(sets[b] for sets in values[0]) / num_seeds[0] for b in range(num_sets)]

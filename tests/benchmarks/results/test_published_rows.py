@@ -184,10 +184,10 @@ def test_the_page_states_the_groups_of_shuffled_batch_norm(tmp_path: Path) -> No
     assert re.search(r"two: no verdict: .*groups of shuffled batch norm 8, ours 2", text)
     assert "2 groups of shuffled batch norm" in text
     silent = page(tmp_path, "looc_table1.md")
-    assert re.search("paper does not say over how many groups .* LooC", silent)
+    assert re.search("paper does not state the number of groups .* LooC", silent)
     stated = page(tmp_path, "stated.md")
     assert re.search(
-        r"Figure 2\(a\).*paper does not say over how many groups .* moco, co2 is", stated
+        r"Figure 2\(a\).*paper does not state the number of groups .* moco, co2\.", stated
     )
     assert re.search(r"\n- text: Groups of shuffled batch norm, one per GPU: 4 \(moco\)", stated)
 
@@ -202,7 +202,7 @@ def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
         protocol = protocols[table.partition("_")[0]]
         origin = {"made_by": made_by(recipe), "arch": exported_arch(RECIPES[recipe])}
         record(tmp_path, 50.0, task=task, protocol=protocol, metric=metric, **origin)
-        text = page(tmp_path, f"{table}.md").split("## Against the paper")[1]
+        text = page(tmp_path, f"{table}.md").split("## Differences from the paper")[1]
         assert re.search(r"→ mine .*\| 50.00 \|.* no verdict ", text)
         assert re.search(rf"^- no verdict \((MoCo|DINO|SwAV)\): .*{reason}", text, re.MULTILINE)
 
@@ -212,7 +212,7 @@ def test_a_cited_number_stands_under_the_protocol_of_its_source(tmp_path: Path) 
     seg = {"task": "voc12_seg_fcn", "metric": "mIoU", "made_by": moco}
     record(tmp_path, 72.4, protocol="moco-2020/1", **seg)
     record(tmp_path, 72.7, protocol="co2-2021/1", **seg)
-    text = page(tmp_path).split("## Against the paper")[1]
+    text = page(tmp_path).split("## Differences from the paper")[1]
     assert re.search(
         r"MoCo \(He et al., 2020\) +\| mIoU +\| 72.40 \| +72.5 \| +-0.10 \| .* no verdict", text
     )
@@ -227,8 +227,8 @@ def test_another_reading_of_a_row_is_compared_with_a_remark(tmp_path: Path) -> N
     probe = {"task": "in1k_linear", "protocol": "uniclr-2022/1"}
     record(tmp_path, 68.0, made_by=made_by(recipe), **probe)
     text = page(tmp_path, "uniclr_table2.md")
-    compared, missing = text.split("## Against the paper")[1].split("## Missing rows")
-    (line,) = re.findall(r"^- → mine is no run of the printed row .*$", compared, re.MULTILINE)
+    compared, missing = text.split("## Differences from the paper")[1].split("## Missing rows")
+    (line,) = re.findall(r"^- → mine is not a run of the printed row .*$", compared, re.MULTILINE)
     (row,) = (row for table in TABLES for row in table.rows if recipe in row.beside)
     assert recipe in line
     assert row.beside[recipe] in line

@@ -74,4 +74,5 @@ def test_with_reference_adds_the_results_of_a_checkout_and_says_where_they_are_o
     monkeypatch.setattr(contents, "__file__", str(tmp_path / "site" / "results" / "contents.py"))
     capsys.readouterr()
     assert tables.main(args) == 2
-    assert "below results/reference: give that folder to --results" in capsys.readouterr().err
+    message = "in results/reference of a checkout; pass that folder to --results"
+    assert message in capsys.readouterr().err
