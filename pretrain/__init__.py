@@ -1,4 +1,4 @@
-"""Pre-training without labels: one loop, one file per method, one exported backbone file.
+"""Pre-training without labels: one loop, and one file per method.
 
 __main__.py  python -m pretrain; the text of --list
 command.py   the options of a run, and the precision of its networks

@@ -18,7 +18,7 @@ COMPILED_GRAPHS = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def recipe_list(patterns: Sequence[str] = ()) -> str:
-    """Return a table of the recipes with all these substrings in their names."""
+    """Return a table of the recipes whose names contain all patterns."""
     rows = [("recipe", "data", "epochs", "batch", "rate", "from", "stands for")]
     rows += [
         (

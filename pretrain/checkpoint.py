@@ -24,7 +24,7 @@ SET_BY: Mapping[str, str] = {
     "data": "the images of --data",
     "texture": "--style-bank",
 }
-"""For settings that are not options themselves: what they depend on."""
+"""Dependencies of settings that are not options themselves."""
 
 
 class CheckpointError(ValueError):
@@ -44,10 +44,10 @@ def save(path: Path, state: dict[str, Any]) -> None:
 def load(
     path: Path, settings: dict[str, object], published: Mapping[str, object]
 ) -> dict[str, Any] | None:
-    """Return the state saved with the same settings, on the CPU; None if there is none.
+    """Return the state saved with the same settings, on the CPU.
 
-    published: settings of the recipe. If a checkpoint lacks a setting, since the option did not
-    exist yet, it is assumed to have the recipe's value.
+    None if there is no checkpoint. published: settings of the recipe. If a checkpoint lacks a
+    setting, since the option did not exist yet, it is assumed to have the recipe's value.
     """
     if not path.exists():
         return None
@@ -76,7 +76,7 @@ def load(
 
 
 def option_of(setting: str) -> str:
-    """Return the option of a setting, or otherwise what the setting depends on."""
+    """Return the option of a setting, or its dependencies."""
     if setting in SET_BY:
         return f"{SET_BY[setting]}: {setting}"
     return f"--{setting.rpartition('.')[2].replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""The exported files of a job: the only interface from pre-training to evaluation."""
+"""The exported files of a job, from which evaluation starts."""
 
 import json
 import platform
@@ -84,7 +84,7 @@ def write_snapshot(job: Job, steps: int) -> None:
 
 
 def remove_earlier_snapshots(job: Job) -> int:
-    """Delete snapshots of an earlier run in a new run's folder; return their number.
+    """Delete snapshots of an earlier run; return their number.
 
     A run without a checkpoint starts from the beginning, even if the killed run exported snapshots.
     One curve must not combine snapshots of two runs.
@@ -125,12 +125,12 @@ def export(
     made_by: dict[str, object],
     projectors: Sequence[nn.Module] = (),
 ) -> None:
-    """Write a backbone in float32 with torchvision's names, its input and its origin.
+    """Write a backbone, its input format and its origin.
 
-    With projectors, one per head, it is an encoder file: "projectors" is a list from
-    `describe_projectors`. The suffix .safetensors selects that format, with everything except the
-    tensors as JSON in its header. Any other suffix gives tensors and plain values for torch.load
-    with weights_only.
+    Tensors are float32, with torchvision's names. With projectors, one per head, it is an encoder
+    file: "projectors" is a list from `describe_projectors`. The suffix .safetensors selects that
+    format, with everything except the tensors as JSON in its header. Any other suffix gives tensors
+    and plain values for torch.load with weights_only.
     """
     tensors = {name: plain_tensor(value) for name, value in backbone.state_dict().items()}
     description: dict[str, object] = {
@@ -168,9 +168,10 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of this source tree, with "+" if files were modified.
+    """Return the commit of this source tree.
 
-    "unknown" outside of git, or if an installed copy is in another project's repository.
+    "+" is appended if files were modified. "unknown" outside of git, or if an installed copy is in
+    another project's repository.
     """
     root = Path(__file__).parents[1]
 
@@ -196,7 +197,7 @@ def describe_projectors(
     """Return "features" and "layers" of each head's projector.
 
     "features" are the columns [start, stop) of the backbone's output that the projector reads: all
-    of them, or those of its branch of a BranchedResNet.
+    of them, or the columns of its branch of a BranchedResNet.
     """
     descriptions: list[dict[str, object]] = []
     for head, projector in enumerate(projectors):

@@ -1,4 +1,4 @@
-"""Turns the command of a run into the job that the loop executes."""
+"""Turns the command of a run into a job for the loop."""
 
 import os
 from collections import Counter
@@ -82,7 +82,7 @@ class Job:
 def planned_memory(command: Command[Any]) -> int:
     """Return the bytes of a step, before processes join.
 
-    0 if there is no GPU and no --dry-run.
+    0 without a GPU, unless --dry-run is given.
     """
     cuda = command.device != "cpu" and torch.cuda.is_available()
     if not (cuda or command.dry_run):
@@ -93,7 +93,7 @@ def planned_memory(command: Command[Any]) -> int:
 
 
 def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:
-    """Check settings and data, build the networks from the seed, and return the job."""
+    """Check settings and data, and build the networks and the job."""
     recipe, execution, device = command.recipe, command.execution, process.device
     # a folder named wandb, such as the one that W&B creates, has no origin
     if command.wandb and ((package := find_spec("wandb")) is None or package.origin is None):
@@ -187,7 +187,7 @@ def _method(command: Command[Any]) -> Method:
 
 
 def require_counts(method: Method, images: TrainingImages) -> None:
-    """Raise DataError if the number of classes or images is not as expected."""
+    """Raise DataError for an unexpected number of classes or images."""
     for kind, expected in (("classes", method.num_classes), ("images", method.num_images)):
         # a flat folder has no classes, and needs none if the method uses no labels
         count = len(images.classes if kind == "classes" and expected else images.names)
@@ -199,7 +199,7 @@ def require_counts(method: Method, images: TrainingImages) -> None:
 
 
 def texture(views: ViewRecipe, styles: tuple[Path, ...]) -> str:
-    """Return how the views change textures, for the record; "" if they do not."""
+    """Return how the views change textures; "" if they do not."""
     if views.texture_probability == 0:
         return ""
     if not styles:
@@ -270,7 +270,7 @@ def cautions(job: Job) -> list[str]:
 
 
 def norm_caution(groups: int, published: int, num_processes: int, *, batch_size: int) -> str:
-    """Return a warning about the number of groups of shuffled batch norm, or "".
+    """Return a warning about groups of shuffled batch norm, or "".
 
     published: the paper's number of groups; 0 if it is not stated.
     """

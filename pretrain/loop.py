@@ -32,8 +32,8 @@ from pretrain.running.torch_versions import compile_module, data_parallel
 def compile_networks(method: Method, *, by_stage: bool = False, backend: str = "inductor") -> None:
     """Compile the backbones of a method and of its momentum encoder.
 
-    Each is compiled at its first call. by_stage: compile each of the four stages separately, so
-    that DDP can send the gradients of the last stage while the others are still computed.
+    Each is compiled at its first call. by_stage: compile each of the four stages separately. So DDP
+    can send the last stage's gradients while the others are still computed.
     """
     modules: list[nn.Module] = []
     for module in method.modules():
@@ -140,7 +140,7 @@ def _require_same_step(job: Job, step: int) -> None:
 
 
 Outputs = tuple[Log, Progress] | None
-"""Log and progress bar of the main process; None on the other processes."""
+"""Log and progress bar; None except on the main process."""
 
 
 def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterator[Batch]) -> None:
@@ -192,7 +192,7 @@ def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterato
 
 
 def _read(job: Job, training: Training, outputs: Outputs) -> None:
-    """Log the window's means, show the loss on the console, and empty the window."""
+    """Log and empty the window, and show the loss."""
     means = training.window.take_means()
     now_s, waited_s = time.monotonic(), training.waited_s
     elapsed_s, training.window_start_s, training.waited_s = (
@@ -253,7 +253,7 @@ def _shares(job: Job, step: int) -> tuple[float, float]:
 
 
 def wrap_network(job: Job, method: nn.Module) -> nn.Module:
-    """Return the method, compiled if requested, and wrapped in DDP for several processes.
+    """Return the method, compiled if requested, with DDP if distributed.
 
     DDP averages the gradients over processes.
     """
@@ -265,7 +265,7 @@ def wrap_network(job: Job, method: nn.Module) -> nn.Module:
 
 
 def _require_finite(job: Job, training: Training) -> None:
-    """Raise NotFiniteError if a loss of the window is not finite on any process.
+    """Raise NotFiniteError if a loss on any process is not finite.
 
     All processes call it at the same steps, since a bad loss of one spoils the weights of all.
     """
@@ -299,10 +299,11 @@ def _require_whitened(job: Job, training: Training) -> None:
 
 
 def find_problem(training: Training) -> str:
-    """Return why a state is useless, or "": huge tensors or features that are not finite.
+    """Return why a state is useless, or "".
 
-    Checks weights, batch norm statistics, momenta, and the features of a fixed image. The loss of a
-    step says nothing about the weights after it, and a method that normalizes may hide an overflow.
+    Tensors may be huge, or features not finite. Checks weights, batch norm statistics, momenta, and
+    the features of a fixed image. The loss of a step says nothing about the weights after it, and a
+    method that normalizes may hide an overflow.
     """
     method = training.method
     tensors = dict[str, Tensor](training.method.named_parameters())

@@ -1,4 +1,4 @@
-"""The base class `Method`: everything that other modules may read of a method."""
+"""The base class of methods: everything that other modules read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class BatchNeeds:
     whitening_size: int = 1
     """Images in a sub-batch; must divide the batch size."""
     queue_size: int = 0
-    """Length of the queue, at least one batch of embeddings; 0: no queue."""
+    """Queue length, at least one batch of embeddings; 0: none."""
     sync_bn: bool = False
     """Batch norm over the images of all processes, not of one."""
     local_prior: bool = False
@@ -53,8 +53,9 @@ class Method(nn.Module):
     backbone: nn.Module
     """Network that is exported and evaluated."""
     projectors: tuple[nn.Module, ...] = ()
-    """Projector (n, C) -> (n, d) of each head, without the final normalization.
-    A tuple registers no submodules, so tensors are named only as parts of `encoder`."""
+    """Projector (n, C) -> (n, d) of each head.
+    The final normalization is not included. A tuple registers no submodules, so tensors are named
+    only as parts of `encoder`."""
     encoder: Any
     """Backbone and projector, or a module with several heads; both are trained."""
     predictor: Any
@@ -62,9 +63,9 @@ class Method(nn.Module):
     batch_settings: tuple[str, ...] = ()
     """Settings that are conditions on a batch, by their names in `BatchNeeds`."""
     num_classes: int = 0
-    """L, number of classes of the labels; 0: the method uses no labels."""
+    """L, number of classes; 0: the method uses no labels."""
     num_images: int = 0
-    """N, number of images that indices refer to; 0: the method uses no indices."""
+    """N, number of images; 0: the method uses no indices."""
     fixed_rate: tuple[str, ...] = ()
     """Names of submodules with a constant learning rate."""
     metrics_read: bool = True
@@ -72,7 +73,7 @@ class Method(nn.Module):
     If not, `forward` may skip expensive metrics that are only logged. Set by the loop before each
     step."""
     frozen_until: Mapping[str, float] = MappingProxyType({})
-    """Parameter name -> fraction of the run until which the parameter is frozen."""
+    """Parameter name -> fraction of the run until which it is frozen."""
 
     def set_encoder(
         self,

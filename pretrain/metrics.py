@@ -1,4 +1,4 @@
-"""The logs of a run: metrics.jsonl, TensorBoard, Weights & Biases, and its first views.
+"""The logs of a run: metrics.jsonl, TensorBoard, Weights & Biases, images.
 
 Each line contains the means over a window of steps. Weights & Biases copies TensorBoard's events,
 if requested; `WANDB_MODE=offline` keeps its log on disk.
@@ -41,7 +41,7 @@ class Window:
         self.values: dict[str, list[Tensor]] = {}
 
     def add(self, metrics: dict[str, Tensor]) -> None:
-        """Add the metrics of one step, scalars of shape () on any device."""
+        """Add the metrics of one step: scalars on any device."""
         for name, value in metrics.items():
             self.values.setdefault(name, []).append(value.detach().float())
 
@@ -63,15 +63,15 @@ class Window:
         self.values = {name: list(values) for name, values in state.items()}
 
     def first_bad_step(self) -> int | None:
-        """Return the window index of the first loss that is not finite, or None."""
+        """Return the index of the first bad loss, or None."""
         losses = self.state_dict().get("loss", torch.empty(0))
         bad_steps = (~losses.isfinite()).nonzero()
         return int(bad_steps[0]) if len(bad_steps) else None
 
     def is_unwhitened(self) -> bool:
-        """Return whether no covariance of any step could be whitened, so that all losses are 0.
+        """Return whether whitening failed in all batches of the window.
 
-        False if the method does not whiten.
+        All losses are 0 then. False if the method does not whiten.
         """
         failures, losses = (self.values.get(name) for name in ("whitening_failures", "loss"))
         if not failures or not losses:
@@ -155,11 +155,11 @@ class Log:
 
 BOARD_FOLDER = "tensorboard"
 ID_FILE = "wandb-id"
-"""File in the run's folder with the id of its run on Weights & Biases."""
+"""File with the id of the run on Weights & Biases."""
 
 
 def _start_wandb(project: str, folder: Path, settings: Mapping[str, object]) -> Any:
-    """Start or resume the Weights & Biases run of a folder; return the package."""
+    """Start or resume a folder's Weights & Biases run; return wandb."""
     import wandb
 
     identity = folder / ID_FILE
@@ -192,10 +192,10 @@ def _add_scalars(board: "SummaryWriter", step: int, values: dict[str, float]) ->
 
 
 def means_after(folder: Path, first_step: int) -> dict[str, float]:
-    """Return the mean of each metric over the steps after `first_step`, from the log.
+    """Return each metric's mean over the steps after `first_step`.
 
-    All steps of a line count if it ends after `first_step`. Metrics that were not finite are
-    skipped; without a log, the result is empty.
+    It is computed from the log. All steps of a line count if it ends after `first_step`. Metrics
+    that were not finite are skipped; without a log, the result is empty.
     """
     sums: dict[str, float] = {}
     steps: dict[str, int] = {}
@@ -227,10 +227,10 @@ SIDE_PX, GAP_PX = 96, 4
 def write_view_sheet(
     folder: Path, views: Sequence[Tensor], mean: Sequence[float], std: Sequence[float]
 ) -> None:
-    """Write an image with a row per image and a column per view.
+    """Write a picture of the first images and their views.
 
-    views: V of (n, 3, S, S), normalized by mean and std; only the first few are drawn. Disk errors
-    are ignored.
+    Each image has a row, and each view a column. views: V of (n, 3, S, S), normalized by mean and
+    std; only the first few are drawn. Disk errors are ignored.
     """
     scale, shift = (torch.tensor(values).view(3, 1, 1) for values in (std, mean))
     tiles = [

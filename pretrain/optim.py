@@ -12,11 +12,12 @@ from pretrain.recipes import Recipe
 
 
 def scheduled_rate(recipe: Recipe[Any], done: float, started: float) -> float:
-    """Return the learning rate of a step; `done` is the fraction of the run before it.
+    """Return the learning rate of a step.
 
-    started: the fraction before the step's epoch, or before the step, depending on the recipe's
-    unit. Warm-up is linear and always changes at each step. cosine: half a period, down to the
-    final learning rate; step: divided by ten after each milestone, a fraction of the run.
+    done: the fraction of the run before it. started: the fraction before the step's epoch, or
+    before the step, depending on the recipe's unit. Warm-up is linear and always changes at each
+    step. cosine: half a period, down to the final learning rate. step: division by ten after each
+    milestone, a fraction of the run.
     """
     warmup = recipe.warmup_epochs / (recipe.epochs or 1)
     if done < warmup:
@@ -61,8 +62,8 @@ def build_optimizer(network: nn.Module, recipe: Recipe[Any]) -> Optimizer:
 class LARS(Optimizer):
     """SGD with layer-wise scaled steps: You et al., arXiv:1708.03888.
 
-    The local learning rate is trust * |w| / (|g| + decay * |w| + 1e-8), as in apex and timm; it is
-    1 if a weight or its gradient is zero. No step waits for the device.
+    As in apex and timm, the local learning rate is trust * |w| / (|g| + decay * |w| + 1e-8).
+    It is 1 if a weight or its gradient is zero. No step waits for the device.
     """
 
     # the code of SimCLR, BYOL and Barlow Twins divides by |g + decay * w|, which differs little

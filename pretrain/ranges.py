@@ -26,7 +26,10 @@ SidePx = Annotated[int, Range(1, MAX_SIDE_PX)]
 
 
 def ranges_of(options: Any) -> dict[str, Range]:
-    """Return the range of each field that declares one, also in nested dataclasses."""
+    """Return the range of each field that declares one.
+
+    Fields of nested dataclasses are included.
+    """
     ranges: dict[str, Range] = {}
     hints = get_type_hints(type(options), include_extras=True)
     for spec in fields(options):
@@ -38,7 +41,10 @@ def ranges_of(options: Any) -> dict[str, Range]:
 
 
 def _range_of(hint: Any) -> Range | None:
-    """Return the range in an annotation or its arguments, such as a tuple's items."""
+    """Return the range in an annotation or its arguments.
+
+    For example, in a tuple's items.
+    """
     if isinstance(hint, Range):
         return hint
     ranges = map(_range_of, get_args(hint))

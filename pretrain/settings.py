@@ -59,12 +59,12 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
 def check_cpu(
     recipe: Recipe[Any], views: Sequence[View], execution: Execution, device_type: str
 ) -> None:
-    """Raise SettingsError for bfloat16 on a CPU or --compile where torch 2.15 fails.
+    """Raise SettingsError for precisions and --compile that torch does not support.
 
     On CPUs in bfloat16, torch 2.15 computes weight gradients of 1e29 for a 3x3 convolution of
-    stride 2 on a 1x1 map, and its compiler writes C++ that does not build for some networks. The
-    compiler itself chooses which activations to store, and does not support blocks with activation
-    checkpointing.
+    stride 2 on a 1x1 map. Its compiler writes C++ code that does not build for some networks. It
+    also does not support blocks with activation checkpointing, since it chooses itself which
+    activations to store.
     """
     if execution.compile and execution.checkpoint_activations:
         raise SettingsError("--compile with --checkpoint-activations: choose one of the two")

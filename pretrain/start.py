@@ -1,4 +1,4 @@
-"""Start and end of a run: processes, folder, result line, and exit status."""
+"""Start and end of a run: processes, folder, exit status."""
 
 import os
 import sys
@@ -49,7 +49,10 @@ USE_LESS_MEMORY = (
 
 
 def start(name: str, command: Command[Any]) -> int:
-    """Run a command, print errors in one line, and return the exit status of `main`."""
+    """Run a command; return the exit status of `main`.
+
+    Errors are printed in one line.
+    """
     try:
         return run(name, command)
     except stop.Stopped:
@@ -75,7 +78,7 @@ def start(name: str, command: Command[Any]) -> int:
 
 
 def require_memory(needs: int, free: int) -> None:
-    """Raise SettingsError if a step needs more bytes than are free on its GPU."""
+    """Raise SettingsError if a step needs more GPU memory than free."""
     if needs > free:
         raise SettingsError(
             f"a step needs at least {needs / 1e9:.1f} GB in each process, but only "
@@ -107,10 +110,10 @@ def same_images(command: Command[Any], process: Process) -> TrainingImages:
 
 @contextmanager
 def join_processes(choice: DeviceChoice) -> Iterator[Process]:
-    """Join the processes started by torchrun, with nccl on GPUs and gloo on CPUs.
+    """Join the processes started by torchrun.
 
-    Without torchrun, it is a single process. Raises LostProcessError if another process has ended
-    too early.
+    The backend is nccl on GPUs and gloo on CPUs. Without torchrun, it is a single process. Raises
+    LostProcessError if another process has ended too early.
     """
     if choice == "cuda" and not torch.cuda.is_available():
         raise LaunchError(
@@ -122,10 +125,11 @@ def join_processes(choice: DeviceChoice) -> Iterator[Process]:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a run's folder, create it if missing, and remove temporary files of a killed run.
+    """Lock a run's folder, and remove temporary files.
 
-    Raises LaunchError if another run holds the lock, if the folder cannot be written, or if its
-    file system does not support locks.
+    It is created if missing. A killed run may have left temporary files. Raises LaunchError if
+    another run holds the lock, if the folder cannot be written, or if its file system does not
+    support locks.
     """
     with ExitStack() as stack:
         try:
@@ -139,7 +143,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def run(name: str, command: Command[Any]) -> int:
-    """Train, export, and print the result line on stdout; return the exit status."""
+    """Train, export, and print the result; return the exit status."""
     start_s = time.monotonic()
     stop.listen(at_once=True)
     require_launcher()

@@ -1,4 +1,4 @@
-"""A lower bound on the memory of a training step, computed in advance."""
+"""Computes a lower bound on the memory of a training step."""
 
 import copy
 from contextlib import suppress
@@ -19,16 +19,18 @@ FAKE_ERRORS = RuntimeError, ValueError
 torch raises them where a method reads a number, or needs the images of several processes: a
 sub-batch of W-MSE, or batch norm over one image per process."""
 END_OF_RUN = 1.0
-"""Fraction of the run at which nothing is frozen and all losses count."""
+"""Fraction of the run when nothing is frozen.
+All losses count then."""
 
 
 def memory_needs(method: Method, recipe: Recipe[Any], num_images: int, dtype: torch.dtype) -> int:
     """Return the bytes that a step on `num_images` images needs at least.
 
     Computed by a forward pass with fake tensors. Counts activations, weights and their momenta,
-    buffers such as queues, and views, but no workspaces or fragmentation. method: on the CPU, with
-    one process, since nothing is communicated. dtype: that of autocast. If a method reads a number
-    or images of other processes, as whitening does, its forward pass is counted up to that point.
+    buffers such as queues, and views, but no workspaces or fragmentation.
+    method: on the CPU, with one process, since nothing is communicated. dtype: the one of autocast.
+    If a method reads a number or images of other processes, as whitening does, its forward pass is
+    counted up to that point.
     """
     fake, method = FakeTensorMode(), copy.deepcopy(method)
     tensors = {**dict(method.named_parameters()), **dict(method.named_buffers())}
@@ -56,5 +58,5 @@ def memory_needs(method: Method, recipe: Recipe[Any], num_images: int, dtype: to
     activations = sum(tensor.untyped_storage().nbytes() for tensor in saved.values())
     # each trained weight has a momentum; gradients reuse the memory of activations
     networks = sum(tensor.nbytes for tensor in tensors.values()) + trained
-    # the views of the next step are created while those of this step are still referenced
+    # the next step's views are created while this step's are still referenced
     return activations + networks + 2 * sum(view.nbytes for view in views)

@@ -1,4 +1,4 @@
-"""Augmentation of one view at a time on one core, in eight bits as in PIL.
+"""Augmentation of one view at a time, in eight bits like PIL.
 
 A view is (S, S, 3), uint8, and every operation rounds like PIL's; the tests bound the difference
 from PIL. The training device only normalizes.
@@ -18,7 +18,7 @@ ROUND_DOWN = -0.499
 """Offset before OpenCV rounds to the nearest level.
 PIL's blends truncate instead. Not -0.5, so that integers do not change."""
 SOLARIZED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
-"""Table (256,) from level to level: levels of 128 and above are inverted."""
+"""Table (256,) that inverts levels of 128 and above."""
 
 QUARTER_TURNS = {
     1: cv2.ROTATE_90_COUNTERCLOCKWISE,
@@ -29,9 +29,10 @@ QUARTER_TURNS = {
 
 
 def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
-    """Return an image (S, S, 3) with one row of the colors applied.
+    """Return an image with one row of the colors applied.
 
-    These are all augmentations between crop and normalization. The input is not modified.
+    image (S, S, 3). These are all augmentations between crop and normalization. The input is not
+    modified.
     """
     if colors.texture[row, 0] > 0:
         image = filter_luma(image, colors.texture[row])
@@ -55,7 +56,10 @@ def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
 
 
 def normalize(images: Tensor, recipe: ViewRecipe) -> Tensor:
-    """Normalize levels (n, 3, S, S), float32, by the recipe's mean and std, in place."""
+    """Normalize images by the recipe's mean and std, in place.
+
+    images (n, 3, S, S), float32 levels.
+    """
     # numbers, since uploading a tensor would wait for the device
     for plane, mean, std in zip(images.unbind(dim=1), recipe.mean, recipe.std, strict=True):
         plane.sub_(255 * mean).div_(255 * std)
@@ -68,7 +72,10 @@ def brightness(image: Image, factor: float) -> Image:
 
 
 def contrast(image: Image, factor: float) -> Image:
-    """Blend an image (S, S, 3) with its mean gray level, rounded to an integer."""
+    """Blend an image with its mean gray level.
+
+    image (S, S, 3). The level is rounded to an integer.
+    """
     level = math.floor(np.dot(LUMA, cv2.mean(image)[:3]) + 0.5)
     return _blend(image, factor * np.eye(3), (1 - factor) * level)
 
@@ -111,10 +118,10 @@ def blur(image: Image, sigma_px: float) -> Image:
 
 
 def box_taps(sigma_px: float) -> Floats:
-    """Return the taps (k,), k odd, of three box filters with total variance sigma^2.
+    """Return taps (k,) of three box filters with variance sigma^2.
 
-    The taps sum to 1. As in PIL, the boxes have a fractional first and last tap: Gwosdek et al.,
-    SSVM 2011.
+    k is odd. The taps sum to 1. As in PIL, the boxes have a fractional first and last tap: Gwosdek
+    et al., SSVM 2011.
     """
     variance = sigma_px**2 / 3
     # k equal taps have the variance (k^2 - 1) / 12; the outer taps add the difference
@@ -129,10 +136,10 @@ def box_taps(sigma_px: float) -> Floats:
 
 
 def filter_luma(image: Image, texture: Floats) -> Image:
-    """Blend the luma of (S, S, 3) with a randomly filtered version; texture (3,).
+    """Blend an image's luma with a randomly filtered version.
 
-    It replaces style transfer by random convolutions (Xu et al., ICLR 2021, arXiv:2007.13003) that
-    preserve colors and the luma's mean and standard deviation.
+    image (S, S, 3), texture (3,). It replaces style transfer by random convolutions (Xu et al.,
+    ICLR 2021, arXiv:2007.13003) that preserve colors and the luma's mean and standard deviation.
     """
     (kernel,) = texture_kernels(texture[None])
     luma = _luma(image.astype(np.float32))  # float: the filter would amplify rounding errors

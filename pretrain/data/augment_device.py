@@ -1,7 +1,7 @@
-"""Augmentation of a batch of views on the training device, in floating point.
+"""Augmentation of a batch on the training device, in floating point.
 
-The operations are those of augment.py without rounding. `--colors-in device` relieves the CPU cores
-that load the images. Each image of a batch has its own random numbers.
+The operations are the same as in augment.py, but without rounding. `--colors-in device` relieves
+the CPU cores that load the images. Each image of a batch has its own random numbers.
 """
 
 import math
@@ -16,11 +16,12 @@ from pretrain.data.views import LUMA, TEXTURE_KERNELS_PX, Colors, ViewRecipe, te
 
 LARGEST_KERNEL_PX = max(TEXTURE_KERNELS_PX)
 SIGMA, STRENGTH, KERNEL = 4, 5, 6
-"""Columns of an image's numbers: jitter strengths first, the kernel from column 6."""
+"""Columns of sigma, strength and kernel among an image's numbers.
+The first four columns are jitter strengths."""
 
 
 def color_numbers(colors: Colors, recipe: ViewRecipe) -> list[Tensor]:
-    """Return numbers (n, w), rows and counts that `color` needs for n views.
+    """Return numbers (n, w), rows and counts for `color`.
 
     Rows are the indices of the images that each operation changes, concatenated over operations;
     counts are their numbers per operation. Computing the rows on the device would make it wait.
@@ -38,7 +39,7 @@ def color_numbers(colors: Colors, recipe: ViewRecipe) -> list[Tensor]:
         colors.blur_sigma_px > 0,
         colors.solarize,
         colors.flip,
-        *(colors.quarter_turns == turns for turns in (1, 2, 3)),
+        *(colors.quarter_turns == quarters for quarters in (1, 2, 3)),
     ]
     numbers = [colors.jitter, colors.blur_sigma_px[:, None], colors.texture[:, 2:]]
     if recipe.texture_probability > 0:
@@ -54,10 +55,11 @@ def color_numbers(colors: Colors, recipe: ViewRecipe) -> list[Tensor]:
 def color(
     images: Tensor, numbers: Tensor, rows: Tensor, counts: list[int], recipe: ViewRecipe
 ) -> Tensor:
-    """Apply all augmentations between crop and normalization to levels (n, 3, S, S).
+    """Apply all augmentations between crop and normalization.
 
-    Levels are float32 from 0 to 255. numbers, rows and counts come from `color_numbers`; the first
-    two are on the device of the images. torch.compile supports this function.
+    images (n, 3, S, S). Levels are float32 from 0 to 255. numbers, rows and counts come from
+    `color_numbers`; the first two are on the device of the images. torch.compile supports this
+    function.
     """
 
     def texture(images: Tensor, values: Tensor) -> Tensor:
@@ -67,8 +69,8 @@ def color(
     def jitter(number: int) -> Operation:
         return lambda images, values: JITTER[number](images, values[:, number, None, None, None])
 
-    def turn(turns: int) -> Operation:
-        return lambda images, _: torch.rot90(images, turns, (2, 3))
+    def rotate(quarters: int) -> Operation:
+        return lambda images, _: torch.rot90(images, quarters, (2, 3))
 
     gray: list[Operation] = [lambda images, _: to_gray(images)]
     operations: list[Operation] = [
@@ -79,7 +81,7 @@ def color(
         lambda images, values: blur(images, values[:, SIGMA], recipe.blur_sigma_px[1]),
         lambda images, _: solarize(images),
         lambda images, _: images.flip(3),
-        *[turn(turns) for turns in (1, 2, 3)],
+        *[rotate(quarters) for quarters in (1, 2, 3)],
     ]
     images = images / 255
     for operation, changed in zip(operations, rows.split(counts), strict=True):
@@ -89,13 +91,13 @@ def color(
 
 
 Operation = Callable[[Tensor, Tensor], Tensor]
-"""Change of selected images (k, 3, S, S) in 0..1, given their numbers (k, w)."""
+"""Change of images (k, 3, S, S) by numbers (k, w)."""
 
 
 def filter_luma(images: Tensor, kernels: Tensor, strength: Tensor) -> Tensor:
-    """Blend the luma of (n, 3, H, W) with a randomly filtered version.
+    """Blend each image's luma with a randomly filtered version.
 
-    kernels (n, 7, 7), strength (n,).
+    images (n, 3, H, W). kernels (n, 7, 7), strength (n,).
     """
     luma = _luma(images)
     radius = kernels.shape[-1] // 2
@@ -110,25 +112,34 @@ def filter_luma(images: Tensor, kernels: Tensor, strength: Tensor) -> Tensor:
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend images (n, 3, H, W) in 0..1 with black by factor (n, 1, 1, 1)."""
+    """Blend images with black.
+
+    images (n, 3, H, W) in 0..1, factor (n, 1, 1, 1).
+    """
     return (images * factor).clamp_(0, 1)
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend images (n, 3, H, W) with their mean gray level by factor (n, 1, 1, 1)."""
+    """Blend images with their mean gray level.
+
+    images (n, 3, H, W), factor (n, 1, 1, 1).
+    """
     level = _luma(images).mean(dim=(1, 2, 3), keepdim=True)
     return torch.lerp(level, images, factor).clamp_(0, 1)
 
 
 def saturation(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend images (n, 3, H, W) with their gray version by factor (n, 1, 1, 1)."""
+    """Blend images with their gray version.
+
+    images (n, 3, H, W), factor (n, 1, 1, 1).
+    """
     return torch.lerp(_luma(images), images, factor).clamp_(0, 1)
 
 
 def hue(images: Tensor, shift: Tensor) -> Tensor:
-    """Rotate the hue of (n, 3, H, W) by shift (n, 1, 1, 1), in turns.
+    """Rotate the hue of images, in turns.
 
-    Value and saturation do not change.
+    images (n, 3, H, W), shift (n, 1, 1, 1). Value and saturation do not change.
     """
     largest, channel = images.max(dim=1, keepdim=True)
     range_ = largest - images.amin(dim=1, keepdim=True)
@@ -153,14 +164,20 @@ def to_gray(images: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma_px: Tensor, largest_sigma_px: float) -> Tensor:
-    """Blur (n, 3, H, W) by Gaussians with sigma (n,), with replicated border pixels."""
+    """Blur images by Gaussians, with replicated border pixels.
+
+    images (n, 3, H, W), sigma_px (n,).
+    """
     rows = _blur_matrix(sigma_px, images.shape[2], largest_sigma_px)
     columns = _blur_matrix(sigma_px, images.shape[3], largest_sigma_px)
     return rows[:, None] @ images @ columns[:, None].mT
 
 
 def solarize(images: Tensor) -> Tensor:
-    """Invert levels of 0.5 and above of (n, 3, H, W) in 0..1."""
+    """Invert levels of 0.5 and above.
+
+    images (n, 3, H, W) in 0..1.
+    """
     return torch.where(images >= 0.5, 1 - images, images)
 
 

@@ -19,12 +19,16 @@ from pretrain.pixels.decoding import open_error
 from pretrain.running.atomic_files import explain_write_errors
 
 FILE_NAME = "bad_images.jsonl"
-"""File in the run's folder: name and reason of each bad image, one per line."""
+"""File in the run's folder: a line for each bad image.
+It contains the image's name and the reason."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BadImages:
-    """The bad images of a run, shared by its processes and workers in a file."""
+    """The bad images of a run, shared by all processes.
+
+    Processes and their workers share them in a file.
+    """
 
     images: TrainingImages
     path: Path
@@ -51,9 +55,9 @@ class BadImages:
             raise DecodeError(self._refusal())
 
     def check_recorded(self) -> None:
-        """Read recorded bad images again; raise DataError if too many are still bad.
+        """Read recorded bad images again.
 
-        Repaired images are no longer bad.
+        Raises DataError if too many are still bad. Repaired images are not bad any more.
         """
         for index in self._recorded():
             try:
@@ -65,7 +69,7 @@ class BadImages:
             raise DataError(self._refusal())
 
     def substitute(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the indices (n,) with bad images replaced by images not known as bad."""
+        """Return indices (n,) with known bad images replaced."""
         if not self.reasons:
             return indices
         return np.array([self._substitute(index) for index in indices.tolist()], dtype=np.int64)
@@ -82,7 +86,7 @@ class BadImages:
         return index
 
     def names(self) -> list[str]:
-        """Return the names of bad images found by any process of the run."""
+        """Return the names of bad images of all processes."""
         return [self.images.name(index) for index in sorted(self.reasons | self._recorded())]
 
     def _recorded(self) -> dict[int, str]:
@@ -107,10 +111,10 @@ class BadImages:
         bad += [f"{path} does not open ({open_error(str(path))})" for path in unreadable]
         total = len(self.images) + len(self.images.unreadable)
         lines = "\n  ".join(bad[:10])
-        more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
+        ellipsis = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
         return (
             f"{self.images.folder}: {len(bad)} of {total} images are bad, and "
-            f"{self.tolerated} tolerated:\n  {lines}{more}\n"
+            f"{self.tolerated} tolerated:\n  {lines}{ellipsis}\n"
             f"Run the same command with --tolerated-images {len(bad)} to replace each by another "
             "image, or repair the files. Do not delete them: the run could not resume"
         )

@@ -35,12 +35,15 @@ from pretrain.running.loader import load_batches
 
 
 class Batch(NamedTuple):
-    """Inputs of a method's `forward` at one step, except the fraction of the run."""
+    """Inputs of a method's `forward` at one step.
+
+    The fraction of the run is not included.
+    """
 
     views: list[Tensor]
     """V of (n, 3, S, S), normalized, channels last."""
     extras: list[Tensor]
-    """Labels (n,), then indices of the images (n,), if the method uses them."""
+    """Labels (n,), then image indices (n,), if used."""
 
 
 class HostBatch(NamedTuple):
@@ -72,7 +75,7 @@ class Feed:
     colors_on_device: bool = False
     """Apply the colors on the device, in floating point."""
     bad_images: BadImages | None = None
-    """Images that do not decode, to be replaced; None: the first one ends the run."""
+    """Images that do not decode; None: the first ends the run."""
 
     @property
     def in_memory(self) -> bool:
@@ -82,9 +85,10 @@ class Feed:
 
     @cached_property
     def decoded(self) -> list[Pixels]:
-        """All images if they fit into memory; images that do not decode are empty.
+        """All decoded images if they fit into memory.
 
-        Raises DecodeError with all bad images if there are more than tolerated.
+        Images that do not decode are empty. Raises DecodeError with all bad images if there are
+        more than tolerated.
         """
         decoded: list[Pixels] = []
         for index in range(len(self.images) if self.in_memory else 0):
@@ -157,10 +161,13 @@ class Feed:
         return np.stack(numbers, axis=1)
 
     def make(self, step: int) -> HostBatch:
-        """Return the batch of a step; its views are (n, S, S, 3), uint8."""
+        """Return the batch of a step.
+
+        Its views are (n, S, S, 3), uint8.
+        """
         _, indices = self.plan.batch(step)
         if self.bad_images is not None:
-            # the random numbers stay those of the bad image
+            # the random numbers do not change
             indices = self.bad_images.substitute(indices)
         heights, widths = self.images.heights[indices], self.images.widths[indices]
         views = []
@@ -208,7 +215,7 @@ class Feed:
         return HostBatch(stacks, [torch.from_numpy(extra) for extra in extras], numbers)
 
     def _read(self, index: int, style: int) -> Pixels:
-        """Return the pixels (H, W, 3) of an image, or of its copy in a style."""
+        """Return pixels (H, W, 3) of an image or its styled copy."""
         if style >= 0:
             return read_pixels(self.styles[style] / self.images.name(index)).numpy()
         return self.decoded[index] if self.decoded else self.images.read(index).numpy()

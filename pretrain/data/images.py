@@ -29,7 +29,10 @@ class DecodeError(DataError):
 
 @dataclass(frozen=True, eq=False)
 class TrainingImages:
-    """Readable image files of one folder, their sizes, and notes about other files."""
+    """Readable image files of one folder, and their sizes.
+
+    Also notes about other files.
+    """
 
     folder: Path
     names: NDArray[np.bytes_]
@@ -61,7 +64,7 @@ class TrainingImages:
 
     @cached_property
     def folders(self) -> list[str]:
-        """Relative paths of the folders that contain images, sorted; "" is the root."""
+        """Relative paths of folders with images, sorted; "": the root."""
         return sorted({self.name(index).rpartition("/")[0] for index in range(len(self))})
 
     @cached_property
@@ -111,9 +114,10 @@ class TrainingImages:
 
 
 def read_pixels(file: Path) -> Tensor:
-    """Return RGB pixels (H, W, 3), uint8; raise DecodeError if the file does not decode.
+    """Return RGB pixels (H, W, 3), uint8.
 
-    Raises ReadError if the disk cannot be read: the file itself may be fine.
+    Raises DecodeError if the file does not decode. Raises ReadError if the disk cannot be read: the
+    file itself may be fine.
     """
     try:
         content = read_bytes(file)
@@ -127,9 +131,10 @@ def read_pixels(file: Path) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:
-    """Order of the images: shuffled by seed and epoch, without the last partial batch.
+    """Order of the images: shuffled by seed and epoch.
 
-    Every process takes its part of each batch, so two processes see the same batches as one.
+    The last partial batch is dropped. Every process takes its part of each batch, so two processes
+    see the same batches as one.
     """
 
     num_images: int

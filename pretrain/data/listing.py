@@ -1,4 +1,4 @@
-"""Lists the images of a folder before a run. Links to folders are followed.
+"""Lists the images of a folder before a run; follows links.
 
 If a file is later replaced by an image of another size, this is noticed when it is read.
 """
@@ -50,7 +50,7 @@ class Tree:
 def walk(folder: Path) -> Tree:
     """List a folder, following links; each real folder is listed once.
 
-    Hidden files and folders, and those of operating systems, are only counted.
+    Hidden files and folders, and files of operating systems, are only counted.
 
     A folder is listed under its own path, not under a link to it. Among several links, the shortest
     path is used, then the first by name.
@@ -98,9 +98,9 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     """Return all images in a folder, sorted by name, except unreadable ones.
 
     A broken link counts as an unreadable image, since it may represent a whole class; so does a
-    folder that cannot be listed. Raises DataError if it is not a folder, if it contains no images
-    or several splits of a dataset, or if more images are unreadable than tolerated; the message
-    names them.
+    folder that cannot be listed. Raises DataError if it is not a folder, or contains no images or
+    several splits of a dataset. Also raises it, with the names, if more images are unreadable than
+    tolerated.
     """
     if not folder.is_dir():
         raise DataError(f"--data {folder}: not a folder. Pass the folder with the training images")
@@ -156,9 +156,10 @@ def skipped_files(tree: Tree) -> tuple[str, ...]:
 
 
 def require_one_split(folder: Path, paths: Iterable[str]) -> None:
-    """Raise DataError if a folder contains several splits, such as train/ and val/.
+    """Raise DataError if a folder contains several splits.
 
-    A single name, such as the class "train" of CIFAR-100, is not a split.
+    For example, train/ and val/. A single name, such as the class "train" of CIFAR-100, is not a
+    split.
     """
     parents = {PurePosixPath(path).parent for path in paths}
     folders = parents.union(*(parent.parents for parent in parents))

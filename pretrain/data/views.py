@@ -21,7 +21,8 @@ from pretrain.running.command_line import Range
 TEXTURE_KERNELS_PX = (3, 5, 7)
 TEXTURE_STRENGTH = (0.3, 1.0)
 LUMA = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue: ITU-R 601, as in PIL's mode "L"."""
+"""Weights of red, green and blue.
+ITU-R 601, as in PIL's mode "L"."""
 
 COLUMNS: dict[Augmentation, slice] = {
     "crop": slice(0, NUM_BOX_UNIFORMS),
@@ -116,9 +117,11 @@ class Colors:
     """Color changes of n views, applied after the crop."""
 
     jitter_order: Integers
-    """(n, 4): order of 0 brightness, 1 contrast, 2 saturation, 3 hue; -1: no jitter."""
+    """(n, 4): order of operations.
+    0 brightness, 1 contrast, 2 saturation, 3 hue; -1: no jitter."""
     jitter: Floats
-    """(n, 4): factors of brightness, contrast, saturation, and the hue shift in turns."""
+    """(n, 4): factors of brightness, contrast and saturation; hue shift.
+    The shift is in turns."""
     gray: NDArray[np.bool_]
     """(n,)."""
     blur_sigma_px: Floats
@@ -130,14 +133,16 @@ class Colors:
     quarter_turns: Integers
     """(n,); 0 to 3, counterclockwise."""
     texture: Floats
-    """(n, 3): kernel size in px (0: none), seed in [0, 1), strength."""
+    """(n, 3): kernel size in px, seed, strength.
+    Size 0: no change. The seed is in [0, 1)."""
 
 
 def draw_view_numbers(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
-    """Draw random numbers (V, NUM_UNIFORMS) in [0, 1] for one image's views in one epoch.
+    """Draw random numbers for one image's views in one epoch.
 
-    If a view copies an augmentation, it gets the first view's numbers for it. If it goes without
-    one, the deciding number is 1, above every probability.
+    They are (V, NUM_UNIFORMS), in [0, 1]. If a view copies an augmentation, it gets the first
+    view's numbers for it. If it goes without one, the deciding number is 1, above every
+    probability.
     """
     # epoch and image are the high words of the counter: streams of images never overlap
     bits = np.random.Philox(key=seed, counter=[0, 0, epoch, index])
@@ -200,9 +205,9 @@ def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
 
 
 def draw_style(recipe: ViewRecipe, numbers: Floats, num_styles: int) -> Integers:
-    """Return each view's style (n,) in a style bank; -1: the original image.
+    """Return each view's style (n,) in a style bank.
 
-    numbers (n, NUM_UNIFORMS).
+    -1: the original image. numbers (n, NUM_UNIFORMS).
     """
     texture = numbers[:, COLUMNS["texture"]]
     style = np.floor(texture[:, 4] * num_styles).astype(np.int64)

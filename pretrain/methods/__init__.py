@@ -1,4 +1,6 @@
-"""The methods: one paper per file. List new ones here and in pretrain/recipes/small.py.
+"""The methods, one paper per file.
+
+Add new ones here and to pretrain/recipes/small.py.
 
 moco.py        MoCo v1, v2, v2+; label smoothing; augmentations for both views or for keys only
 jcl.py         JCL, many positive keys as mean and covariance; InfoNCE averaged over keys

@@ -15,10 +15,10 @@ from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 
 
 def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> dict[str, Tensor]:
-    """Return eq. 1 and 2 of projector outputs z1, z2 (N, D), summed over (D, D).
+    """Return eq. 1 and 2 of projector outputs z1, z2 (N, D).
 
-    The outputs may have any scale; float32 also under autocast. To be logged: the diagonal sum, and
-    the off-diagonal sum without lambda.
+    They are summed over (D, D). The outputs may have any scale; float32 also under autocast. To be
+    logged: the diagonal sum, and the off-diagonal sum without lambda.
 
     The loss is zero if both views agree and no two features are correlated. It is D if all features
     are uncorrelated, also with themselves in the other view. As in the released code, 1e-5 is added
@@ -52,7 +52,10 @@ class BarlowTwins(Method):
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
+        """Return the loss and its terms.
+
+        views: two of (n, 3, H, W). progress has no effect.
+        """
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
         metrics = barlow_twins_loss(z1, z2, off_diagonal_weight=self.config.off_diagonal_weight)
         return {**metrics, "loss": self.config.loss_scale * metrics["loss"]}

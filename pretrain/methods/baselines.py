@@ -23,7 +23,10 @@ class Supervised(Method):
         self.classifier = nn.Linear(feature_dim, config.num_classes)
 
     def forward(self, views: list[Tensor], progress: float, labels: Tensor) -> dict[str, Tensor]:
-        """Return the loss of one view (n, 3, H, W) with labels (n,), 0 to L - 1."""
+        """Return loss and accuracy of one view (n, 3, H, W).
+
+        labels (n,), 0 to L - 1.
+        """
         scores = self.classifier(self.backbone(views[0])).float()
         loss = cross_entropy(scores, labels, label_smoothing=self.config.label_smoothing)
         correct = scores.detach().argmax(dim=1) == labels
@@ -41,7 +44,10 @@ class Random(Method):
         self.backbone = backbone  # what export.py writes
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return zero loss with zero gradients for any view (n, 3, H, W)."""
+        """Return zero loss with zero gradients.
+
+        The view (n, 3, H, W) has no effect.
+        """
         # use all parameters: DistributedDataParallel waits for the gradient of each
         sums = torch.stack([parameter.sum() for parameter in self.backbone.parameters()])
         return {"loss": 0 * sums.sum()}

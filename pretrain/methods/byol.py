@@ -13,7 +13,7 @@ from pretrain.recipes.byol import BYOLConfig
 
 
 def byol_loss(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return eq. 2, the batch mean squared distance of normalized rows: 0 to 4.
+    """Return eq. 2, mean squared distance of normalized rows: 0 to 4.
 
     prediction (n, d), target (n, d), of any length; float32, also under autocast. The target gets
     no gradient.
@@ -37,9 +37,9 @@ class BYOL(Method):
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of two views (n, 3, H, W), summed over both directions (section 3.1).
+        """Return the loss of two views (n, 3, H, W).
 
-        progress has no effect.
+        It is the sum of both directions (section 3.1). progress has no effect.
         """
         first, second = (self.encoder(images) for images in views)
         targets = [self.target_encoder(images) for images in views]

@@ -1,4 +1,4 @@
-"""CO2: a query and its key should have the same similarities to the negatives.
+"""CO2: query and key should have equal similarities to negatives.
 
 Wei et al., ICLR 2021, arXiv:2010.02217.
 """
@@ -14,11 +14,12 @@ from pretrain.recipes.co2 import CO2Config
 
 
 def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return the symmetric KL divergence of eq. 4, averaged over the batch, in nats.
+    """Return the symmetric KL divergence of eq. 4, in nats.
 
-    query (n, d), key (n, d), queue (K, d), rows of unit length; float32, also under autocast. It is
-    half the sum of both directions, between softmaxes over the negatives only, and 0 if the query
-    equals its key. The key is a target: only the query gets a gradient.
+    It is averaged over the batch. query (n, d), key (n, d), queue (K, d), rows of unit length;
+    float32, also under autocast. It is half the sum of both directions, between softmaxes over the
+    negatives only, and 0 if the query equals its key. The key is a target: only the query gets a
+    gradient.
     """
     return queue_divergence(query, key, queue, temperature=temperature).mean()
 
@@ -37,7 +38,10 @@ class CO2(Method):
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""
+        """Return the loss of two views (n, 3, H, W).
+
+        The first is the query. progress has no effect.
+        """
         config = self.config
         query, keys = self.key_encoder.query_and_keys(self.encoder, views, config.bn_splits)
         key = keys[:, 0]

@@ -92,9 +92,9 @@ class DINO(Method):
         self.register_buffer("center", torch.zeros(config.output_dim))
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 2 + S views (n, 3, H, W), small ones last.
+        """Return the loss of 2 + S views, small ones last.
 
-        progress, the fraction of the run, determines the target temperature.
+        views (n, 3, H, W). progress, the fraction of the run, determines the target temperature.
         """
         config = self.config
         target_logits = self.target_encoder(torch.cat(views[:2])).unflatten(0, (2, -1))

@@ -25,12 +25,13 @@ def nce_loss(
     log_partition: Tensor,
     num_images: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return eq. 6 and 7, averaged over the batch, in nats, and log Z; float32.
+    """Return eq. 6 and 7, in nats, and log Z.
 
-    query (n, d); positive_rows (n, d), the images' rows of the bank; noise (n, m, d), rows sampled
-    uniformly from the whole bank; all of unit length. log_partition is log Z of eq. 4, a scalar; if
-    it is infinite, it is estimated without gradient. Only the query gets a gradient. float32 also
-    under autocast. The released code adds 1e-7 to the denominators of eq. 6.
+    The loss is averaged over the batch. query (n, d), positive_rows (n, d) and noise (n, m, d) have
+    unit length. positive_rows are the images' rows of the bank, and noise rows are sampled
+    uniformly from the whole bank. log_partition is log Z of eq. 4, a scalar; if it is infinite, it
+    is estimated without gradient. Only the query gets a gradient. float32 also under autocast. The
+    released code adds 1e-7 to the denominators of eq. 6.
     """
     with torch.autocast(query.device.type, enabled=False):
         query = at_least_float32(query)
@@ -60,7 +61,7 @@ def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: f
 
 
 class InstDisc(Method):
-    """An encoder, a bank with one row per image, and the estimate of Z.
+    """An encoder, a bank of all images, and the estimated Z.
 
     The bank is initialized uniformly on the sphere; the released code samples from a cube.
     """
@@ -68,7 +69,7 @@ class InstDisc(Method):
     bank: Tensor
     log_partition: Tensor
     last_batch: tuple[Tensor, Tensor]
-    """Embeddings (n, d) of the last step and the indices (n,) of their images."""
+    """Embeddings (n, d) and image indices (n,) of the last step."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: InstDiscConfig) -> None:
         super().__init__()
@@ -81,10 +82,10 @@ class InstDisc(Method):
         self.register_buffer("log_partition", torch.tensor(torch.inf))
 
     def forward(self, views: list[Tensor], progress: float, indices: Tensor) -> dict[str, Tensor]:
-        """Return the loss of one view (n, 3, H, W) of the images at indices (n,).
+        """Return the loss of one view (n, 3, H, W).
 
-        progress has no effect. Z is estimated from the first batch and then constant, as in the
-        paper.
+        indices (n,) of the images. progress has no effect. Z is estimated from the first batch and
+        then constant, as in the paper.
         """
         config = self.config
         query = normalize(self.encoder(views[0]).float(), dim=1)

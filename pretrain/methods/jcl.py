@@ -66,7 +66,10 @@ class MultiKey(Method):
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 1 + M views (n, 3, H, W), query first; progress has no effect."""
+        """Return the loss of 1 + M views, query first.
+
+        views (n, 3, H, W). progress has no effect.
+        """
         config = self.config
         query, keys = self.key_encoder.query_and_keys(
             self.encoder, views, config.bn_splits, config.key_forward
@@ -83,9 +86,9 @@ class JCL(MultiKey):
     config: JCLConfig
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 1 + M views (n, 3, H, W), query first.
+        """Return the loss of 1 + M views, query first.
 
-        progress is the fraction of the run.
+        views (n, 3, H, W). progress is the fraction of the run.
         """
         config = self.config
         query, keys = self.key_encoder.query_and_keys(

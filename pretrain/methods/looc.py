@@ -23,11 +23,11 @@ from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
     """Return equation 2, averaged over heads and batch, in nats.
 
-    queries (h, n, d); keys (h, v, n, d), head h's embeddings of key view v, with as many views as
-    heads; queues (h, K, d); rows of unit length; float32, also under autocast. The positive of head
-    i is key view i. The other key views of the image are negatives of head i, even if one has the
-    query's augmentation by chance. Head 0 has no such negatives and reads only keys[0, 0]: keys[0,
-    1:] may have any finite values. With one head, it is InfoNCE.
+    queries (h, n, d), keys (h, v, n, d) and queues (h, K, d) have rows of unit length; float32,
+    also under autocast. Keys are head h's embeddings of key view v; there are as many views as
+    heads. The positive of head i is key view i. The other key views of the image are negatives of
+    head i, even if one has the query's augmentation by chance. Head 0 has no such negatives and
+    reads only keys[0, 0]: keys[0, 1:] may have any finite values. With one head, it is InfoNCE.
     """
     similarity = similarities(queries[:, None], keys) / temperature  # (h, v, n)
     positive = similarity.diagonal().T
@@ -56,7 +56,7 @@ def negative_logsumexp(queries: Tensor, queues: Tensor, *, temperature: float) -
 
 
 class LooC(Method):
-    """An encoder with n + 1 heads, its momentum encoder, and a queue per head.
+    """An encoder with n + 1 heads, its momentum encoder, and queues.
 
     Head 0 is MoCo's; head i preserves the effect of designated augmentation i. The first view is
     the query; key view 0 shares no augmentation with it, and key view i shares augmentation i.
@@ -81,7 +81,10 @@ class LooC(Method):
         self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of the query and key views (n, 3, H, W); progress has no effect."""
+        """Return the loss of the query and key views.
+
+        views (n, 3, H, W). progress has no effect.
+        """
         config = self.config
         self.key_encoder.update(self.encoder)
         keys = self._keys(views[1:])
@@ -99,9 +102,9 @@ class LooC(Method):
         return metrics
 
     def _keys(self, views: list[Tensor]) -> Tensor:
-        """Return keys (h, v, n, d) of key views (n, 3, H, W).
+        """Return keys (h, v, n, d) of the key views.
 
-        Keys that the loss does not read are zero.
+        views (n, 3, H, W). Keys that the loss does not read are zero.
         """
         splits = self.config.bn_splits
         later_heads = partial(self.key_encoder.network, first=1)
@@ -115,13 +118,16 @@ class LooC(Method):
 
 
 def key_views(config: LooCConfig) -> tuple[View, ...]:
-    """Return key view 0, which shares no augmentation, and the views i that share one."""
+    """Return key view 0 and, for each augmentation, key view i.
+
+    Key view 0 shares no augmentation with the query, and key view i shares one.
+    """
     shared_augmentations = [(), *((name,) for name in config.designated)]
     return tuple(View(copies=copies) for copies in shared_augmentations)
 
 
 def unit_rows(embeddings: Tensor) -> Tensor:
-    """Normalize embeddings (n, h, d); return them as (h, n, d) in float32."""
+    """Normalize embeddings (n, h, d) to float32 rows (h, n, d)."""
     return normalize(embeddings.float(), dim=2).transpose(0, 1)
 
 
@@ -144,7 +150,10 @@ class MoCoPP(Method):
         self.queues = HeadQueues(num_heads, config.queue_size, dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""
+        """Return the loss of two views, query first.
+
+        views (n, 3, H, W). progress has no effect.
+        """
         config = self.config
         self.key_encoder.update(self.encoder)
         keys = unit_rows(shuffled_forward(self.key_encoder, views[1], config.bn_splits))

@@ -69,10 +69,10 @@ def lorac_loss(
 def norm_log_prior(
     norms: Tensor, config: LORACConfig, *, num_rows: int, temperature: float
 ) -> Tensor:
-    """Return log h of the nuclear norms of matrices Q with num_rows (M_Q) rows.
+    """Return log h of the nuclear norms of matrices Q.
 
-    The result has the shape of `norms`. The Laplace prior is eq. 11. The Gaussian, and the softmax
-    with a constant margin, are from table V.
+    Q has num_rows (M_Q) rows. The result has the shape of `norms`. The Laplace prior is eq. 11. The
+    Gaussian, and the softmax with a constant margin, are from table V.
     """
     match config.prior:
         case "laplace":
@@ -90,8 +90,8 @@ def batch_log_prior(
 ) -> Tensor:
     """Return log h (n,) of eq. 15, LORAC-bs, equal for all images.
 
-    The rows of its matrix P are the queries (V, n, d) minus the mean query of their image, for the
-    images of this process ("local") or of all processes ("global").
+    The rows of its matrix P are the queries (V, n, d) minus the mean query of their image. scope:
+    use the images of this process ("local") or of all processes ("global").
     """
     centered = (queries - queries.mean(dim=0)).flatten(0, 1)
     # the paper does not say whether N counts the images of one process or of all
@@ -187,7 +187,10 @@ class LORAC(Method):
         return [q for q, v in zip(queries, self.query_views, strict=False) if v != key_view]
 
     def _matrices(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return Q of each image: (1, n, M_Q, d), or (A, n, M_Q, d) per key."""
+        """Return Q of each image.
+
+        (1, n, M_Q, d), or (A, n, M_Q, d) if each key has another Q.
+        """
         large = queries[: self.num_large_queries]
         match self.config.q_rows:
             case "large_and_keys":

@@ -1,4 +1,4 @@
-"""MoCo: recognize the key of a query among a queue of past keys.
+"""MoCo: recognize a query's key among a queue of past keys.
 
 v1: He et al., CVPR 2020, arXiv:1911.05722; v2: Chen et al., arXiv:2003.04297; with a symmetric
 loss: Chen & He, CVPR 2021, arXiv:2011.10566, table 4.
@@ -43,9 +43,10 @@ class MoCo(Method):
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of two views (n, 3, H, W), query first; progress has no effect.
+        """Return the loss of two views, query first.
 
-        With a symmetric loss, both keys of an image are queued, the second view's first.
+        views (n, 3, H, W). progress has no effect. With a symmetric loss, both keys of an image are
+        queued, the second view's first.
         """
         self.key_encoder.update(self.encoder)
         first, second = views
@@ -61,7 +62,10 @@ class MoCo(Method):
         }
 
     def _contrast(self, images: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """Return loss and metrics of query images (n, 3, H, W) with keys (n, d)."""
+        """Return loss and metrics of queries with keys (n, d).
+
+        images (n, 3, H, W).
+        """
         config = self.config
         query = normalize(split_forward(self.encoder, images, config.bn_splits).float(), dim=1)
         metrics = instance_discrimination(

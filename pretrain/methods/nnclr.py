@@ -1,4 +1,4 @@
-"""NNCLR: an image's nearest past neighbor is the positive of its other view.
+"""NNCLR: the nearest past neighbor is the other view's positive.
 
 Dwibedi et al., ICCV 2021, arXiv:2104.14548. The authors published no code; recipes/nnclr.py lists
 the numbers taken from reimplementations.
@@ -17,17 +17,21 @@ from pretrain.recipes.nnclr import NNCLRConfig
 
 @torch.no_grad()
 def nearest_keys(query: Tensor, queue: Tensor) -> Tensor:
-    """Return each query's nearest row (n, d) of the queue (K, d), by cosine."""
+    """Return each query's nearest row of the queue, by cosine.
+
+    query (n, d), queue (K, d).
+    """
     with torch.autocast(query.device.type, enabled=False):
         return queue[(query.float() @ queue.float().T).argmax(dim=1)]
 
 
 def neighbor_loss(neighbor: Tensor, prediction: Tensor, *, temperature: float) -> Tensor:
-    """Return the cross entropy of recognizing images by neighbor, over rows and columns.
+    """Return the cross entropy of matching predictions and neighbors.
 
-    neighbor (n, d), prediction (n, d), of unit length; float32, also under autocast. Row i
-    classifies which prediction of the batch belongs to neighbor i, and column j which neighbor
-    belongs to prediction j. Neighbors are constants: only predictions get a gradient.
+    It is averaged over rows and columns. neighbor (n, d), prediction (n, d), of unit length;
+    float32, also under autocast. Row i classifies which prediction of the batch belongs to neighbor
+    i, and column j which neighbor belongs to prediction j. Neighbors are constants: only
+    predictions get a gradient.
     """
     with torch.autocast(prediction.device.type, enabled=False):
         logits = neighbor.detach().float() @ prediction.float().T / temperature

@@ -1,4 +1,4 @@
-"""ReSSL: a strong view should relate to past images like a weak view.
+"""ReSSL: strong views should relate to past images like weak views.
 
 Zheng et al., NeurIPS 2021, arXiv:2107.09282, as in the authors' code. A momentum encoder embeds the
 weak view.
@@ -26,7 +26,7 @@ def relation_loss(
 
     It is averaged over the batch. student (n, d), teacher (n, d), queue (K, d), rows of unit
     length; float32, also under autocast. The target is the softmax of the teacher's similarities
-    over target_temperature. There is no positive pair, and only the student gets a gradient.
+    over target_temperature. It uses no positive pairs, and only the student gets a gradient.
     """
     expected = expected_key(teacher, queue, temperature=target_temperature)
     similarity = (student.float() * expected).sum(dim=1) / temperature
@@ -51,7 +51,10 @@ class ReSSL(Method):
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of a strong and a weak view (n, 3, H, W); progress has no effect."""
+        """Return the loss of a strong and a weak view.
+
+        views (n, 3, H, W). progress has no effect.
+        """
         config = self.config
         query, keys = self.teacher.query_and_keys(self.encoder, views, config.bn_splits)
         key = keys[:, 0]

@@ -15,9 +15,10 @@ from pretrain.recipes.simclr import SimCLRConfig
 
 
 def nt_xent_loss(z1: Tensor, z2: Tensor, *, temperature: float) -> dict[str, Tensor]:
-    """Return NT-Xent (eq. 1, algorithm 1), averaged over this process's 2n views, in nats.
+    """Return NT-Xent (eq. 1, algorithm 1), in nats.
 
-    To be logged: the percentage of views that are most similar to the other view of their image.
+    It is averaged over this process's 2n views. To be logged: the percentage of views that are most
+    similar to the other view of their image.
 
     z1, z2 (n, d), projector outputs of any length; float32, also under autocast. The negatives of a
     view are the 2N - 2 views of the other images of all processes. They get a gradient too, so the
@@ -40,7 +41,7 @@ def nt_xent_loss(z1: Tensor, z2: Tensor, *, temperature: float) -> dict[str, Ten
 
 
 class SimCLR(Method):
-    """An encoder for both views; the negatives are the other images of the batch."""
+    """An encoder for both views; other images are negatives."""
 
     batch_settings = ("sync_bn",)
 
@@ -54,7 +55,10 @@ class SimCLR(Method):
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of two views (n, 3, H, W); progress has no effect."""
+        """Return the loss of two views (n, 3, H, W).
+
+        progress has no effect.
+        """
         # one forward pass, so that both views share batch statistics
         z1, z2 = self.encoder(torch.cat(views)).chunk(2)
         return nt_xent_loss(z1, z2, temperature=self.config.temperature)

@@ -1,4 +1,4 @@
-"""SimSiam: predict the embedding of the other view, without gradient through the target.
+"""SimSiam: predict the other view's embedding, without gradient through it.
 
 Chen & He, CVPR 2021, arXiv:2011.10566.
 """
@@ -41,7 +41,10 @@ class SimSiam(Method):
         self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of two views (n, 3, H, W); progress has no effect."""
+        """Return the loss of two views (n, 3, H, W).
+
+        progress has no effect.
+        """
         # two forward passes, so that each view has separate batch statistics
         z1, z2 = (self.encoder(images) for images in views)
         loss = simsiam_loss(self.predictor(z1), self.predictor(z2), z1, z2)

@@ -1,4 +1,4 @@
-"""SwAV: predict the cluster of a view from the other views of its image.
+"""SwAV: predict a view's cluster from the image's other views.
 
 Caron et al., NeurIPS 2020, arXiv:2006.09882.
 """
@@ -30,12 +30,12 @@ MIN_EPSILON = 0.025
 
 @torch.no_grad()
 def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
-    """Return the codes (..., n, K) of eq. 5 for cosines (..., n, K), without gradient.
+    """Return the codes (..., n, K) of eq. 5, without gradient.
 
-    Each iteration scales the codes so that each prototype gets an equal fraction of the N images of
-    all processes, and then so that each image's code sums to 1. The iterations converge to the
-    codes of section 3.1, which maximize the score plus epsilon times the entropy. Rows of -inf are
-    ignored. Computed in float32, also under autocast.
+    scores: cosines (..., n, K). Each iteration scales the codes so that each prototype gets an
+    equal fraction of the N images of all processes, and then so that each image's code sums to 1.
+    The iterations converge to the codes of section 3.1, which maximize the score plus epsilon times
+    the entropy. Rows of -inf are ignored. Computed in float32, also under autocast.
     """
     if epsilon < MIN_EPSILON:
         return _log_sinkhorn(scores.float() / epsilon, num_iterations).exp_()
@@ -49,7 +49,10 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
 
 
 def _log_sinkhorn(logits: Tensor, num_iterations: int) -> Tensor:
-    """Return log codes (..., n, K) of `sinkhorn` for scores divided by epsilon."""
+    """Return the log codes of `sinkhorn`.
+
+    logits (..., n, K): scores divided by epsilon.
+    """
     lowest = torch.finfo(torch.float32).min  # rows of -inf stay -inf instead of NaN
     for _ in range(num_iterations):
         largest = max_over_processes(logits.amax(dim=-2, keepdim=True)).clamp_min(lowest)
@@ -128,7 +131,7 @@ class SwAV(Method):
 
     @torch.no_grad()
     def _codes(self, embeddings: Tensor, progress: float) -> Tensor:
-        """Return codes (A, n, K) of embeddings (A, n, d), and queue the embeddings."""
+        """Return codes (A, n, K); also queue the embeddings (A, n, d)."""
         config = self.config
         scores = embeddings @ self.prototypes.T
         num_images = scores.shape[1]

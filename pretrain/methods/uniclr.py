@@ -38,9 +38,9 @@ def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
 
 
 def uniclr_loss(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
-    """Return loss and metrics of embeddings (V, N, D), averaged over pairs of views.
+    """Return loss and metrics, averaged over pairs of views.
 
-    The embeddings are projector outputs of any scale; float32 also under autocast.
+    embeddings (V, N, D), projector outputs of any scale; float32 also under autocast.
 
     SimAffinity: equations 1 and 6, InfoNCE of each row against the other view, plus the symmetric
     loss, in nats. SimWhitening: the same for whitened rows (equation 2), normalized as in section
@@ -103,9 +103,9 @@ class UniCLR(Method):
         )
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 2 + S views (n, 3, H, W), small ones last.
+        """Return the loss of 2 + S views, small ones last.
 
-        progress has no effect.
+        views (n, 3, H, W). progress has no effect.
         """
         large, small = views[:2], views[2:]
         # each large view has separate batch statistics, as in algorithm 1; small views share them

@@ -25,7 +25,7 @@ def vicreg_loss(
     variance_weight: float,
     covariance_weight: float,
 ) -> dict[str, Tensor]:
-    """Return equation 6 for projector outputs z1, z2 (N, D) of a batch.
+    """Return equation 6 for projector outputs z1, z2 (N, D).
 
     To be logged: its three unweighted terms, s, v(Z) + v(Z') and c(Z) + c(Z').
 
@@ -48,7 +48,10 @@ def vicreg_loss(
 
 
 def variance_loss(embeddings: Tensor) -> Tensor:
-    """Return v (equations 1 and 2 with gamma 1) of embeddings (N, D): 0 to 1."""
+    """Return v (equations 1 and 2), 0 to 1.
+
+    embeddings (N, D); gamma is 1.
+    """
     deviation = (embeddings.var(dim=0) + SMALLEST_VARIANCE).sqrt()
     return (1 - deviation).relu().mean()
 
@@ -72,7 +75,10 @@ class VICReg(Method):
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
+        """Return the loss and its terms.
+
+        views: two of (n, 3, H, W). progress has no effect.
+        """
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
         return vicreg_loss(
             z1,

@@ -20,12 +20,13 @@ from pretrain.recipes.wmse import WMSEConfig
 def wmse_loss(
     embeddings: Tensor, orders: Tensor, *, whitening_size: int, ridge: float = 0.0
 ) -> dict[str, Tensor]:
-    """Return equation 6 with the normalized distance of equation 5: 0 (best) to 4.
+    """Return equation 6 with the distance of equation 5: 0 to 4.
 
-    embeddings (V, N, D), projector outputs of any scale; float32 also under autocast. Each row of
-    orders (I, N) is a permutation that divides the images into sub-batches of `whitening_size`; the
-    loss is averaged over all sub-batches. If a sub-batch's covariance has no Cholesky factor, its
-    loss and gradient are zero. The metrics describe the factors of all sub-batches and views.
+    0 is best; the distance is normalized. embeddings (V, N, D), projector outputs of any scale;
+    float32 also under autocast. Each row of orders (I, N) is a permutation that divides the images
+    into sub-batches of `whitening_size`; the loss is averaged over all sub-batches. If a
+    sub-batch's covariance has no Cholesky factor, its loss and gradient are zero. The metrics
+    describe the factors of all sub-batches and views.
     """
     num_views = len(embeddings)
     with torch.autocast(embeddings.device.type, enabled=False):
@@ -58,7 +59,10 @@ class WMSE(Method):
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of V views (n, 3, H, W); progress has no effect."""
+        """Return the loss of V views (n, 3, H, W).
+
+        progress has no effect.
+        """
         local = torch.stack([self.encoder(view) for view in views], dim=1)
         embeddings = gather_with_gradient(at_least_float32(local)).transpose(0, 1)
         # equal on all processes, since the loop sets equal seeds

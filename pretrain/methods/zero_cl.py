@@ -41,7 +41,7 @@ def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> dict[str, Tensor]:
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
-    """Return the sum over columns of (1 - c)^2, with c the columns' correlation.
+    """Return the sum over columns of (1 - correlation)^2.
 
     first, second (m, k): ZCA-whitened columns.
     """
@@ -51,10 +51,10 @@ def disagreement(first: Tensor, second: Tensor) -> Tensor:
 
 
 def zca_whiten(matrices: Sequence[Tensor], ridge: float) -> list[Tensor]:
-    """Return X W for each X (m, k), with W = (X'X/m + r I)^-1/2.
+    """Return X W for each X (m, k).
 
-    No gradient flows through W, as in the released code. The smaller of m and k must be equal for
-    all X.
+    W = (X'X/m + r I)^-1/2. No gradient flows through W, as in the released code. The smaller of m
+    and k must be equal for all X.
     """
     moments = torch.stack([smaller_moment(columns.detach()) for columns in matrices])
     # eigh raises on NaN and infinity; instead, the training loop reports a bad loss
@@ -76,9 +76,9 @@ def smaller_moment(columns: Tensor) -> Tensor:
 
 
 def _whiten(columns: Tensor, values: Tensor, vectors: Tensor, *, ridge: float) -> Tensor:
-    """Return X W for X (m, k), given eigenvalues (s,) and eigenvectors (s, s).
+    """Return X W for X (m, k), given its eigendecomposition.
 
-    They are those of the smaller moment.
+    values (s,), vectors (s, s). They belong to the smaller moment.
     """
     num_rows, num_columns = columns.shape
     if num_columns <= num_rows:
@@ -110,7 +110,10 @@ class ZeroCL(Method):
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
+        """Return the loss and its terms.
+
+        views: two of (n, 3, H, W). progress has no effect.
+        """
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
         metrics = zero_cl_loss(z1, z2, ridge=self.config.ridge)
         return {**metrics, "loss": self.config.loss_scale * metrics["loss"]}

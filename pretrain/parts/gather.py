@@ -16,7 +16,7 @@ def num_processes() -> int:
 
 
 def own_share(rows: Tensor) -> Tensor:
-    """Return this process's chunk (n, ...) of rows (N, ...) shared by all processes."""
+    """Return this process's chunk (n, ...) of shared rows (N, ...)."""
     if num_processes() == 1:
         return rows
     return rows.chunk(num_processes())[dist.get_rank()]

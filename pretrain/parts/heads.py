@@ -17,7 +17,7 @@ from pretrain.parts.view import Projector
 class ProjectorHeads(nn.Module):
     """h two-layer projectors on one backbone.
 
-    All projectors share the backbone's features; those of a BranchedResNet have a branch each.
+    All projectors share the backbone's features, but each has a branch of a BranchedResNet.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class ProjectorHeads(nn.Module):
         )
 
     def forward(self, images: Tensor, first: int = 0) -> Tensor:
-        """Return embeddings (n, h - first, d) of images (n, 3, H, W).
+        """Return embeddings (n, h - first, d).
 
-        Heads before `first` are skipped.
+        images (n, 3, H, W). Heads before `first` are skipped.
         """
         heads = range(first, len(self.projectors))
         if isinstance(self.backbone, BranchedResNet):
@@ -51,7 +51,10 @@ class HeadQueues(nn.Module):
         self.queues = nn.ModuleList(KeyQueue(size, embedding_dim) for _ in range(num_heads))
 
     def keys(self) -> Tensor:
-        """Return a copy (h, K, d) of the keys, unaffected by later pushes."""
+        """Return a copy of the keys (h, K, d).
+
+        Later pushes do not change it.
+        """
         return torch.stack([queue.get_buffer("keys") for queue in self.queues])
 
     def push(self, keys: Tensor) -> None:
@@ -62,9 +65,9 @@ class HeadQueues(nn.Module):
 
 
 def features_by_size(backbone: nn.Module, views: list[Tensor]) -> Tensor:
-    """Return features (V n, C) of V views (n, 3, H, W), first view first.
+    """Return features (V n, C) of V views, first view first.
 
-    Adjacent views of equal size form one batch, and so share batch statistics.
+    views (n, 3, H, W). Adjacent views of equal size form one batch, and so share batch statistics.
     """
     groups: list[list[Tensor]] = []
     for view in views:  # torch.compile cannot trace itertools.groupby
@@ -76,9 +79,9 @@ def features_by_size(backbone: nn.Module, views: list[Tensor]) -> Tensor:
 
 
 def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.Module:
-    """Return the projector of MoCo v1 (one layer) or v2: (n, C) -> (n, d).
+    """Return the projector of MoCo v1 or v2: (n, C) -> (n, d).
 
-    That of v2 has two layers with hidden width C.
+    MoCo v1 has one linear layer, and v2 has two layers with hidden width C.
     """
     if kind == "linear":
         return nn.Linear(feature_dim, embedding_dim)
@@ -86,7 +89,10 @@ def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.
 
 
 def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
-    """Return the projector of MoCo v2: two layers without batch norm, (n, in) -> (n, out)."""
+    """Return MoCo v2's projector, (n, in) -> (n, out).
+
+    It has two layers without batch norm.
+    """
     return nn.Sequential(
         nn.Linear(in_features, hidden_features),
         nn.ReLU(inplace=True),
@@ -103,7 +109,7 @@ def mlp_with_norm(
     bias: bool = False,
     final_norm: Literal["none", "fixed", "affine"] = "none",
 ) -> nn.Sequential:
-    """Return hidden layers with batch norm and an output layer, (n, in) -> (n, out).
+    """Return an MLP with batch norm, (n, in) -> (n, out).
 
     With one hidden layer it is BYOL's projector or predictor, arXiv:2006.07733. With a final bias
     it is SimSiam's predictor or SwAV's projector, arXiv:2006.09882. With a final affine norm it is

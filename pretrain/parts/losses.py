@@ -21,7 +21,10 @@ def at_least_float32(rows: Tensor) -> Tensor:
 
 
 def off_diagonal_squares(first: Tensor, second: Tensor) -> Tensor:
-    """Return the sum of squared off-diagonal entries of first' second, for (N, D) each."""
+    """Return the sum of squared off-diagonal entries of first' second.
+
+    first, second (N, D).
+    """
     num_rows, dim = first.shape
     if dim > num_rows:
         # |A' B|^2 is the inner product of AA' and BB': N x N matrices instead of a D x D one
@@ -44,10 +47,10 @@ def negative_cosine(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def embedding_spread(embeddings: Tensor) -> Tensor:
-    """Return the mean standard deviation of the coordinates of normalized rows (n, d).
+    """Return the mean standard deviation of normalized rows' coordinates.
 
-    It is multiplied by sqrt(d): about 1 for uniform directions, 0 after a collapse (figure 2). No
-    gradient.
+    embeddings (n, d). It is multiplied by sqrt(d): about 1 for uniform directions, 0 after a
+    collapse (figure 2). No gradient.
     """
     unit = normalize(embeddings.detach().float(), dim=1)
     spread: Tensor = unit.std(dim=0).mean() * math.sqrt(unit.shape[1])
@@ -55,7 +58,7 @@ def embedding_spread(embeddings: Tensor) -> Tensor:
 
 
 def cross_view_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the cross entropy of each view with the targets of the other views.
+    """Return the cross entropy of views with other views' targets.
 
     logits (V, n, K); targets (A, n, K) of the first A views, rows sum to 1. Averaged over images
     and pairs of different views, in nats; float32, also under autocast.
@@ -74,13 +77,15 @@ def cross_view_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 def instance_discrimination(
     query: Tensor, key: Tensor, queue: Tensor, *, temperature: float, label_smoothing: float = 0.0
 ) -> dict[str, Tensor]:
-    """Return InfoNCE of queries with their key and a queue, batch mean in nats.
+    """Return InfoNCE of queries with keys and a queue, in nats.
 
-    To be logged: InfoNCE with plain labels, and the top-1 accuracy in percent among K + 1 keys.
+    It is averaged over the batch. To be logged: InfoNCE with plain labels, and the top-1 accuracy
+    in percent among K + 1 keys.
 
     query (n, d), key (n, d), queue (K, d), rows of unit length; float32, also under autocast. The
-    queue gets no gradient. Label smoothing e (Szegedy et al., arXiv:1512.00567, but spread over the
-    negatives only) sets the target to 1 - e for the key and to e / K for each key of the queue.
+    queue gets no gradient. Label smoothing e sets the target to 1 - e for the key, and to e / K for
+    each key of the queue. In contrast to Szegedy et al., arXiv:1512.00567, it is spread only over
+    negatives.
     """
     query = query.float()
     positive = (query * key.float()).sum(dim=1) / temperature

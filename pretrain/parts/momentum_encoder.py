@@ -1,7 +1,7 @@
-"""A moving average of an encoder: He et al., CVPR 2020, arXiv:1911.05722, eq. 2.
+"""A moving average of an encoder, as in MoCo.
 
-Queries with several positive keys: Cai et al., NeurIPS 2020, arXiv:2009.14776. Their appendix C
-says that the keys of all views form one batch.
+He et al., CVPR 2020, arXiv:1911.05722, eq. 2. Queries with several positive keys: Cai et al.,
+NeurIPS 2020, arXiv:2009.14776. Their appendix C says that the keys of all views form one batch.
 """
 
 import copy
@@ -28,10 +28,10 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def update(self, encoder: nn.Module, progress: float = 0.0) -> None:
-        """Set the parameters to momentum * self + (1 - momentum) * encoder.
+        """Update the moving average.
 
-        The momentum starts at the constructor's and rises to 1 with `progress`, the fraction of the
-        run.
+        The parameters become momentum * self + (1 - momentum) * encoder. The momentum starts at the
+        constructor's and rises to 1 with `progress`, the fraction of the run.
         """
         # one fused call: a loop over a ResNet-50's parameters takes several times as long
         weight = 1 - rising_momentum(self.momentum, progress)
@@ -48,9 +48,9 @@ class MomentumEncoder(nn.Module):
     def positive_keys(
         self, views: list[Tensor], bn_splits: int, key_forward: KeyForward = "concatenated"
     ) -> Tensor:
-        """Return normalized keys (n, M, d) of M views (n, 3, H, W).
+        """Return normalized keys (n, M, d) of M views.
 
-        float32, without gradient.
+        views (n, 3, H, W). float32, without gradient.
         """
         batches = [torch.cat(views)] if key_forward == "concatenated" else views
         keys = [shuffled_forward(self, images, bn_splits) for images in batches]
@@ -64,10 +64,11 @@ class MomentumEncoder(nn.Module):
         bn_splits: int,
         key_forward: KeyForward = "concatenated",
     ) -> tuple[Tensor, Tensor]:
-        """Update from the encoder; return queries (n, d) and keys (n, M, d).
+        """Update from the encoder; return queries and keys.
 
-        views: 1 + M of (n, 3, H, W). The encoder embeds the first view, and this encoder the
-        others. Both results are float32 and of unit length; the keys get no gradient.
+        They are (n, d) and (n, M, d). views: 1 + M of (n, 3, H, W). The encoder embeds the first
+        view, and this encoder the others. Both results are float32 and of unit length; the keys get
+        no gradient.
         """
         self.update(encoder)
         keys = self.positive_keys(views[1:], bn_splits, key_forward)
@@ -84,7 +85,10 @@ def rising_momentum(start: float, progress: float) -> float:
 
 
 def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Return statistics of the similarities of query (n, d) and keys (n, M, d)."""
+    """Return statistics of the similarities of queries and keys.
+
+    query (n, d), keys (n, M, d).
+    """
     similarity = similarities(query.detach()[:, None], keys)
     return {
         "positive_similarity": similarity.mean(),
@@ -93,5 +97,8 @@ def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
 
 
 def similarities(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return float32 inner products (...) of rows (..., d) and (..., d), with broadcasting."""
+    """Return inner products (...) of rows (..., d), in float32.
+
+    Axes are broadcast.
+    """
     return (queries.float() * keys.float()).sum(dim=-1)

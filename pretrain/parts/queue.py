@@ -32,9 +32,9 @@ class KeyQueue(nn.Module):
 
     @torch.no_grad()
     def push(self, keys: Tensor) -> None:
-        """Replace the oldest N rows by the keys (n, d) of all processes.
+        """Replace the oldest N rows by all processes' keys.
 
-        N need not divide K.
+        keys (n, d). N need not divide K.
         """
         keys = gather(keys.to(self.keys.dtype))
         size = len(self.keys)
@@ -45,7 +45,8 @@ class KeyQueue(nn.Module):
 
 
 BLOCK_KEYS = 4096
-"""Keys per block on a CPU, whose cache holds their logits; the minimum on a GPU."""
+"""Keys per block on a CPU; the minimum on a GPU.
+A CPU's cache holds their logits."""
 BLOCK_LOGITS = 2**24
 """Logits per block on a GPU (64 MB).
 
@@ -55,8 +56,8 @@ Smaller kernels would take longer to launch than to run."""
 def queue_logsumexp(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
     """Return log sum_j exp(query . queue_j / temperature) (n,), in nats, float32.
 
-    query (n, d), queue (K, d). The queue is read in blocks with a running maximum, and the gradient
-    of the query is computed in the same pass, so memory holds one block of logits, not n * K. The
+    query (n, d), queue (K, d). The queue is read in blocks with a running maximum, and the same
+    pass computes the gradient of the query. So memory holds one block of logits, not n * K. The
     gradient is exact; the queue gets none.
     """
     return queue_logsumexp_and_largest(query, queue, temperature=temperature)[0]
@@ -75,7 +76,7 @@ def queue_logsumexp_and_largest(
 
 
 def block_keys(num_queries: int, device: torch.device) -> int:
-    """Return the number of keys that n queries are compared with at once.
+    """Return the number of keys per block for n queries.
 
     It does not depend on the queue's length.
     """
@@ -86,7 +87,7 @@ def block_keys(num_queries: int, device: torch.device) -> int:
 
 @torch.no_grad()
 def expected_key(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean (n, d) of the queue, weighted by each query's softmax.
+    """Return the queue's mean under each query's softmax: (n, d).
 
     query (n, d), queue (K, d). float32, also under autocast; memory holds one block of logits.
     """
@@ -98,7 +99,7 @@ def expected_key(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
 def _softmax(
     query: Tensor, queue: Tensor, temperature: float, *, with_mean: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the largest logits, the sums of weights and the weighted sums of keys.
+    """Return largest logits, sums of weights, weighted sums of keys.
 
     Shapes (n, 1), (n, 1) and (n, d). Weights are exp(logit - largest logit).
     """
@@ -139,11 +140,11 @@ class _QueueLogSumExp(torch.autograd.Function):
 
 
 def queue_divergence(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return (KL(P || Q) + KL(Q || P)) / 2 (n,) in nats, float32, for a queue (K, d).
+    """Return the symmetric KL divergence of two softmaxes, (n,).
 
-    Q is the softmax over j of query . queue_j / temperature, query (n, d), and P is the same for
-    the key (n, d). Only the query gets a gradient, which is exact. Memory holds one block of
-    logits, not n * K.
+    It is (KL(P || Q) + KL(Q || P)) / 2 in nats, float32, for a queue (K, d). Q is the softmax over
+    j of query . queue_j / temperature, query (n, d), and P is the same for the key (n, d). Only the
+    query gets a gradient, which is exact. Memory holds one block of logits, not n * K.
     """
     # log P - log Q is linear in the negatives up to a constant, so the divergence is
     # (key - query) . (E_P[negative] - E_Q[negative]) / (2 temperature): two means suffice

@@ -21,10 +21,10 @@ ARCHITECTURES = "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"
 
 
 def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
-    """Return a network (n, 3, H, W) -> (n, C) without classifier, and C.
+    """Return a ResNet without classifier, and C.
 
-    It has torchvision's initialization. The "cifar" stem is a 3x3 convolution of stride 1 without
-    pooling: Chen et al., ICML 2020, arXiv:2002.05709, appendix B.9.
+    It maps (n, 3, H, W) to (n, C). It has torchvision's initialization. The "cifar" stem is a 3x3
+    convolution of stride 1 without pooling: Chen et al., ICML 2020, arXiv:2002.05709, appendix B.9.
     """
     if arch not in ARCHITECTURES:
         raise ValueError(f"unknown architecture {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
@@ -39,7 +39,7 @@ def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
 
 
 class BranchedResNet(nn.Module):
-    """A ResNet with h parallel copies of layer4: the Conv5 heads of LooC++.
+    """A ResNet with h parallel layer4: LooC++'s Conv5 heads.
 
     Tensors have torchvision's names with the head after layer4: layer4.{head}.{block}.conv1... Head
     0 is the layer4 of the given network.
@@ -65,21 +65,33 @@ class BranchedResNet(nn.Module):
         self.avgpool = network.avgpool
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return features (n, h * C) of images (n, 3, H, W), concatenated over heads."""
+        """Return features (n, h * C), concatenated over heads.
+
+        images (n, 3, H, W).
+        """
         return torch.cat(self.branches(self.trunk(images), range(len(self.layer4))), dim=1)
 
     def trunk(self, images: Tensor) -> Tensor:
-        """Return the feature maps (n, C', H', W') after layer3, shared by all heads."""
+        """Return the maps (n, C', H', W') after layer3.
+
+        All heads share them.
+        """
         stem = self.maxpool(self.relu(self.bn1(self.conv1(images))))
         maps: Tensor = self.layer3(self.layer2(self.layer1(stem)))
         return maps
 
     def branches(self, maps: Tensor, heads: Iterable[int]) -> list[Tensor]:
-        """Return features (n, C) of each of these heads from feature maps (n, C', H', W')."""
+        """Return features (n, C) of each of these heads.
+
+        maps (n, C', H', W').
+        """
         return [self.avgpool(self.layer4[head](maps)).flatten(1) for head in heads]
 
     def head(self, index: int) -> ResNet:
-        """Return a ResNet, (n, 3, H, W) -> (n, C), that shares the trunk and one head."""
+        """Return a ResNet that shares the trunk and one head.
+
+        It maps (n, 3, H, W) to (n, C).
+        """
         with torch.device("meta"):
             network = ResNet(BasicBlock, [1, 1, 1, 1])  # a shell: every submodule is replaced below
         for name, module in self.named_children():
@@ -111,7 +123,10 @@ def checkpoint_activations(network: nn.Module) -> None:
 
 
 def _forward(block: nn.Module, forward: Callable[[Tensor], Tensor], maps: Tensor) -> Tensor:
-    """Return the output of a block; recompute its maps (n, C, H, W) for the gradient."""
+    """Return a block's output; recompute its maps for the gradient.
+
+    maps (n, C, H, W).
+    """
     if not torch.is_grad_enabled():
         return forward(maps)
     result: Tensor = checkpoint(

@@ -22,9 +22,10 @@ Network = Callable[[Tensor], Tensor]
 
 
 def synchronize_batch_norms(network: nn.Module) -> nn.Module:
-    """Make every batch norm of a network synchronous, in place; return the network.
+    """Make every batch norm of a network synchronous, in place.
 
-    Names and values of parameters and buffers do not change. A single process needs no change.
+    Returns the network. Names and values of parameters and buffers do not change. A single process
+    needs no change.
     """
     if num_processes() == 1:
         return network
@@ -36,9 +37,10 @@ def synchronize_batch_norms(network: nn.Module) -> nn.Module:
 
 
 class FusedBatchNorm(_BatchNorm):
-    """Batch norm over the images of all processes, with equally many on each.
+    """Batch norm over the images of all processes.
 
-    It uses torch's fused kernels, tracks running statistics, and never waits for the device.
+    All processes have equally many. It uses torch's fused kernels, tracks running statistics, and
+    never waits for the device.
     """
 
     momentum: float
@@ -124,9 +126,10 @@ class _Normalize(SyncBatchNorm):
 
 
 def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
-    """Return embeddings (n, d) of images (n, 3, H, W), computed in equal groups.
+    """Return embeddings (n, d), computed in equal groups.
 
-    Each of the `num_splits` groups has its own batch statistics, as if it was on its own process.
+    images (n, 3, H, W). Each of the `num_splits` groups has its own batch statistics, as if it was
+    on its own process.
     """
     if num_splits == 1:
         return network(images)
@@ -135,11 +138,11 @@ def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
 
 @torch.no_grad()
 def shuffled_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
-    """Return embeddings (n, d) of images (n, 3, H, W), with batches shuffled over processes.
+    """Return embeddings (n, d), with batches shuffled over processes.
 
-    A permutation of all N images, equal on all processes if their seeds are equal, decides which
-    process embeds which image. The embeddings are returned to the process and position of their
-    image.
+    images (n, 3, H, W). A permutation of all N images, equal on all processes if their seeds are
+    equal, decides which process embeds which image. The embeddings are returned to the process and
+    position of their image.
     """
     order = upload(torch.randperm(num_processes() * len(images)), images.device)
     if torch.is_autocast_enabled(images.device.type):
@@ -152,6 +155,6 @@ def shuffled_forward(network: Network, images: Tensor, num_splits: int) -> Tenso
 
 
 def upload(rows: Tensor, device: torch.device) -> Tensor:
-    """Copy rows of any shape to a device without waiting for the device."""
+    """Copy a tensor to a device without waiting for it."""
     # a copy to a GPU from unpinned memory may wait for all earlier work
     return (rows.pin_memory() if device.type == "cuda" else rows).to(device, non_blocking=True)

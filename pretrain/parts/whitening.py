@@ -44,9 +44,10 @@ class Factor(NamedTuple):
 
 
 def factorize(matrix: Tensor, ridge: Tensor) -> Factor:
-    """Return Cholesky factors of matrix (B, G, m, m) plus ridge (B, G) times the identity.
+    """Return Cholesky factors of matrices plus a ridge.
 
-    A failed factorization is repeated with ten times the ridge, up to three times.
+    matrix (B, G, m, m); ridge (B, G) is multiplied by the identity. A failed factorization is
+    repeated with ten times the ridge, up to three times.
     """
     identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     for attempt in range(1 + NUM_RETRIES):
@@ -66,9 +67,9 @@ def factorize(matrix: Tensor, ridge: Tensor) -> Factor:
 
 
 def center_and_group(views: Tensor, groups: int) -> Tensor:
-    """Return M = V N centered rows (B, G, M, D/G) of views (B, V, N, D).
+    """Return centered rows (B, G, M, D/G), M = V N.
 
-    Features are divided into G groups.
+    views (B, V, N, D). Features are divided into G groups.
     """
     rows = views.flatten(1, 2)
     centered: Tensor = rows - rows.mean(dim=1, keepdim=True)
@@ -77,10 +78,10 @@ def center_and_group(views: Tensor, groups: int) -> Tensor:
 
 
 def second_moment(rows: Tensor, *, dual: bool) -> Tensor:
-    """Return the covariance (B, G, d, d) or Gram matrix of rows (B, G, M, d).
+    """Return the covariance (B, G, d, d) or Gram matrix.
 
-    The Gram matrix (dual) is (B, G, M, M), also divided by M. Both have the same nonzero
-    eigenvalues.
+    rows (B, G, M, d). The Gram matrix (dual) is (B, G, M, M), also divided by M. Both have the same
+    nonzero eigenvalues.
     """
     return (rows @ rows.mT if dual else rows.mT @ rows) / rows.shape[-2]
 
@@ -97,7 +98,7 @@ def factorize_moment(moment: Tensor, dim: int, ridge: float) -> Factor:
 def whitened_cosines(
     views: Tensor, pairs: Pairs, *, ridge: float, groups: int = 1, detach: bool = False
 ) -> tuple[Tensor, Factor]:
-    """Return cosines (B, P, N, N) of whitened rows for P pairs, and the factors.
+    """Return cosines (B, P, N, N) of whitened rows, and factors.
 
     views (B, V, N, D). Mean and covariance are computed over all V N rows of a batch. `ridge`,
     added to the diagonal, is a fraction of the mean variance, so the result does not depend on the
@@ -118,12 +119,12 @@ def whitened_cosines(
 def whitened_trace(
     views: Tensor, pairs: Pairs, *, ridge: float, groups: int = 1, detach: bool = False
 ) -> tuple[Tensor, Factor]:
-    """Return the sum (B,) over N images of z_a' S^-1 z_b, and the factors.
+    """Return the trace of whitened products (B,), and factors.
 
-    It is averaged over pairs (a, b). views (B, V, N, D) are centered together; for the settings see
-    `whitened_cosines`. S is the covariance of all V N rows plus the ridge, for each group of
-    features; the traces of the groups are added. With two views the trace is in [-N D, N D]. If S
-    has no Cholesky factor, the trace and its gradient are zero.
+    It is the sum over N images of z_a' S^-1 z_b, averaged over pairs (a, b). views (B, V, N, D) are
+    centered together; for the settings see `whitened_cosines`. S is the covariance of all V N rows
+    plus the ridge, for each group of features; the traces of the groups are added. With two views
+    the trace is in [-N D, N D]. If S has no Cholesky factor, the trace and its gradient are zero.
     """
     white, inner, factor = _whiten(views, ridge, groups, detach)
     shape = views.shape[1:3]

@@ -1,7 +1,7 @@
-"""Boxes of random resized crops: Szegedy et al., CVPR 2015, as in torchvision.
+"""Boxes of random resized crops, as in torchvision.
 
-Ten attempts of an area and an aspect ratio, then the largest central box with an allowed aspect
-ratio.
+Szegedy et al., CVPR 2015. Ten attempts of an area and an aspect ratio, then the largest central box
+with an allowed aspect ratio.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from pretrain.pixels.decoding import Pixels
 
 
 def crop(pixels: Pixels, box: Sequence[int], size_px: int) -> Pixels:
-    """Cut a box out of (H, W, 3) and resize it to (S, S, 3).
+    """Cut out a box and resize it to a square.
 
-    box: top, left, height, width. Bilinear with antialiasing.
+    pixels (H, W, 3), result (S, S, 3). box: top, left, height, width. Bilinear with antialiasing.
     """
     top, left, height, width = box
     cut = torch.from_numpy(pixels[top : top + height, left : left + width])

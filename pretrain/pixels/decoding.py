@@ -1,4 +1,4 @@
-"""The content of an image file as RGB pixels, and the sizes of many files.
+"""Decodes image files to RGB pixels; reads image sizes.
 
 Pillow decides which files are readable; simplejpeg returns the same pixels of a JPEG in half the
 time. Pillow clips gray values of more than 8 bits to white; here they are scaled.
@@ -23,7 +23,8 @@ SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
 DECODE_ERRORS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 """Pillow's errors for unreadable images; some are raised when reading the header."""
 RANGED_FORMATS = ("PPM", "PNG")
-"""Formats that Pillow, or an older version, opens in mode I with 16-bit values."""
+"""Formats that Pillow opens in mode I with 16-bit values.
+Only in some versions of Pillow."""
 BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 262, 0
 """Tags of TIFF, and a value of the second one."""
 
@@ -99,9 +100,10 @@ UNREADABLE = (0, 0)
 
 
 def image_sizes(files: list[str]) -> NDArray[np.int64]:
-    """Return heights and widths (N, 2) in px of image files; (0, 0) if unreadable.
+    """Return heights and widths (N, 2) of image files, in px.
 
-    Only headers are read; pixels are not decoded. EXIF orientation is not applied, as in Pillow.
+    (0, 0) for unreadable files. Only headers are read; pixels are not decoded. EXIF orientation is
+    not applied, as in Pillow.
     """
     chunks = [files[i : i + FILES_PER_CHUNK] for i in range(0, len(files), FILES_PER_CHUNK)]
     num_processes = min(len(os.sched_getaffinity(0)), len(chunks))
@@ -120,9 +122,9 @@ def _sizes(files: list[str]) -> NDArray[np.int64]:
 
 
 def image_size(file: str) -> tuple[int, int]:
-    """Return height and width in px; (0, 0) if the file is not a usable image.
+    """Return height and width of an image file, in px.
 
-    Raises ReadError if the disk cannot be read.
+    (0, 0) if it is not a usable image. Raises ReadError if the disk cannot be read.
     """
 
     def measure() -> tuple[int, int]:
@@ -137,7 +139,7 @@ def image_size(file: str) -> tuple[int, int]:
 
 
 def open_error(file: str) -> str:
-    """Return why a file is not a usable image; "" if it is."""
+    """Return why a file is unusable as an image, or ""."""
     try:
         with Image.open(file) as image:
             require_range(image)

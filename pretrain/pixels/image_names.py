@@ -1,4 +1,4 @@
-"""Which file names are images, and which belong to a system or tool."""
+"""Recognizes names of images, and of system or tool files."""
 
 import re
 from collections import Counter
@@ -30,9 +30,10 @@ Plain "trash" is not included: it is a class of some datasets."""
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a file or folder is hidden or created by a system or tool.
+    """Return whether a file or folder is hidden.
 
-    Hidden names start with a dot: .ipynb_checkpoints, .Trash-1000, ._photo.jpg of macOS.
+    Names that a system or tool creates count, too. Hidden names start with a dot:
+    .ipynb_checkpoints, .Trash-1000, ._photo.jpg of macOS.
     """
     return name.startswith(".") or name.lower() in SYSTEM_NAMES
 
@@ -55,14 +56,15 @@ def count_suffixes(names: Iterable[str]) -> str:
 def with_counts(counts: Mapping[str, int]) -> str:
     """Return the most frequent names with their counts."""
     rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-    more = ", ..." if len(rows) > MAX_NAMES else ""
-    return ", ".join(f"{name} ({count})" for name, count in rows[:MAX_NAMES]) + more
+    ellipsis = ", ..." if len(rows) > MAX_NAMES else ""
+    return ", ".join(f"{name} ({count})" for name, count in rows[:MAX_NAMES]) + ellipsis
 
 
 def split_of_folder(name: str) -> str:
-    """Return the split that a folder's name indicates: train, val, test, or "".
+    """Return the split that a folder's name indicates, or "".
 
-    Examples of such names: training, val_256, test2017, valid-images.
+    Splits are train, val and test. Examples of such names: training, val_256, test2017,
+    valid-images.
     """
     match = SPLIT_NAME.fullmatch(name.lower())
     return (match.lastgroup or "") if match else ""

@@ -1,4 +1,4 @@
-"""The published runs, a few small ones, and the settings of each method.
+"""The published runs, small runs, and each method's settings.
 
 A recipe is a method with data, views, schedule and batch size. The settings are here and not with
 the methods, so that --list and --help do not import torch.

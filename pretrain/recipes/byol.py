@@ -13,7 +13,7 @@ from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_ra
 
 @dataclass(frozen=True, kw_only=True)
 class BYOLConfig:
-    """Settings of BYOL; the defaults are the paper's for 1000 epochs of ImageNet-1k."""
+    """Settings of BYOL; the defaults are for 1000 ImageNet-1k epochs."""
 
     momentum: Fraction = 0.996
     """Tau_base, initial momentum of the target encoder, per step.
@@ -23,7 +23,7 @@ class BYOLConfig:
     embedding_dim: Dimension = 256
     """d."""
     sync_bn: bool = True
-    """Batch norm over the images of all processes, as in the released code."""
+    """Batch norm over all processes' images, as in the released code."""
 
 
 IN1K: Recipe[Any] = Recipe(

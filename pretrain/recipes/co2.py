@@ -9,7 +9,7 @@ from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, KeySettings, Recipe, R
 
 @dataclass(frozen=True, kw_only=True)
 class CO2Config(KeySettings):
-    """Settings of CO2; the defaults are the paper's for ImageNet-1k on MoCo v2."""
+    """Settings of CO2; by default, the paper's for ImageNet-1k, MoCo v2."""
 
     temperature: Positive = 0.2
     """Tau, divides the cosine similarities of instance discrimination; 0.07 on MoCo v1."""

@@ -11,7 +11,7 @@ from pretrain.running.command_line import Range
 
 @dataclass(frozen=True, kw_only=True)
 class DINOConfig:
-    """Settings of DINO; the defaults are the authors' for 800 epochs of ResNet-50."""
+    """Settings of DINO; by default, the authors' for 800 ResNet-50 epochs."""
 
     temperature: Positive = 0.1
     """Tau_s, divides the logits of the encoder."""

@@ -21,7 +21,7 @@ class InstDiscConfig:
     """Fraction of the old row that an update of the bank keeps.
     The default is the released code's; the paper has 0."""
     proximal_weight: NotNegative = 0.0
-    """Lambda of eq. 10, which pulls an embedding to its row in the bank.
+    """Lambda of eq. 10: pulls embeddings to their rows.
     The released code has 0."""
     embedding_dim: Dimension = 128
     """d."""

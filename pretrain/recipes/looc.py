@@ -56,7 +56,7 @@ class SupervisedConfig:
     num_classes: Annotated[int, Range(1, 2**24)] = 1000
     """L, classes."""
     label_smoothing: Momentum = 0.0
-    """Probability mass that is spread evenly over all classes, the true one included."""
+    """Probability mass spread evenly over all classes."""
 
 
 HALF = 0.5

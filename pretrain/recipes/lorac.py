@@ -1,9 +1,10 @@
-"""Runs of LORAC and of MoCo-M, its control without prior: Wang et al., arXiv:2108.02696.
+"""Runs of LORAC and of MoCo-M, its control without prior.
 
-The paper contradicts itself about the optimizer. According to its main text, LORAC and MoCo-M are
-trained with LARS, learning rate 1.8 and weight decay 1e-6. Appendix A.2 says SGD with weight decay
-1e-4, with the same sentences as JCL's appendix. These runs follow the main text, like the released
-code. The same holds for the views: appendix A.2 says those of MoCo v2 for all experiments.
+Wang et al., arXiv:2108.02696. The paper contradicts itself about the optimizer. According to its
+main text, LORAC and MoCo-M are trained with LARS, learning rate 1.8 and weight decay 1e-6. Appendix
+A.2 says SGD with weight decay 1e-4, with the same sentences as JCL's appendix. These runs follow
+the main text, like the released code. The same holds for the views: according to appendix A.2, all
+experiments have MoCo v2's views.
 
 The paper gives the projector's hidden width only for a ResNet-50, 2048. The width of 512 for a
 ResNet-18, and LARS for all parameters, are taken from the released code.
@@ -39,7 +40,8 @@ class LORACConfig(KeySettings):
     A function of the nuclear norm of each image's Q (eq. 11, table V), of the batch's P (eq. 15),
     or a constant."""
     prior_from: Fraction = 0.5
-    """Fraction of the run after which the prior is used; before, beta is infinite."""
+    """Fraction of the run after which the prior is used.
+    Before, beta is infinite."""
     beta: NotNegative = 4.0
     """Beta, width of the Laplace, margin and batch-wise priors."""
     gaussian_center: Real = 5**0.5
@@ -54,7 +56,7 @@ class LORACConfig(KeySettings):
     temperature: Positive = 0.2
     """Tau, divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
-    """Use temperature 1 while the prior is used, an error of the released code.
+    """Use temperature 1 with the prior, as the released code erroneously does.
     The paper keeps tau."""
     num_large_views: NumViews = 3
     """Views of the recipe's large size."""
@@ -129,7 +131,7 @@ EQUAL_VIEWS = {
     )
     for number in range(2, 9)
 }
-"""Points of figure 4(b): views of one size, one of them the key."""
+"""Points of figure 4(b): views of one size, one is the key."""
 
 RECIPES: Recipes = {
     "lorac/in1k-r50": IN1K,

@@ -1,10 +1,10 @@
 """Runs of NNCLR: Dwibedi et al., ICCV 2021, arXiv:2104.14548.
 
 The authors published no code. The following is taken from reimplementations that cite the paper:
-temperature 0.1; a queue of 98,304 projections of the first view; four loss terms, over both views
-and over rows and columns; BYOL's views; LARS with learning rate 0.3 per 256 images, weight decay
-1e-6, and 1000 epochs with batches of 4096 images. Projector and predictor are as described in the
-paper.
+temperature 0.1, and a queue of 98,304 projections of the first view. There are four loss terms,
+over both views and over rows and columns. Views are BYOL's. LARS has learning rate 0.3 per 256
+images and weight decay 1e-6. Training takes 1000 epochs with batches of 4096 images. Projector and
+predictor are as described in the paper.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The recipe of a run, and views and learning rates that several papers share.
+"""The recipe of a run; views and learning rates that papers share.
 
 `learning_rate` is the value that the optimizer gets; functions compute it from the batch size if
 needed.
@@ -45,7 +45,8 @@ SWAV_VIEWS = ViewRecipe(
     hue=0.2,
     std=(0.228, 0.224, 0.225),
 )
-"""Multi-crop as in the code of Caron et al., arXiv:2006.09882, including its std."""
+"""Multi-crop, including the std, from the code of SwAV.
+Caron et al., arXiv:2006.09882."""
 SIMCLR_VIEWS = ViewRecipe(
     crop_area=(0.08, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2
 )
@@ -67,7 +68,7 @@ SUPERVISED_VIEWS = ViewRecipe(
 
 @dataclass(frozen=True, kw_only=True)
 class KeySettings:
-    """Settings of methods with a momentum encoder and a queue of its keys."""
+    """Settings of methods with a momentum encoder and a queue."""
 
     temperature: Positive = 0.2
     """Tau, divides cosine similarities."""
@@ -139,7 +140,7 @@ LONGER_EPOCHS = (200, 400, 600, 800, 1000, 1200)
 
 
 def with_config(recipe: Recipe[Any], table_row: str, **settings: Any) -> Recipe[Any]:
-    """Return the run of another table row, with other settings of its method."""
+    """Return another table row's run, with other settings of the method."""
     return replace(recipe, config=replace(recipe.config, **settings), table_row=table_row)
 
 
@@ -158,5 +159,8 @@ def sweep(
 
 
 def linear_rate(batch_size: int, *, per_256: float) -> float:
-    """Return a learning rate proportional to the batch size: Goyal et al., arXiv:1706.02677."""
+    """Return a learning rate proportional to the batch size.
+
+    Goyal et al., arXiv:1706.02677.
+    """
     return per_256 * batch_size / 256

@@ -1,8 +1,8 @@
-"""Runs of ReSSL: Zheng et al., NeurIPS 2021, arXiv:2107.09282, and the authors' code.
+"""Runs of ReSSL: Zheng et al., NeurIPS 2021, arXiv:2107.09282.
 
-The code excludes biases and norm layers from weight decay by name, except the norm layers of
-shortcuts; here all are decayed. The authors do not state the number of epochs on CIFAR; it is taken
-from code derived from theirs.
+Numbers follow the authors' code. The code excludes biases and norm layers from weight decay by
+name, except the norm layers of shortcuts; here all are decayed. The authors do not state the number
+of epochs on CIFAR; it is taken from code derived from theirs.
 """
 
 from dataclasses import dataclass, replace

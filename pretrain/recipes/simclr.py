@@ -26,7 +26,7 @@ class SimCLRConfig:
     embedding_dim: Dimension = 128
     """d."""
     sync_bn: bool = True
-    """Batch norm over the images of all processes (global batch norm, section 2.2)."""
+    """Global batch norm over all processes' images (section 2.2)."""
 
 
 IN1K: Recipe[Any] = Recipe(
@@ -49,7 +49,7 @@ UNCLEAR = (
 
 
 def root_rate(batch_size: int) -> float:
-    """Return a learning rate proportional to the batch size's square root: appendix B.1."""
+    """Return a learning rate proportional to sqrt(batch size): appendix B.1."""
     return 0.075 * math.sqrt(batch_size)
 
 

@@ -23,7 +23,7 @@ class SimSiamConfig:
     embedding_dim: Dimension = 2048
     """d."""
     sync_bn: bool = True
-    """Batch norm over the images of all processes, as in the released code."""
+    """Batch norm over all processes' images, as in the released code."""
 
 
 IN1K: Recipe[Any] = Recipe(

@@ -1,4 +1,4 @@
-"""Small runs of every method: CIFAR-10 on a GPU or CPU, a demo, and a smoke test.
+"""Small runs of every method: CIFAR-10, demo and smoke test.
 
 They are ours, not the papers', and share one schedule, so that methods can be compared. Only the
 cifar10 recipes of UniCLR's three methods, ReSSL and NNCLR are in their methods' files.
@@ -48,7 +48,8 @@ TEMPERATURE = 0.1
 Small images and short runs need less than 0.2."""
 
 EQUAL_VIEWS: Mapping[str, Any] = {"num_large_views": 3, "num_small_views": 0, "num_keys": 1}
-"""Views of LORAC as in figure 4(b), since crops of 16 px are too small."""
+"""Views of LORAC as in figure 4(b).
+Small crops of 16 px are too coarse."""
 
 CONFIGS: Mapping[str, Any] = {
     "moco": moco.MoCoConfig(temperature=TEMPERATURE),
@@ -113,7 +114,8 @@ CONFIGS: Mapping[str, Any] = {
     "supervised": looc.SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }
-"""Method -> settings at every small scale; `at_scale` adds those of the queue."""
+"""Method -> settings at every small scale, except the queue's.
+`at_scale` adds those."""
 
 MULTI_CROP: Mapping[str, Any] = {"num_large_views": 2, "num_small_views": 2, "num_keys": 2}
 SMOKE_CONFIGS = {

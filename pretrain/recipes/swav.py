@@ -15,7 +15,7 @@ from pretrain.running.command_line import Range
 
 @dataclass(frozen=True, kw_only=True)
 class SwAVConfig:
-    """Settings of SwAV; the defaults are the paper's for 800 epochs of ImageNet-1k."""
+    """Settings of SwAV; by default, the paper's for 800 ImageNet-1k epochs."""
 
     temperature: Positive = 0.1
     """Tau, divides the cosines of embeddings and prototypes."""
@@ -33,7 +33,8 @@ class SwAVConfig:
     For each assigned view, over all processes. Small batches need them, so that there are more
     embeddings than prototypes."""
     queue_from: Fraction = 0.0
-    """Fraction of the run after which the queue is filled; used once it is full."""
+    """Fraction of the run after which the queue is filled.
+    It is used once it is full."""
     num_assigned_views: NumViews = 2
     """A, the first A large views get codes."""
     num_large_views: NumViews = 2

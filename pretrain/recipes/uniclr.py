@@ -81,7 +81,7 @@ class UniCLRConfig:
     """Initial momentum of the momentum encoder, per step.
     It rises to 1 by half a cosine."""
     predictor: bool = False
-    """Add a predictor to the branch with the gradient; the other branch gets none."""
+    """Add a predictor to one branch; the other gets no gradient."""
     predictor_dim: Dimension = 512
     """Width of the predictor's hidden layer."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 0

@@ -1,8 +1,8 @@
 """The ImageNet run of W-MSE 4: Ermolov et al., ICML 2021, arXiv:2007.06346.
 
 The paper uses code and settings of Chen et al., 2020b, which we take to be SimCLRv2,
-arXiv:2006.10029: a projector of three layers, LARS, learning rate, weight decay, warm-up and views.
-The authors released a loss for that code, but no script of the run.
+arXiv:2006.10029. These settings are a projector of three layers, LARS, learning rate, weight decay,
+warm-up and views. The authors released a loss for that code, but no script of the run.
 
 Deviations from SimCLRv2: the projector has no final norm layer, which whitening would cancel. LARS,
 crops, normalization and residual branches are as in simclr.py. Deviation from the released loss,
@@ -26,7 +26,8 @@ class WMSEConfig:
     """
 
     num_views: Annotated[int, Range(2, MAX_VIEWS)] = 2
-    """V, views of an image (the paper's d): W-MSE 2 or W-MSE 4."""
+    """V, views of an image (the paper's d).
+    2 in W-MSE 2, 4 in W-MSE 4."""
     whitening_size: PositiveCount = 256
     """Images in a sub-batch; twice the number of features in the paper."""
     num_orders: NumViews = 1

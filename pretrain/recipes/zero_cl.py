@@ -8,7 +8,7 @@ UniCLR's. The following are our choices:
 - the batch size on CIFAR
 - bilinear crops, and residual branches initialized as in torchvision, not to zero
 
-Weight decays are those of the scripts times the method's `loss_scale`.
+Weight decays are the scripts' times the method's `loss_scale`.
 """
 
 from dataclasses import dataclass, replace
@@ -73,7 +73,10 @@ AT_256 = replace(
 
 
 def cifar_row(uniclr: Recipe[Any], dataset: str) -> Recipe[Any]:
-    """Return a row of UniCLR's Table 3, with images normalized as in UniCLR's runs."""
+    """Return a row of UniCLR's Table 3, on small images.
+
+    They are normalized as in UniCLR's runs.
+    """
     views = replace(
         BYOL_VIEWS,
         size_px=32,

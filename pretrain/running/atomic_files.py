@@ -1,4 +1,4 @@
-"""Write files atomically, explain write errors, and name cached work by its hash.
+"""Write files atomically, explain write errors, and hash content.
 
 After a kill or on a full disk, a file has either its old or its new content.
 """
@@ -27,7 +27,8 @@ ADVICE = {
 }
 """Advice by error number."""
 NO_LOCK_ERRORS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-"""Errors of a file system without locks, such as a mount without a lock service."""
+"""Errors of a file system without locks.
+For example, a mount without a lock service."""
 NO_SYNC_ERRORS = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of syncing a folder, after which files are written nevertheless.
 Some network and FUSE file systems cannot sync folders, and a folder may be writable but not
@@ -48,11 +49,12 @@ TRUNCATED_ERRORS = (
 )
 """Errors of torch.load for a truncated file, or one filled with zeros."""
 UNFINISHED = ".unfinished"
-"""Suffix of a file while it is written; a killed process leaves it."""
+"""Suffix of a file while it is written.
+A killed process leaves it."""
 
 
 class WriteError(SuiteError, OSError):
-    """A file could not be written; the message names it and says what to do."""
+    """A file could not be written; the message gives advice."""
 
 
 @contextmanager
@@ -79,7 +81,10 @@ def explain_write_errors(path: Path, option: str = "") -> Iterator[None]:
 
 
 def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> None:
-    """Write a file with a temporary file, fsync and rename; WriteError if that fails."""
+    """Write a file atomically: temporary file, fsync and rename.
+
+    Raises WriteError if that fails.
+    """
     # a process id is not unique if machines share the folder
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     with explain_write_errors(path, option), stop.local_work():
@@ -117,9 +122,9 @@ def write_text(path: Path, text: str, option: str = "") -> None:
 
 
 def save_stage(path: Path, state: dict[str, Any], option: str = "--runs") -> None:
-    """Write tensors and plain values in nested dicts, with a SHA-256; WriteError if it fails.
+    """Write nested dicts of tensors and plain values, with SHA-256.
 
-    For a view, the whole tensor's storage is written.
+    Raises WriteError if it fails. For a view, the whole tensor's storage is written.
     """
     import torch
 
@@ -132,10 +137,10 @@ def save_stage(path: Path, state: dict[str, Any], option: str = "--runs") -> Non
 
 
 def load_stage(path: Path) -> dict[str, Any] | None:
-    """Return a saved stage, on the CPU; None if the file is missing, truncated or altered.
+    """Return a saved stage, on the CPU.
 
-    Formats of earlier versions are supported: torch.save without digest, and safetensors after a
-    SHA-256.
+    None if the file is missing, truncated or altered. Formats of earlier versions are supported:
+    torch.save without digest, and safetensors after a SHA-256.
     """
     import torch
 

@@ -31,7 +31,7 @@ TELL_INTERVAL_S = 5.0
 BAR_WIDTH = 24
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-"""Errors after which later lines may succeed, if the output goes to a file."""
+"""Errors of files after which later lines may succeed."""
 
 _bars: "ContextVar[Bars | None]" = ContextVar("bars", default=None)
 _tell: ContextVar[Callable[[str], None] | None] = ContextVar("tell", default=None)
@@ -102,12 +102,12 @@ def is_live() -> bool:
 
 
 def _in_notebook() -> bool:
-    """Return whether this process is a notebook's kernel that can redraw in place."""
+    """Return whether this is a notebook that can redraw in place."""
     return "ipykernel" in sys.modules and find_spec("ipywidgets") is not None and not is_quiet()
 
 
 def print_line(*texts: str) -> None:
-    """Print a text to stderr, after the time and an optional step before the text."""
+    """Print time, optional step and text to stderr."""
     *steps, text = texts
     if not is_quiet():
         line = "  ".join([time.strftime("%H:%M:%S"), *(f"{step:<10}" for step in steps), text])
@@ -116,7 +116,7 @@ def print_line(*texts: str) -> None:
 
 @contextmanager
 def live_bars() -> "Iterator[Bars | None]":
-    """Yield this terminal's bars, or those of an outer call; None elsewhere."""
+    """Yield this terminal's bars, or an outer call's; None elsewhere."""
     outer = _bars.get()
     if outer is not None or not (is_live() or _in_notebook()):
         yield outer
@@ -196,7 +196,10 @@ class Progress:
         return (self.done - self.start_count) / self.elapsed_s
 
     def state(self) -> str:
-        """Return text such as "256/2000 images   94 images/s   1 min 20 s left"."""
+        """Return the progress as text.
+
+        For example, "256/2000 images   94 images/s   1 min 20 s left".
+        """
         rate, text = self.rate, f"{self.done}/{self.total} {self.unit}"
         if not rate:
             return text

@@ -42,7 +42,7 @@ BATCHES_AHEAD = 2
 PATIENCE_S = 5.0
 """Longest wait for a killed worker."""
 LOOK_AGAIN_S, HANGING_S = 1.0, 30.0
-"""Time between two checks for a signal, and longest wait for images after a signal."""
+"""Time between checks for a signal, and longest wait afterwards."""
 SHARED_MEMORY = Path("/dev/shm")
 RESERVE_BYTES = 2**24
 """Bytes of shared memory that are left to others, such as NCCL."""
@@ -62,13 +62,13 @@ def load_batches(
     num_workers: int,
     pin_memory: Callable[[Batch], Batch] | None = None,
 ) -> Generator[Batch, None, None]:
-    """Yield make(item) for each item, in order; with 0 workers, in this process.
+    """Yield make(item) for each item, in order.
 
-    The workers are forks, so the data that `make` refers to is shared, not copied. Errors of `make`
-    are raised here unchanged, with the worker's traceback as a note. WorkerKilledError names the
-    probable reason why a worker has ended. The workers end with the iteration, however it ends, and
-    with this process or the thread that began the iteration. pin_memory: copies a batch to pinned
-    memory, in this process.
+    With 0 workers, this process makes the batches. The workers are forks, so the data that `make`
+    refers to is shared, not copied. Errors of `make` are raised here unchanged, with the worker's
+    traceback as a note. WorkerKilledError names the probable reason why a worker has ended. The
+    workers end with the iteration, however it ends, and with this process or the thread that began
+    the iteration. pin_memory: copies a batch to pinned memory, in this process.
     """
     batches = _batches_of_workers(make, items, num_workers) if num_workers else map(make, items)
     yield from batches if pin_memory is None else map(pin_memory, batches)
@@ -119,7 +119,10 @@ def _batches_of_workers(
 
 
 class _Context(ForkContext):
-    """Forks that are registered at once, so none remains if starting one fails."""
+    """Forks that are registered at once.
+
+    So none remains if starting another fails.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +195,7 @@ def _killed_error(status: int) -> WorkerKilledError:
 
 
 def _end(workers: list[ForkProcess]) -> None:
-    """Kill the workers, and remove shared memory that one was about to pass."""
+    """Kill the workers, and remove their unmapped shared memory."""
     workers = [worker for worker in workers if worker.pid]  # without workers whose fork failed
     with _sigchld_handler(signal.SIG_DFL):
         for worker in workers:
@@ -225,7 +228,10 @@ class _PackedBatches(Dataset[bytes]):
 
 
 def _packed(make: Callable[[Any], Any], item: object) -> memoryview:
-    """Return a pickled batch, or the pickled error with its traceback as a note."""
+    """Return a pickled batch or error.
+
+    The error has the worker's traceback as a note.
+    """
     try:
         return _Packer.dumps(make(item), protocol=5)
     except Exception as error:  # raised again in the parent process
@@ -238,7 +244,7 @@ class _Packer(ForkingPickler):
     """Pickler that copies tensors if shared memory has no space for them."""
 
     def reducer_override(self, value: object) -> Any:
-        """Return how to restore a tensor from a copy; NotImplemented for other values."""
+        """Return how to restore a copied tensor; otherwise NotImplemented."""
         if type(value) is not Tensor or value.device.type != "cpu" or _move_to_shared_memory(value):
             return NotImplemented
         content = value.contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -260,7 +266,7 @@ def _move_to_shared_memory(tensor: Tensor) -> bool:
 
 
 def shared_memory_bytes() -> int:
-    """Return the free bytes of shared memory; 0 if the machine has none."""
+    """Return the free bytes of shared memory; 0 without it."""
     try:
         return shutil.disk_usage(SHARED_MEMORY).free
     except OSError:

@@ -27,10 +27,11 @@ BARRIER_S = 600.0
 """Longest wait for the other processes at the start of a run.
 Also the longest wait of rank 0 in `wait_for_all`."""
 WORK_S = 24 * 3600.0
-"""Longest wait while rank 0 checks data, computes an average precision, or draws a gallery.
-Collectives have torch's limits of ten or thirty minutes."""
+"""Longest wait while rank 0 works alone.
+It may check data, compute an average precision, or draw a gallery. Collectives have torch's limits
+of ten or thirty minutes."""
 FIRST_LINE_S, LINE_INTERVAL_S = 5.0, 60.0
-"""Time until a waiting process prints what it waits for, and between such lines."""
+"""Time until the first message of a wait, and between messages."""
 LOOK_AGAIN_S, CONNECTION_S = 0.2, 2.0
 """Time between two checks of the other processes.
 Also the time limit of one attempt to connect to rank 0."""
@@ -48,12 +49,12 @@ class LaunchError(SuiteError, ValueError):
 
 
 class LostProcessError(SuiteError, RuntimeError):
-    """Another process of the run has not started, hangs, or has ended early."""
+    """Another process has not started, hangs, or has ended early."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """Rank and device of this process, and the number of processes of the run."""
+    """Rank and device of this process, and number of processes."""
 
     rank: int = 0
     num_processes: int = 1
@@ -69,11 +70,11 @@ _assumed_gpus: ContextVar[int | None] = ContextVar("assumed_gpus", default=None)
 
 
 def num_gpus() -> int:
-    """Return the number of GPUs of this machine, or the one set by `assume_gpus`."""
+    """Return the number of GPUs, or the one of `assume_gpus`."""
     assumed = _assumed_gpus.get()
     if assumed is not None:
         return assumed
-    # without a driver there is no GPU, so plans need not import torch
+    # no driver means no GPU, so plans need not import torch
     if "torch" not in sys.modules and not any(Path(device).exists() for device in DRIVER_DEVICES):
         return 0
     import torch
@@ -136,10 +137,11 @@ def has_own_group() -> bool:
 
 
 def this_process(*, cuda: bool = True) -> Process:
-    """Return rank and device of this process, a GPU if available and `cuda` is true.
+    """Return rank and device of this process.
 
-    Inside a process group opened by the caller, such as that of a user's DDP training, it is a
-    single process: the other ranks may not take part. Its device is then the current GPU.
+    The device is a GPU if available and `cuda` is true. Inside a process group opened by the
+    caller, such as a user's DDP training, it is a single process: the other ranks may not take
+    part. Its device is then the current GPU.
     """
     import torch
     import torch.distributed as dist
@@ -167,7 +169,7 @@ def started_processes() -> int:
 
 
 def require_launcher() -> None:
-    """Raise LaunchError if this is one of several processes that cannot find each other.
+    """Raise LaunchError if several processes cannot find each other.
 
     An interactive Slurm session has the variables of its allocation, but also a terminal; it is a
     single process.
@@ -224,7 +226,7 @@ def indices_of_process(count: int, process: Process) -> Iterator[int]:
 def process_group(*, cuda: bool = True) -> Iterator[Process]:
     """Join torchrun's process group, with nccl on GPUs and gloo on CPUs.
 
-    Without torchrun, there is no group. cuda: use GPUs if available. A process that fails does not
+    Without torchrun, it opens none. cuda: use GPUs if available. A process that fails does not
     destroy the group: that would wait for the others, which may be in a collective and notice only
     when it ends.
     """
@@ -273,7 +275,7 @@ def _stopped_together(rank: int) -> Iterator[None]:
 
 
 def _store(rank: int, count: int) -> Store:
-    """Connect to the store of rank 0 or torchrun; return this start's part of it."""
+    """Return this start's part of the store of rank 0 or torchrun."""
     from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
 
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -314,7 +316,10 @@ class _WaitMessages:
         self.next_s = FIRST_LINE_S
 
     def check(self, *, printed: bool = True) -> None:
-        """Print a line if it is time; raise LostProcessError after the time limit."""
+        """Print a line if it is time.
+
+        Raises LostProcessError after the time limit.
+        """
         waited_s = time.monotonic() - self.start_s
         if waited_s > self.limit_s:
             raise LostProcessError(
@@ -328,7 +333,7 @@ class _WaitMessages:
 
 
 class Barriers:
-    """Barriers in Python, at which the processes of a run wait for each other.
+    """Barriers of the processes of a run, in Python.
 
     In contrast to a collective, a wait prints its reason, and a signal ends it at once.
     """
@@ -366,26 +371,27 @@ class Barriers:
             missing = self.count - self.store.add(key, 0)
 
     def leave(self, *, stopped: bool) -> None:
-        """Tell the processes that wait for this one that it will not arrive."""
+        """Tell waiting processes that this one will not arrive."""
         with suppress(RuntimeError):  # the process that served the store has ended
             self.store.set(STOPPED if stopped else FAILED, "")
             if not self.rank:  # process 0 may serve the store
                 time.sleep(2 * LOOK_AGAIN_S)
 
 
-def wait_for_all(what: str, *, all_work: bool = False) -> None:
+def wait_for_all(purpose: str, *, all_work: bool = False) -> None:
     """Wait until all processes of the run have arrived.
 
-    Rank 0 may work alone before it arrives, so the others wait up to a day; rank 0 waits only for
-    minutes. what: what the missing processes are doing, such as "that prepare the data". all_work:
-    the others have as much work before they arrive as rank 0.
+    Rank 0 may work alone before it arrives, so the others wait up to a day. Rank 0 waits only for
+    minutes.
+    purpose: the work of missing processes, such as "that prepare the data".
+    all_work: the other processes have as much work as rank 0.
     """
     if has_own_group() and (barriers := _OpenGroup.barriers) is not None:
-        barriers.wait(what, WORK_S if all_work or barriers.rank else BARRIER_S)
+        barriers.wait(purpose, WORK_S if all_work or barriers.rank else BARRIER_S)
 
 
 class _Rebuilt:
-    """A wrapper to pickle an error whose constructor takes more than a message."""
+    """A wrapper to pickle an error with more arguments."""
 
     def __init__(self, error: Exception) -> None:
         self.state = type(error), error.args, error.__dict__

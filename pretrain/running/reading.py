@@ -1,4 +1,4 @@
-"""Read files of network disks: repeat reads for some seconds after temporary errors.
+"""Read files, with repetitions after temporary errors of network disks.
 
 ReadError means that the machine could not read a file. It says nothing about its content.
 """
@@ -24,22 +24,25 @@ TEMPORARY_ERRORS = frozenset(
         *(errno.EHOSTDOWN, errno.EHOSTUNREACH),
     )
 )
-"""Temporary errors of a disk or its network, not a missing or forbidden file."""
+"""Temporary errors of a disk or its network.
+A missing or forbidden file is not one."""
 PATIENCE_S, FIRST_PAUSE_S = 10.0, 0.1
-"""Time for which reads are repeated, and first pause, which doubles each time."""
+"""Time for repeating reads, and first pause.
+The pause doubles each time."""
 
 Content = TypeVar("Content")
 
 
 class ReadError(SuiteError):
-    """A file could not be read for some seconds; running the same command later may succeed.
+    """A file could not be read for some seconds.
 
-    It is not an OSError, so no code mistakes it for a damaged or missing file.
+    Running the same command later may succeed. It is not an OSError, so no code mistakes it for a
+    damaged or missing file.
     """
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether an error is temporary, so that a later start may succeed."""
+    """Return whether an error is temporary: a later start may succeed."""
     return isinstance(error, ReadError) or (
         isinstance(error, OSError) and error.errno in TEMPORARY_ERRORS
     )
@@ -77,9 +80,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    r"""Return the text of a UTF-8 file, with `retry_reads` and "\\n" line ends.
+    r"""Return the text of a UTF-8 file, with `retry_reads`.
 
-    A byte order mark is removed; one of UTF-16, which Windows writes, selects that encoding.
+    Line ends become "\n". A byte order mark is removed; one of UTF-16, which Windows writes,
+    selects that encoding.
     """
     content = read_bytes(path)
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))

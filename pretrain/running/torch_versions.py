@@ -1,4 +1,4 @@
-"""Differences between the versions of torch that this suite supports, from 2.6 on.
+"""Differences between supported versions of torch, from 2.6 on.
 
 - The option of DistributedDataParallel that sends buffers to all processes before a forward pass is
   `forward_sync_buffers` in torch 2.15, and `broadcast_buffers` in torch 2.11 and earlier.
@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def data_parallel(network: nn.Module, device: torch.device) -> DistributedDataParallel:
-    """Wrap a network in DDP, which averages gradients but does not sync buffers.
+    """Wrap a network in DDP without buffer synchronization.
 
     Batch-norm statistics are per process or synchronized by their norm layers, and queues are equal
     on all processes.
@@ -36,10 +36,10 @@ def data_parallel(network: nn.Module, device: torch.device) -> DistributedDataPa
 
 
 def compile_module(module: nn.Module, *, backend: str = "inductor") -> None:
-    """Compile a module in place at its first call, with one graph per input size.
+    """Compile a module in place, with one graph per input size.
 
-    Symbolic sizes give slower kernels. The limit of graphs applies to each module; beyond it, torch
-    runs uncompiled code.
+    It is compiled at its first call. Symbolic sizes give slower kernels. The limit of graphs
+    applies to each module; beyond it, torch runs uncompiled code.
     """
     options: dict[str, Any] = {}
     if "isolate_recompiles" in inspect.signature(torch.compile).parameters:
