@@ -46,7 +46,7 @@ def test_the_files_projector_on_the_files_backbone_gives_the_methods_embeddings(
     method.backbone.load_state_dict(content["state_dict"])
     with torch.no_grad():
         features = method.backbone(images)
-        heads = read_heads(read_file(path).own or {}, features.shape[1])
+        heads = read_heads(read_file(path).own_fields or {}, features.shape[1])
         rows = [head.network(features[:, head.start : head.stop]) for head in heads]
         embeddings = torch.stack(rows, dim=1)
         if name == "dino":

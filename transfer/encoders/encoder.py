@@ -1,7 +1,7 @@
-"""A network to transfer: a ResNet of torchvision's form, another library's, or the user's own.
+"""Encoder: a torchvision-style ResNet, a library's network or the user's own.
 
-All tasks on frozen features see (n, 3, H, W) -> (n, C) alone. Importing this module loads no torch;
-opening.py makes an `Encoder` from a file or a module.
+Tasks on frozen features use only (n, 3, H, W) -> (n, C). Importing this module does not import
+torch; opening.py creates an `Encoder` from a file or a module.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from transfer.encoders.pooling import Built, MapsFunction
 
 RESNET50_FLOPS = 2 * 4.09e9
-"""Floating-point operations of a ResNet-50's forward pass at 224 px, the unit of costs."""
+"""FLOPs of a ResNet-50 forward pass at 224 px, the unit of costs."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -50,7 +50,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 MEAN_RANGE = Range(0, 1)
 STD_RANGE = Range(0, 1, open_below=True)
 SIDE_RANGE = Range(8, 2**13)
-"""Ranges of an encoder's input, for every way to state it; the side is in px."""
+"""Valid input formats, however they are given; sizes in px."""
 
 Channels = tuple[float, ...]
 """Red, green and blue."""
@@ -59,10 +59,11 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class InputFormat:
-    """The images that the encoder was trained on: (x - mean) / std, x from 0 to 1.
+    """Format of an encoder's input images: (x - mean) / std.
 
-    Mean and std may be given as any sequence or array of three numbers, and are kept as tuples of
-    floats. BackboneError if they normalize no image, or for a side out of range.
+    x is RGB from 0 to 1. Mean and std may be any sequence or array of three numbers; they are
+    stored as tuples of floats. BackboneError if they cannot normalize an image, or if the size is
+    out of range.
     """
 
     mean: Channels = IMAGENET_MEAN
@@ -71,22 +72,22 @@ class InputFormat:
     channels: Literal["RGB"] = "RGB"
 
     def __post_init__(self) -> None:
-        """Check all numbers; every encoder passes here, whoever states its input."""
+        """Check all numbers, for every way to create an encoder."""
         for name, range_ in (("mean", MEAN_RANGE), ("std", STD_RANGE)):
             stated = getattr(self, name)
-            # a set has no order, and a text may consist of three digits
+            # a set has no order, and a string may consist of three digits
             numbers = () if isinstance(stated, (str, set, frozenset)) else _floats(stated)
             if len(numbers) != 3:
                 raise BackboneError(
                     f"{name} is {stated!r}; expected three numbers: red, green, blue"
                 )
             if any(number not in range_ for number in numbers):
-                why = f"{name} is {numbers}; expected {range_}, for pixels from 0 to 1"
+                message = f"{name} is {numbers}; expected {range_}, for pixels from 0 to 1"
                 if 1 < max(numbers) <= 255:
-                    why += (
+                    message += (
                         ". These are numbers for pixels from 0 to 255: divide mean and std by 255"
                     )
-                raise BackboneError(why)
+                raise BackboneError(message)
             object.__setattr__(self, name, numbers)
         try:
             side = operator.index(self.size_px)
@@ -101,7 +102,7 @@ class InputFormat:
 
 
 def _floats(values: Any) -> tuple[float, ...]:
-    """Return numbers of any kind of sequence as floats; an empty tuple if they are none."""
+    """Return a sequence of numbers as floats; empty for anything else."""
     try:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
@@ -110,23 +111,27 @@ def _floats(values: Any) -> tuple[float, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Encoder:
-    """A network to transfer, with everything that its records store."""
+    """A network to evaluate, with everything that its records store."""
 
     name: str
     """Row in tables, folder under results/records/."""
     arch: str
-    """Torchvision's name, followed by "-heads4" if a ResNet has four copies of layer4; for another
-    network its source in the user's words."""
+    """Name in torchvision, or the encoder as the user named it.
+
+    A ResNet with four copies of layer4 has the suffix "-heads4".
+    """
     stem: Stem
     """Stem of a ResNet; empty for another network."""
     state_dict: dict[str, Tensor]
-    """Names of torchvision (heads: layer4.{head}.{block}) or of the source, without prefix or
-    classifier, float32."""
+    """Weights in float32, without prefix and classifier.
+
+    Names as in torchvision (heads: layer4.{head}.{block}) or in the encoder's library.
+    """
     input: InputFormat
     made_by: dict[str, object]
     """Method, recipe, epochs, data, seed, commit, versions; empty for third-party files."""
     source: str
-    """A line for people, such as "jcl.pth: MoCo layout, prefix state_dict.module.encoder_q."."""
+    """Readable source, such as "jcl.pth: MoCo layout, prefix state_dict.module.encoder_q."."""
     file_sha256: str
     """Hash of the file; empty for a random initialization."""
     sha256: str
@@ -134,24 +139,26 @@ class Encoder:
     precision: Precision = "float32"
     """Precision of its frozen features."""
     declared: str = ""
-    """Recipe that the user declares for a file that does not say how it was made."""
+    """Recipe that the user declared, if the file does not record one."""
     file: str = ""
-    """Path of the file that holds the whole network; empty for a random initialization and for
-    some of a network's heads."""
+    """Path of the file with the complete network.
+
+    Empty for a random initialization and for a subset of a network's heads.
+    """
     checkpoint: Checkpoint | None = None
-    """How a command line names it; None if Python code made it."""
+    """How a command line selects it; None if Python code created it."""
     options: EncoderOptions = field(default_factory=EncoderOptions)
     """Source and pooling of a network that is not a ResNet."""
     library: str = ""
-    """Library and version that build it, or the hash of the user's file; empty for a ResNet."""
+    """Library and version, or hash of the user's file; empty for ResNets."""
     width: int = 0
     """Feature dimension C, from a forward pass; 0 for a ResNet."""
     cost: float = 0.0
-    """Operations of a forward pass at its size, in units of RESNET50_FLOPS; 0 for a ResNet."""
+    """FLOPs of a forward pass in units of RESNET50_FLOPS; 0 for ResNets."""
     module: nn.Module | None = field(default=None, repr=False)
     """Network of `from_module`; None if it is built from its source."""
     maps: MapsFunction | None = field(default=None, repr=False)
-    """Function of that network that returns its maps; None: what the network returns."""
+    """Function of the network that returns maps; None: the network returns them."""
 
     def __repr__(self) -> str:
         """Return a line per fact, without the weights."""
@@ -162,7 +169,7 @@ class Encoder:
         return table_html(f"Encoder {self.name}", self._facts())
 
     def _facts(self) -> dict[str, object]:
-        """Return what identifies the encoder, by label."""
+        """Return the identifying fields by label."""
         num_values = sum(tensor.numel() for tensor in self.state_dict.values())
         made_by = {key: value for key, value in self.made_by.items() if key != "settings"}
         mean, std = (
@@ -183,7 +190,7 @@ class Encoder:
 
     @property
     def is_resnet(self) -> bool:
-        """True for a ResNet of torchvision's form, which has stages and can be trained whole."""
+        """True for a torchvision-style ResNet, which has stages and can be fine-tuned."""
         return bool(self.stem)
 
     @property
@@ -197,7 +204,10 @@ class Encoder:
         return network_and_heads(self.arch)[1] if self.is_resnet else 0
 
     def network(self) -> Any:
-        """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
+        """Return the network (n, 3, H, W) -> (n, C).
+
+        It is in eval mode and its parameters require no gradient.
+        """
         from transfer.encoders.pooling import Pooled
         from transfer.encoders.resnets import network_with
 
@@ -209,10 +219,10 @@ class Encoder:
         return Pooled(built, self.options.pool, self.arch).requires_grad_(False).eval()
 
     def maps_network(self, size_px: int, *, weights: bool = True) -> Maps:
-        """Return the network (n, 3, size_px, size_px) -> (n, C, h, w), see maps.py, in eval mode.
+        """Return the network (n, 3, size_px, size_px) -> (n, C, h, w).
 
-        weights: False for random ones, as a plan has no others. BackboneError if the encoder has no
-        maps.
+        It is in eval mode; see maps.py. weights: False for random weights, as in a plan.
+        BackboneError if the encoder has no maps.
         """
         from transfer.encoders.maps import Maps, resize_input, resnet_maps
 
@@ -229,10 +239,15 @@ class Encoder:
 
     @cached_property
     def maps_stride(self) -> tuple[int, str]:
-        """Pixels of the image per place of the maps, 32 for a ResNet; or 0, and why it has none."""
+        """Stride of the maps in px, and an empty text.
+
+        If the encoder has no maps, the stride is 0 and the text is the reason. The stride of a
+        ResNet is 32.
+        """
         if self.is_resnet:
-            unlike = "" if self.stem == "imagenet" else f"the {self.stem} stem has another stride"
-            return (0, unlike) if unlike else (32, "")
+            if self.stem != "imagenet":
+                return 0, f"the {self.stem} stem has another stride"
+            return 32, ""
         from transfer.encoders.maps import measured_stride
 
         try:
@@ -255,37 +270,37 @@ class Encoder:
             torch.manual_seed(seed)
             network = self._build().network
             if self.module is not None:
-                for part in network.modules():
-                    if callable(reset := getattr(part, "reset_parameters", None)):
+                for module in network.modules():
+                    if callable(reset := getattr(module, "reset_parameters", None)):
                         reset()
         return dict(network.state_dict())
 
     @torch_defaults()
     def random_twin(self) -> Encoder:
-        """Return a random initialization of the same network with the same input: "random".
+        """Return a random initialization with the same network and input, named "random".
 
-        BackboneError for a module of which `reset_parameters` leaves tensors as they were, and for
-        a file that builds its network with the same weights each time.
+        BackboneError for a module if its `reset_parameters` leave tensors unchanged, and for a file
+        that builds its network with the same weights each time.
         """
         checkpoint = self.checkpoint and replace(self.checkpoint, random=True)
         if self.is_resnet:
             twin = random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
             return replace(twin, checkpoint=checkpoint)
         weights = self._random_weights(seed=0)
-        others = self.state_dict if self.module is not None else self._random_weights(seed=1)
-        drawn = [
+        other_weights = self.state_dict if self.module is not None else self._random_weights(seed=1)
+        random_names = [
             name
-            for name, value in others.items()
+            for name, value in other_weights.items()
             if value.is_floating_point() and value.numel() > 1
-            if value.min() != value.max()  # not fresh norms
+            if value.min() != value.max()  # excludes new norm layers
         ]
-        kept = [name for name in drawn if others[name].equal(weights[name])]
-        # of what a source draws, a fixed table may be left out
-        if kept and (self.module is not None or kept == drawn):
+        unchanged = [name for name in random_names if other_weights[name].equal(weights[name])]
+        # a source may contain fixed tables next to random weights
+        if unchanged and (self.module is not None or unchanged == random_names):
             raise BackboneError(
-                f"{self.arch} has no random twin: {', '.join(kept[:6])} stay as they were; give "
-                "their modules reset_parameters, make fixed tables buffers with persistent=False, "
-                "and leave the loading of weights to the checkpoint"
+                f"{self.arch} cannot be initialized at random: {', '.join(unchanged[:6])} do not "
+                "change. Give their modules reset_parameters, make fixed tables buffers with "
+                "persistent=False, and leave the loading of weights to the checkpoint"
             )
         return replace(
             self,
@@ -306,12 +321,14 @@ class Encoder:
         *,
         resize_px: int | None = None,
     ) -> Tensor:
-        """Return features (n, C) float32 of n images, on the CPU, as tasks compute them.
+        """Return features (n, C), float32 on the CPU, of n images.
 
-        images: Pillow images, arrays (H, W, 3) or tensors (3, H, W), RGB in uint8 and of any size.
-        Their short side is resized to resize_px (the input size S if None), the center of S x S px
-        is cropped and normalized. FeatureError names an image of another type, NotFiniteError one
-        whose features are not finite.
+        The features equal those that tasks compute. images: Pillow images, arrays (H, W, 3) or
+        tensors (3, H, W), uint8 RGB of any size. The short side is resized to `resize_px` (default:
+        the input size S), and the center crop of S x S px is normalized.
+
+        FeatureError names an image of another type. NotFiniteError names an image with features
+        that are not finite.
         """
         from transfer.frozen.on_images import image_features
 
@@ -332,12 +349,12 @@ class Encoder:
         branch: str = "",
         name: str | None = None,
     ) -> Encoder:
-        """Return the encoder that a source names, with the weights of a file.
+        """Return an encoder with the weights of a file.
 
-        encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION. size_px, mean, std: of
-        its images, where the source does not say, or for others; mean and std of pixels from 0 to
-        1. branch: a part of the prefix of the network to take if a file holds several.
-        BackboneError as on the command line.
+        encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION. size_px, mean, std: the
+        input images, if the encoder does not define them, or to replace its definition. Mean and
+        std are for pixels from 0 to 1. branch: a part of the network's prefix, if the file contains
+        several networks. BackboneError as on the command line.
         """
         from transfer.encoders.opening import load
 
@@ -364,51 +381,60 @@ class Encoder:
         maps: MapsFunction | None = None,
         name: str = "encoder",
     ) -> Encoder:
-        """Return an encoder of a network in memory, with a copy of its present weights.
+        """Return an encoder with a copy of a network in memory.
 
-        network: images (n, 3, size_px, size_px), normalized by mean and std, to features (n, C), or
-        to tokens (n, T, C) or maps (n, C, H, W) where `pool` says what becomes of them. It is
-        evaluated in eval mode and float32, without DataParallel, DistributedDataParallel and
-        torch.compile. mean, std: of pixels from 0 to 1. maps: for tasks on maps, a function of the
-        network and of images (n, 3, S, S) of any side S that returns maps (n, C, h, w); tokens or
-        maps that the network returns need none. BackboneError for a network that returns
-        something else, or whose features depend on more than the image.
+        network: maps images (n, 3, size_px, size_px), normalized by mean and std, to features (n,
+        C). It may also return tokens (n, T, C) or maps (n, C, H, W); `pool` then says how they are
+        pooled. The network is evaluated in eval mode and float32, without DataParallel,
+        DistributedDataParallel and torch.compile.
+
+        mean, std: for pixels from 0 to 1. maps: function for dense tasks. It takes the network and
+        images (n, 3, S, S) of any size S and returns maps (n, C, h, w). It is not needed if the
+        network returns tokens or maps.
+
+        BackboneError for a network that returns anything else, or if features depend on more than
+        the image.
         """
         from transfer.encoders.modules import copy_of, module_source
         from transfer.encoders.opening import of_library
 
-        own = copy_of(network)
-        words = f"{type(own).__module__}.{type(own).__qualname__}"
-        form = InputFormat(size_px=size_px, mean=mean, std=std)  # type: ignore[arg-type]
+        module = copy_of(network)
+        class_name = f"{type(module).__module__}.{type(module).__qualname__}"
+        input_format = InputFormat(size_px=size_px, mean=mean, std=std)  # type: ignore[arg-type]
         options = EncoderOptions(
-            encoder=words,
+            encoder=class_name,
             pool=pool or "",
-            input_px=form.size_px,
-            input_mean=form.mean,
-            input_std=form.std,
+            input_px=input_format.size_px,
+            input_mean=input_format.mean,
+            input_std=input_format.std,
         )
-        built = module_source(own, maps)
-        return of_library(built, options, name, f"{words}, in memory", own, maps)
+        built = module_source(module, maps)
+        return of_library(built, options, name, f"{class_name}, in memory", module, maps)
 
 
 def with_heads(backbone: Encoder, heads: Sequence[int]) -> Encoder:
-    """Return the backbone with these heads only; their features are concatenated in this order.
+    """Return the backbone with only these heads, in this order.
 
-    Head 0 of LooC++ is invariant to all augmentations; its recipe names the others. One head alone
-    makes an ordinary ResNet. ValueError if a head does not exist or is named twice.
+    The features of the heads are concatenated. Head 0 of LooC++ is invariant to all augmentations;
+    its recipe names the other heads. A single head gives an ordinary ResNet. ValueError if a head
+    does not exist or is repeated.
     """
-    count, asked = backbone.num_heads, tuple(heads)
-    if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(range(count)):
+    count, requested = backbone.num_heads, tuple(heads)
+    if (
+        not requested
+        or len(set(requested)) < len(requested)
+        or not set(requested) <= set(range(count))
+    ):
         raise ValueError(
-            f"heads {', '.join(map(str, asked)) or 'none'} of {backbone.name} are asked for; "
+            f"heads {', '.join(map(str, requested)) or 'none'} of {backbone.name} are requested; "
             + (f"it has heads 0 to {count - 1}" if count else f"{backbone.arch} has no heads")
         )
-    if asked == tuple(range(count)):
+    if requested == tuple(range(count)):
         return backbone
-    network, alone = network_and_heads(backbone.arch)[0], len(asked) == 1
+    network, is_single = network_and_heads(backbone.arch)[0], len(requested) == 1
     renamed = {
-        f"layer4.{head}.": "layer4." if alone else f"layer4.{place}."
-        for place, head in enumerate(asked)
+        f"layer4.{head}.": "layer4." if is_single else f"layer4.{index}."
+        for index, head in enumerate(requested)
     }
     weights = backbone.state_dict
     state_dict = {n: tensor for n, tensor in weights.items() if not n.startswith("layer4.")}
@@ -418,23 +444,26 @@ def with_heads(backbone: Encoder, heads: Sequence[int]) -> Encoder:
         for name, tensor in weights.items()
         if name.startswith(old)
     }
-    arch = network if alone else f"{network}-heads{len(asked)}"
-    listed = "+".join(map(str, asked))
+    arch = network if is_single else f"{network}-heads{len(requested)}"
+    listed = "+".join(map(str, requested))
     return replace(
         backbone,
         name=f"{backbone.name}-heads{listed}",
         arch=arch,
         state_dict=state_dict,
-        made_by={**backbone.made_by, "heads": _head_names(backbone, asked)},
+        made_by={**backbone.made_by, "heads": _head_names(backbone, requested)},
         source=f"{backbone.source}, heads {listed} of {count}",
         sha256=content_sha256(arch, backbone.stem, backbone.input, state_dict),
         file="",
-        checkpoint=backbone.checkpoint and replace(backbone.checkpoint, heads=asked),
+        checkpoint=backbone.checkpoint and replace(backbone.checkpoint, heads=requested),
     )
 
 
 def _head_names(backbone: Encoder, heads: Sequence[int]) -> list[str]:
-    """Return the augmentation that each head is not invariant to, or its number if unknown."""
+    """Return the augmentation that each head is sensitive to, or its number.
+
+    Head 0 is "invariant". The number is used if the augmentation is unknown.
+    """
     settings = backbone.made_by.get("settings")
     designated = settings.get("config.designated") if isinstance(settings, dict) else None
     names = ["invariant", *map(str, designated)] if isinstance(designated, list) else []
@@ -444,7 +473,10 @@ def _head_names(backbone: Encoder, heads: Sequence[int]) -> list[str]:
 def content_sha256(
     arch: str, stem: Stem, input: InputFormat, state_dict: Mapping[str, Tensor]
 ) -> str:
-    """Return a hash of all that determines the features, independent of the file format."""
+    """Return a hash of everything that determines the features.
+
+    It does not depend on the file format.
+    """
     import torch
 
     digest = hashlib.sha256(json.dumps([arch, stem, asdict(input)]).encode())
@@ -460,37 +492,40 @@ UNNAMED = {
     *("best", "last", "latest", "final", "epoch", "ep", "step", "iter", "iteration", "phase"),
     *("student", "teacher", "ema"),
 }
-"""Words of file names that do not say which run a file is from."""
+"""Words of file names that do not identify a run."""
 RUN_SUBFOLDERS = ("checkpoints", "ckpts", "snapshots", "weights")
-"""Folders in the folder of a run whose names do not say which run it is."""
+"""Subfolders of a run's folder that do not identify the run."""
 
 
 def default_name(path: Path) -> str:
-    """Return the name of a checkpoint's row if the user gives none.
+    """Return the default name of a checkpoint in tables.
 
-    It is the file's name without its ending, also .pth.tar. Of a file such as backbone.pt or
-    checkpoint.pth, which every run writes, it is the name of the run's folder, and of one with a
-    number, such as checkpoint_0199.pth.tar, both.
+    It is the file name without .pth, .pt, .ckpt or .pth.tar. For names that every run writes, such
+    as backbone.pt, it is the name of the run's folder. For such names with a number, such as
+    checkpoint_0199.pth.tar, it is both.
     """
     if address := address_of(path):  # the cache names the folder of a file after its commit
         repo, _, file = address.removeprefix("hf://").partition("@")
         path = Path(repo.partition("/")[2]) / file.partition("/")[2]
     stem = re.sub(r"\.(pth|pt|ckpt)$", "", path.stem)
-    words = re.findall(r"[^\W\d_]+", stem.lower())
-    if not UNNAMED.issuperset(words):
+    tokens = re.findall(r"[^\W\d_]+", stem.lower())
+    if not UNNAMED.issuperset(tokens):
         return stem
     folder = Path(os.path.realpath(path.parent))
-    names = [one.name for one in (folder, *folder.parents)]
+    names = [parent.name for parent in (folder, *folder.parents)]
     run = next((name for name in names if name and name not in RUN_SUBFOLDERS), "")
     has_number = any(letter.isdigit() for letter in stem)
-    parts = [run, stem if has_number or not run else ""]
-    return "-".join(filter(None, parts))
+    name_parts = [run, stem if has_number or not run else ""]
+    return "-".join(filter(None, name_parts))
 
 
 def random_backbone(
     *, arch: str, stem: Stem, seed: int, input: InputFormat | None = None, name: str = "random"
 ) -> Encoder:
-    """Return torchvision's initialization, fixed by the seed; the global generator is unchanged."""
+    """Return torchvision's initialization for a seed.
+
+    The state of the global generator is unchanged.
+    """
     import torch
 
     from transfer.encoders.resnets import build_resnet
@@ -513,13 +548,13 @@ def random_backbone(
 
 
 def usual_input(stem: Stem) -> InputFormat:
-    """Return the input format that foreign checkpoints with this stem were trained on."""
+    """Return the usual input format of third-party checkpoints with this stem."""
     return InputFormat(size_px=224 if is_large(stem) else 32)
 
 
 def library_sha256(
-    options: EncoderOptions, library: str, form: InputFormat, weights: dict[str, Tensor]
+    options: EncoderOptions, library: str, input_format: InputFormat, weights: dict[str, Tensor]
 ) -> str:
     """Return the hash of an encoder that is not a ResNet."""
     network = json.dumps([options.label, options.pool, library])
-    return content_sha256(network, "", form, weights)  # type: ignore[arg-type]
+    return content_sha256(network, "", input_format, weights)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
-"""The format of a checkpoint file by its first bytes, never by its name. Loads no torch.
+"""Detect the format of a checkpoint file by its first bytes.
 
-A wrong path, and a file that is no checkpoint, are refused here, before torch is imported.
+The file name does not matter. This module does not import torch, so wrong paths and files that are
+not checkpoints are refused quickly.
 """
 
 import re
@@ -12,11 +13,11 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.naming import NAMES
 
 FileType = Literal["safetensors", "zip", "legacy", "pickle"]
-"""safetensors, torch.save's zip, a file of torch before 1.6, or a plain pickle."""
+"""safetensors, torch.save's zip, legacy (torch < 1.6), or a plain pickle."""
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-"""First object of a file that torch before 1.6 wrote."""
+"""First object of a file written by torch < 1.6."""
 MAX_SHOWN_PATH = 200
-"""Longest path in a message, in characters."""
+"""Maximum length of a path in a message, in characters."""
 FOLDER = (
     "a folder; expected a checkpoint file. dcp_to_torch_save converts a folder of "
     "torch.distributed.checkpoint, and DeepSpeed's zero_to_fp32.py one of DeepSpeed. For "
@@ -25,7 +26,7 @@ FOLDER = (
 
 
 def file_type(path: Path) -> FileType:
-    """Return the format of a checkpoint file; BackboneError for any other file."""
+    """Return the format of a checkpoint; BackboneError for any other file."""
     try:
         if path.is_dir():
             raise BackboneError(FOLDER)
@@ -35,10 +36,10 @@ def file_type(path: Path) -> FileType:
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
     if not start:
-        raise BackboneError("the file is empty; fetch it again")
+        raise BackboneError("the file is empty; download it again")
     header_bytes = int.from_bytes(start[:8], "little")
     is_zip, is_pickle = start.startswith(b"PK"), start.startswith(b"\x80")
-    # the length of a header may start with any byte
+    # a safetensors file starts with the length of its header, which may be any bytes
     if start[8:9] == b"{" and (not (is_zip or is_pickle) or header_bytes < num_bytes):
         return "safetensors"
     for row in NAMES["formats"]:
@@ -60,12 +61,12 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def is_legacy(start: bytes) -> bool:
-    """Return whether a file with these first bytes is one that torch before 1.6 wrote."""
+    """Return whether these first bytes are from torch < 1.6."""
     return LEGACY_MAGIC.to_bytes(10, "little") in start[:32]
 
 
 def require_checkpoint(path: Path) -> None:
-    """Raise a BackboneError that names the path unless it has the format of a checkpoint."""
+    """Raise a BackboneError with the path unless it is a checkpoint."""
     try:
         file_type(path)
     except BackboneError as error:
@@ -73,6 +74,6 @@ def require_checkpoint(path: Path) -> None:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path for a message; it may be of any length."""
+    """Return a path for a message, truncated if it is long."""
     text = str(path)
     return text if len(text) <= MAX_SHOWN_PATH else f"{text[:MAX_SHOWN_PATH]}..."

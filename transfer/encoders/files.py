@@ -1,4 +1,4 @@
-"""Open a checkpoint of any format and list its contents, without executing any of it."""
+"""Read a checkpoint of any format, without executing any of its code."""
 
 import json
 import pickle
@@ -23,9 +23,9 @@ from transfer.encoders.file_types import FileType, file_type
 from transfer.encoders.inert import Inert
 from transfer.encoders.naming import brief, escape
 
-AGAIN = "fetch the file again and compare its size with the source"
+AGAIN = "download the file again and compare its size with the source"
 MAX_VALUES = 10_000
-"""Plain values of one container that are read; a log may hold millions."""
+"""Maximum number of plain values per container; a log may have millions."""
 DAMAGED = (
     *(ValueError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError),
     *(RuntimeError, EOFError, MemoryError, struct.error, pickle.UnpicklingError),
@@ -36,20 +36,20 @@ DAMAGED = (
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a file. Names are the keys that lead to an object, joined by dots."""
+    """Contents of a file. Names are keys, joined by dots."""
 
     tensors: dict[str, Tensor]
-    """Every tensor, memory-mapped where the format allows it."""
+    """All tensors, memory-mapped if the format allows it."""
     values: dict[str, str | int | float]
     """Plain values, for example {"epoch": 200, "args.arch": "resnet50"}."""
     opaque: dict[str, str]
-    """Objects with tensors inside that only foreign code could read: name -> class or function."""
-    own: dict[str, Any] | None = None
+    """Objects with tensors that only their own code can read -> class."""
+    own_fields: dict[str, Any] | None = None
     """Fields of a file in our format."""
 
 
 def read_file(path: Path) -> Contents:
-    """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
+    """Return the contents of a checkpoint; BackboneError for any other file."""
     kind = file_type(path)
     try:
         # a failing disk would kill a process that has the file mapped
@@ -60,9 +60,9 @@ def read_file(path: Path) -> Contents:
     except DAMAGED as error:
         if isinstance(error, BackboneError):
             raise
-        what = "the safetensors file" if isinstance(error, SafetensorError) else "it"
+        subject = "the safetensors file" if isinstance(error, SafetensorError) else "it"
         reason = f"{type(error).__name__}: {str(error)[:300]}"
-        raise BackboneError(f"{what} is truncated or damaged ({reason}); {AGAIN}") from error
+        raise BackboneError(f"{subject} is truncated or damaged ({reason}); {AGAIN}") from error
 
 
 def _read_through(path: Path) -> None:
@@ -78,7 +78,7 @@ def _contents(path: Path, kind: FileType) -> Contents:
     with path.open("rb") as file:
         if kind == "zip":
             _check_zip(path)
-            # by this name, since torch treats a path that ends in .safetensors differently
+            # torch treats a path that ends in .safetensors differently
             return contents_of(inert.load_torch(f"/dev/fd/{file.fileno()}", mmap=True))
         if kind == "pickle":
             return contents_of(inert.load(file))
@@ -93,13 +93,13 @@ def _of_safetensors(path: Path) -> Contents:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if not _is_own(fields):
         return Contents({escape(name): tensor for name, tensor in tensors.items()}, {}, {})
-    # metadata can only hold text, so structured fields of ours are stored as JSON
+    # metadata can contain only text, so our structured fields are stored as JSON
     fields |= {name: json.loads(fields[name]) for name in ("input", "made_by")}
     return contents_of({**fields, "state_dict": tensors})
 
 
 def _check_zip(path: Path) -> None:
-    """Raise BackboneError for a zip archive that torch.save did not write, or a damaged one."""
+    """Raise BackboneError unless torch.save wrote the zip archive, undamaged."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -129,48 +129,55 @@ def _check_zip(path: Path) -> None:
 
 
 def contents_of(tree: Any) -> Contents:
-    """Return the contents of nested containers, which may be shared, cyclic or very deep.
+    """Return the contents of nested containers.
 
-    Items are read from objects of any class, and attributes if they are plain values. Tensors among
-    the attributes are not read, since only the class knows what they mean.
+    Containers may be shared, cyclic or very deep. Items are read from objects of any class, and
+    attributes if they are plain values. Tensors among the attributes are not read, since only the
+    class can interpret them.
     """
     contents = Contents({}, {}, {}, tree if _is_own(tree) else None)
-    visited: dict[int, Any] = {}  # keeps each container alive, so that its id stays its own
-    waiting = deque([_Node("", tree)])
-    while waiting:
-        node = waiting.popleft()
+    visited: dict[int, Any] = {}  # keeps each container alive, so that its id is not reused
+    queue = deque([_Node("", tree)])
+    while queue:
+        node = queue.popleft()
         value = _as_tensor(node.value)
         if inert.holds_numbers(value):
             _add_numbers(contents, node, value)
         elif isinstance(value, str | int | float):
-            # an integer of more digits describes nothing, and Python cannot print all of them
+            # longer integers carry no information, and Python cannot print all of them
             if not isinstance(value, int) or value.bit_length() <= 64:
                 contents.values[node.name] = value
         elif id(value) not in visited:
             visited[id(value)] = value
-            waiting.extendleft(reversed(_children(node, _items(value))))
+            queue.extendleft(reversed(_children(node, _items(value))))
             if isinstance(value, Inert):
                 owner = node.owner or (node.name, value.path)
-                if any(isinstance(part, dict) and "_parameters" in part for part in value.parts):
-                    contents.opaque.setdefault(*owner)  # a module's settings say nothing
+                if any(
+                    isinstance(attribute, dict) and "_parameters" in attribute
+                    for attribute in value.attributes
+                ):
+                    contents.opaque.setdefault(*owner)  # a module's attributes are not settings
                 else:  # last, since a container may be shared with items and is visited once
-                    waiting.extend(_children(node._replace(owner=owner), enumerate(value.parts)))
-    if both := contents.tensors.keys() & contents.opaque.keys():
-        raise BackboneError(f"a tensor and another object are both called {brief(both)}")
+                    queue.extend(_children(node._replace(owner=owner), enumerate(value.attributes)))
+    if duplicates := contents.tensors.keys() & contents.opaque.keys():
+        raise BackboneError(f"a tensor and another object are both called {brief(duplicates)}")
     return contents
 
 
 class _Node(NamedTuple):
-    """A value in a file, and where it is."""
+    """A value in a file, and its position."""
 
     name: str
     value: Any
     owner: tuple[str, str] | None = None
-    """Name and class of the object of which it is an attribute, or inside of one."""
+    """Name and class of the object that contains this attribute."""
 
 
 def _as_tensor(value: Any) -> Any:
-    """Return an array of numbers as a tensor, an array of objects as a list, others as they are."""
+    """Return a numeric array as a tensor.
+
+    An object array is returned as a list, any other value unchanged.
+    """
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.kind in "fiub" and value.dtype.itemsize <= 8:
@@ -180,7 +187,10 @@ def _as_tensor(value: Any) -> Any:
 
 
 def _add_numbers(contents: Contents, node: _Node, value: Any) -> None:
-    """Add a plain tensor by its name; of anything else with numbers, name and class alone."""
+    """Add a plain tensor by its name.
+
+    For any other object with numbers, add only its name and class.
+    """
     if node.owner or not isinstance(value, Tensor) or value.layout != torch.strided:
         path = getattr(value, "path", type(value).__name__)
         contents.opaque.setdefault(*(node.owner or (node.name, path)))
@@ -204,11 +214,11 @@ def _items(value: Any) -> Iterable[tuple[object, Any]]:
 
 
 def _children(parent: _Node, items: Iterable[tuple[object, Any]]) -> list[_Node]:
-    """Return items as nodes, without plain values beyond the first MAX_VALUES."""
+    """Return items as nodes, with at most MAX_VALUES plain values."""
     children = []
     for position, (key, value) in enumerate(items):
         if position < MAX_VALUES or not isinstance(value, str | int | float):
-            word = escape(str(key) if isinstance(key, str | int) else type(key).__name__)
-            name = f"{parent.name}.{word}" if parent.name else word
+            key_text = escape(str(key) if isinstance(key, str | int) else type(key).__name__)
+            name = f"{parent.name}.{key_text}" if parent.name else key_text
             children.append(_Node(name, value, parent.owner))
     return children

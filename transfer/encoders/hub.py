@@ -1,8 +1,10 @@
-"""Weights by address: hf://ORG/REPO@REVISION/FILE, and the network hf:ORG/REPO@REVISION.
+"""Files and networks on the Hugging Face hub, by address.
 
-huggingface_hub downloads once into its cache, whose paths name repository and commit. From then on,
-everything works with these paths, also without network. A revision is a branch, a tag or a commit.
-No code of a repository is executed: a pickle is read as any other checkpoint, and transformers
+Weights are hf://ORG/REPO@REVISION/FILE, networks hf:ORG/REPO@REVISION. huggingface_hub downloads
+them once into its cache; the paths in the cache contain repository and commit. Everything else uses
+these paths and needs no internet connection. A revision is a branch, a tag or a commit.
+
+No code of a repository is executed: a pickle is read like any other checkpoint, and transformers
 builds a network from its config.
 """
 
@@ -15,22 +17,24 @@ from transfer.encoders.architectures import BackboneError
 FILE = re.compile(r"hf:/{1,2}([\w.-]+/[\w.-]+)@([^/]+)/(.+)")
 NETWORK = re.compile(r"hf:([\w.-]+/[\w.-]+)@([^/]+)")
 CACHED = re.compile(r".*/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{7,40})(?:/(.+))?")
-FORM = "hf://ORG/REPO@REVISION/FILE, such as hf://timm/resnet50.a1_in1k@main/model.safetensors"
+ADDRESS_FORMAT = (
+    "hf://ORG/REPO@REVISION/FILE, such as hf://timm/resnet50.a1_in1k@main/model.safetensors"
+)
 OF_NETWORK = ("config.json", "preprocessor_config.json")
-"""Files of a repository that say how its network is built and which images it takes."""
+"""Files of a repository that define its network and input images."""
 
 
 def local_file(path: Path) -> Path:
-    """Return the path in the cache of a file with an address; any other path as it is.
+    """Return the path of a hub file in the cache.
 
-    BackboneError for an address of another form, without network or permission, or if there is no
-    such repository, revision or file.
+    Other paths are unchanged. BackboneError for a malformed address, without internet connection or
+    permission, or if the repository, revision or file does not exist.
     """
     text = path.as_posix()
     if not text.startswith("hf:/"):
         return path
     if (address := FILE.fullmatch(text)) is None:
-        raise BackboneError(f"--ckpt {text}: expected {FORM}")
+        raise BackboneError(f"--ckpt {text}: expected {ADDRESS_FORMAT}")
     repo, revision, file = address.groups()
 
     def download() -> Path:
@@ -42,9 +46,9 @@ def local_file(path: Path) -> Path:
 
 
 def local_network(encoder: str) -> str:
-    """Return hf:FOLDER in the cache for hf:ORG/REPO@REVISION; any other encoder as it is.
+    """Return hf:FOLDER in the cache for hf:ORG/REPO@REVISION.
 
-    BackboneError as from `local_file`.
+    Other encoders are unchanged. BackboneError as in `local_file`.
     """
     address = NETWORK.fullmatch(encoder)
     if address is None or Path(encoder.removeprefix("hf:")).exists():
@@ -60,7 +64,10 @@ def local_network(encoder: str) -> str:
 
 
 def address_of(path: Path | str) -> str:
-    """Return the address of a file or folder in the cache, with its commit; empty for others."""
+    """Return the hub address, with commit, of a path in the cache.
+
+    Empty for other paths.
+    """
     match = CACHED.fullmatch(Path(path).absolute().as_posix())
     if match is None:
         return ""
@@ -69,7 +76,7 @@ def address_of(path: Path | str) -> str:
 
 
 def _explained(address: str, download: Callable[[], Path]) -> Path:
-    """Return what a download returns; BackboneError with the reason and what to do if it fails."""
+    """Return the path of a download; BackboneError with advice if it fails."""
     try:
         from huggingface_hub import errors
     except ImportError as error:
@@ -81,18 +88,18 @@ def _explained(address: str, download: Callable[[], Path]) -> Path:
         return download()
     except errors.GatedRepoError as error:
         reason = (
-            "the repository is gated: accept its terms on the hub, and log in by: hf auth login"
+            "the repository is gated: accept its terms on the hub, and log in with: hf auth login"
         )
         raise BackboneError(f"{address}: {reason}") from error
     except errors.RevisionNotFoundError as error:
         raise BackboneError(f"{address}: the repository has no such revision") from error
     except errors.RepositoryNotFoundError as error:
-        reason = "no such repository, or a private one: log in by: hf auth login"
+        reason = "no such repository, or a private one: log in with: hf auth login"
         raise BackboneError(f"{address}: {reason}") from error
     except errors.LocalEntryNotFoundError as error:
         reason = (
             "it is not in the cache, and the hub does not answer. Download it on a machine with "
-            "network that shares this cache (HF_HOME), or give the path of a file"
+            "internet access that shares this cache (HF_HOME), or pass the path of a file"
         )
         raise BackboneError(f"{address}: {reason}") from error
     except errors.EntryNotFoundError as error:

@@ -2,8 +2,7 @@
 
 Python's own unpickler reads the file. `find_class` returns the functions of REBUILDS for the names
 that rebuild tensors, arrays and dicts. For every other name, such as `os.system`, it returns a
-class that stores its arguments and does nothing else. `torch.load` uses this module as its
-`pickle_module`.
+class that only stores its arguments. `torch.load` uses this module as its `pickle_module`.
 """
 
 import io
@@ -26,13 +25,13 @@ RUNS_PROGRAMS = re.compile(
     r"(os|posix|nt|pty|subprocess|commands|runpy|importlib|ctypes|socket|shutil|webbrowser)\."
     r"|builtins\.(eval|exec|execfile|compile|open|__import__)$|_?io\.open$"
 )
-"""Pattern of names that no honest checkpoint holds. Refusing them only makes a better message."""
+"""Pattern of names that run programs, for a clearer error message."""
 REBUILDING = re.compile(r"rebuild|mareconstruct")
-"""Pattern in the names of functions that make a tensor or an array."""
+"""Pattern of functions that create a tensor or an array."""
 
 
 class Inert:
-    """Replacement for an object of any class: its items, its arguments and its state."""
+    """Replacement for an object of any class: items, arguments and state."""
 
     path = ""
     """Module and name of the class."""
@@ -40,13 +39,13 @@ class Inert:
 
     def __new__(cls, *args: object, **keywords: object) -> "Inert":
         instance = super().__new__(cls)
-        instance.items, instance.parts = [], [*args, *keywords.values()]
+        instance.items, instance.attributes = [], [*args, *keywords.values()]
         return instance
 
     def __init__(self, *_: object, **__: object) -> None:
         self.items: list[tuple[object, object]]
         """Entries of a mapping or a sequence."""
-        self.parts: list[object]
+        self.attributes: list[object]
         """Arguments and state, which only the class can interpret."""
 
     def __setitem__(self, key: object, value: object) -> None:
@@ -57,13 +56,13 @@ class Inert:
         self.items.append((len(self.items), item))
 
     def __setstate__(self, state: object) -> None:
-        self.parts.append(state)
+        self.attributes.append(state)
 
     add = append
 
 
 def inert_class(path: str) -> type[Inert]:
-    """Return the replacement for the class or function at this path."""
+    """Return a replacement for the class or function at this path."""
     return type("Inert", (Inert,), {"path": path})
 
 
@@ -75,7 +74,7 @@ class Items(dict[Any, Any]):
 
 
 class Untyped:
-    """Replacement for torch's storage without a type."""
+    """Replacement for torch's untyped storage."""
 
     dtype = torch.uint8
 
@@ -99,14 +98,20 @@ def _subclass(rebuild: Any, kind: Any, args: Any, _: object) -> Any:
 
 
 def _nested(content: bytes) -> Any:
-    """Return the object in a legacy torch file inside a pickle, as pickle.dump stores a tensor."""
+    """Return the object in a legacy torch file inside a pickle.
+
+    `pickle.dump` stores a tensor in this way.
+    """
     if not is_legacy(content):  # torch would run a TorchScript archive
         raise pickle.UnpicklingError("a tensor inside it is not in torch's format")
     return load_torch(io.BytesIO(content))
 
 
 def _reconstructed(kind: type[Inert], _: object, items: object = None) -> Inert:
-    """Return an object as protocols 0 and 1 store it: a subclass of dict comes with its items."""
+    """Return an object of pickle protocols 0 and 1.
+
+    A subclass of dict comes with its items.
+    """
     instance = kind()
     if isinstance(items, dict):
         instance.items.extend(items.items())
@@ -129,7 +134,7 @@ REBUILDS: dict[str, Any] = {
     "copyreg._reconstructor": _reconstructed,
     "_codecs.encode": lambda text, *_: text.encode("latin1"),
     "numpy.dtype": np.dtype,
-    # shape and values follow with the state
+    # shape and values are in the state
     "numpy.core.multiarray._reconstruct": lambda *_: np.empty(0),
     "numpy.core.numeric._frombuffer": lambda data, kind, shape, order: np.frombuffer(
         data, kind
@@ -141,7 +146,7 @@ MOVED = {
     "copy_reg.": "copyreg.",
     "__builtin__.": "builtins.",
 }
-"""Modules by their new name, and by the one that REBUILDS uses."""
+"""New names of modules -> the names in REBUILDS."""
 
 
 class Unpickler(pickle.Unpickler):
@@ -158,13 +163,16 @@ class Unpickler(pickle.Unpickler):
         if RUNS_PROGRAMS.match(path):
             raise BackboneError(
                 f"the pickle names {path[:160]}, which runs programs. It was not executed. Do not "
-                f"load this file elsewhere; ask its source for a plain state dict"
+                f"load this file with other software; ask its authors for a plain state dict"
             )
         return REBUILDS[path] if path in REBUILDS else inert_class(path)
 
 
 def load(file: BinaryIO, **_: object) -> Any:
-    """Return the next pickle of a file; `torch.load` calls it for the start of a legacy file."""
+    """Return the next pickle of a file.
+
+    `torch.load` calls it for the start of a legacy file.
+    """
     loaded = Unpickler(file).load()
     if isinstance(loaded, dict) and loaded.get("little_endian") is False:
         raise BackboneError(BIG_ENDIAN)
@@ -175,7 +183,10 @@ BIG_ENDIAN = "the file was written on a big-endian machine; save it again on a l
 
 
 def load_torch(file: BinaryIO | str, *, mmap: bool = False) -> Any:
-    """Return the object in a torch file, which is neither TorchScript nor a tar archive."""
+    """Return the object in a torch file.
+
+    The file must be neither TorchScript nor a tar archive.
+    """
     forced = os.environ.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD", None)  # excludes a pickle_module
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -188,7 +199,7 @@ def load_torch(file: BinaryIO | str, *, mmap: bool = False) -> Any:
 
 
 def holds_numbers(node: object) -> bool:
-    """Return whether an object is a tensor, an array or a storage, or replaces one."""
+    """Return whether an object is or replaces a tensor, array or storage."""
     if isinstance(node, Inert):
         return REBUILDING.search(node.path) is not None
     return isinstance(node, Tensor | TypedStorage | np.ndarray)

@@ -1,10 +1,11 @@
-"""Open a checkpoint: a file, with or without the name of its network, becomes an `Encoder`.
+"""Open a checkpoint file as an `Encoder`.
 
-Our own file is a `torch.save` (or safetensors) of plain tensors and values, written by the export
-of `pretrain`. Its fields are format, arch, stem, state_dict, input and made_by. Pre-training's
-encoder.pt is read in the same way; projector.py reads its field projectors. Any other file holds a
-ResNet of torchvision's form under the names of any project, unless --encoder names its network.
-Importing this module loads no torch.
+A file in our format is a `torch.save` (or safetensors) of plain tensors and values, written by the
+export of `pretrain`. Its fields are format, arch, stem, state_dict, input and made_by.
+Pre-training's encoder.pt has the same fields; projector.py reads its field projectors.
+
+Any other file must contain a torchvision-style ResNet, with the tensor names of any project, unless
+--encoder selects its network. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
-"""A backbone file that also holds the projector; transfer/encoders/projector.py reads that."""
+"""Format of a backbone file with a projector; projector.py reads the projector."""
 OWN_FORMATS = (FORMAT, ENCODER_FORMAT)
 MAX_MESSAGE = 4000
-"""Longest reason for a refusal, in characters; names and values of a file may have any length."""
+"""Maximum length of an error message, since names may be long."""
 RESNET = EncoderOptions()
 SEGMENTATION = "torchvision's segmentation network"
 """Name of the layout of torchvision's FCN and DeepLab."""
@@ -61,13 +62,14 @@ def open_file(
     name: str | None = None,
     branch: str = "",
 ) -> tuple[Encoder, Inspection]:
-    """Return the encoder in a file of ours or of another project, and how it was read.
+    """Return a checkpoint file's encoder, and how it was read.
 
-    options: name the network if it is not a ResNet. name: its row in the tables; `default_name` of
-    the file if None. branch: a part of the prefix of the network to take if a file holds several.
-    BackboneError, with what was found and expected, unless the file holds exactly one complete
-    network, each tensor of the network is set from the file, and every other tensor of the file is
-    a head or another known part.
+    options: the network, if it is not a ResNet. name: name in the tables; None for `default_name`.
+    branch: a part of the network's prefix, if the file contains several networks.
+
+    BackboneError unless the file contains exactly one complete network. Every tensor of the network
+    must be set from the file, and every other tensor of the file must be a head or of another known
+    kind.
     """
     from transfer.encoders.public_files import file_digests, public_file_sentence, recognize
 
@@ -84,19 +86,21 @@ def open_file(
     if len(inspection.candidates) > 1 or options.encoder:
         source += f" ({inspection.choice})"
     source += f"; assumed: {inspection.assumed}" if inspection.assumed else ""
-    source += encoder.source  # library and images of another network
+    source += encoder.source  # library and images, if it is not a ResNet
     digests = file_digests(path)
-    known = None if encoder.made_by else recognize(digests)
+    public_file = None if encoder.made_by else recognize(digests)
     encoder = replace(
         encoder,
         name=name,
         source=source,
         file=str(path),
         file_sha256=digests["sha256"],
-        declared=known.recipe if known else "",
+        declared=public_file.recipe if public_file else "",
         checkpoint=Checkpoint(ckpt=path, name=name, branch=branch, network=options),
     )
-    return encoder, replace(inspection, known_as=public_file_sentence(known) if known else "")
+    return encoder, replace(
+        inspection, known_as=public_file_sentence(public_file) if public_file else ""
+    )
 
 
 def load(
@@ -112,21 +116,21 @@ def load(
 
 @argument_names()
 def load_backbone(path: Path | str, *, name: str | None = None, branch: str = "") -> Encoder:
-    """Return the ResNet in a file of ours or of another project, as `open_file` does."""
+    """Return the ResNet in a checkpoint file, as `open_file` does."""
     return open_file(path, name=name, branch=branch)[0]
 
 
 @torch_defaults()
 def _read(path: Path, options: EncoderOptions, branch: str) -> tuple[Encoder, Inspection]:
-    """Return the encoder in a file, before the fields about the file are set."""
+    """Return the encoder without the fields that describe the file."""
     from transfer.encoders.files import read_file
 
     contents = read_file(path)
     _check_tensors(contents)
     if options.encoder:
         return _another(contents, path, options, branch)
-    if contents.own is not None:
-        return _own(contents, contents.own, branch)
+    if contents.own_fields is not None:
+        return _backbone_file(contents, contents.own_fields, branch)
     return _resnet(contents, branch)
 
 
@@ -136,17 +140,22 @@ def _check_tensors(contents: Contents) -> None:
         return
     if contents.opaque:
         raise BackboneError(
-            f"all tensors are inside objects of other classes, which would need code execution: "
+            f"all tensors are inside objects of other classes, which need code execution: "
             f"{brief(dict.fromkeys(contents.opaque.values()))}. If you trust the source of "
             f"the file, load it there and save model.state_dict()"
         )
     raise BackboneError(
-        f"the file holds no tensors, only {len(contents.values)} plain values; expected weights"
+        f"the file contains no tensors, only {len(contents.values)} plain values; expected weights"
     )
 
 
-def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> tuple[Encoder, Inspection]:
-    """Open our own file; check every field, and that names and shapes are the architecture's."""
+def _backbone_file(
+    contents: Contents, fields: Mapping[str, Any], branch: str
+) -> tuple[Encoder, Inspection]:
+    """Open a file in our format.
+
+    BackboneError if a field is wrong, or if names and shapes do not fit the architecture.
+    """
     import torch
     from torch import Tensor
 
@@ -155,18 +164,18 @@ def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> tuple[En
 
     if branch:
         raise BackboneError(
-            f"--checkpoint-key {branch} does not apply: a backbone file of this suite holds one "
-            "network. Leave out --checkpoint-key"
+            f"--checkpoint-key {branch} is requested, but a file of this suite contains one network: leave "
+            f"out --checkpoint-key"
         )
     match fields:
         case {
-            "format": layout,
+            "format": file_format,
             "arch": str() as arch,
             "stem": stem,
             "state_dict": dict() as stored,
             "input": dict() as input_fields,
             "made_by": dict() as made_by,
-        } if layout in OWN_FORMATS and stem in STEMS:
+        } if file_format in OWN_FORMATS and stem in STEMS:
             tensors = {name: t for name, t in stored.items() if isinstance(t, Tensor)}
         case tree:
             listed = {key: value for key, value in tree.items() if key != "state_dict"}
@@ -175,7 +184,7 @@ def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> tuple[En
                 f"state_dict; expected format {FORMAT!r}, arch, stem ({', '.join(STEMS)}), "
                 f"state_dict, input and made_by: export it again with this version"
             )
-    # before a value is read: a tensor may repeat one value any number of times
+    # check shapes before reading values: a tensor may repeat one value any number of times
     network_with(arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()})
     weights = {
         name: tensor.clone() if is_optional(name) else plain_floats(name, tensor)
@@ -184,13 +193,13 @@ def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> tuple[En
     made_by = json.loads(json.dumps(made_by, default=lambda node: type(node).__name__))
     weights = {name: weights[name] for name in tensor_shapes(arch, stem)}
     encoder = _of_resnet(arch, stem, weights, _own_input(input_fields), made_by)
-    beside = sum(not name.startswith("state_dict.") for name in contents.tensors)
+    num_other = sum(not name.startswith("state_dict.") for name in contents.tensors)
     return encoder, Inspection(
-        layout=layout,
+        layout=file_format,
         prefix="state_dict.",
-        kinds=+Counter(backbone=len(tensors), head=beside),
+        kinds=+Counter(backbone=len(tensors), head=num_other),
         num_placed=len(tensors),
-        choice="the file says so",
+        choice="declared by the file",
         candidates=(f"state_dict. ({network_words(arch, stem)})",),
     )
 
@@ -214,9 +223,16 @@ def _own_input(fields: Any) -> InputFormat:
 
 
 def _of_resnet(
-    arch: str, stem: Stem, weights: dict[str, Tensor], form: InputFormat, made_by: dict[str, object]
+    arch: str,
+    stem: Stem,
+    weights: dict[str, Tensor],
+    input_format: InputFormat,
+    made_by: dict[str, object],
 ) -> Encoder:
-    """Return the ResNet with these weights; BackboneError unless its features depend on images."""
+    """Return the ResNet with these weights.
+
+    BackboneError unless its features depend on the images.
+    """
     from transfer.encoders.resnets import network_with
     from transfer.encoders.verify import check_response, fixed_images
 
@@ -226,68 +242,72 @@ def _of_resnet(
         arch=arch,
         stem=stem,
         state_dict=weights,
-        input=form,
+        input=input_format,
         made_by=made_by,
         source="",
         file_sha256="",
-        sha256=content_sha256(arch, stem, form, weights),
+        sha256=content_sha256(arch, stem, input_format, weights),
     )
 
 
 def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
-    """Open a ResNet under the names of any project, with the stem and images that it states."""
+    """Open a third-party ResNet with its declared stem and images."""
     from transfer.encoders.matching import account, choose, find, resnet_plans, weights_of
     from transfer.encoders.resnets import meta_tensors
     from transfer.encoders.stated import apply_stem, input_of, read_statements
 
-    found = find(resnet_plans(), contents)
-    match, choice = choose(found, contents, "", branch)
+    matches = find(resnet_plans(), contents)
+    match, choice = choose(matches, contents, "", branch)
     statements = read_statements(contents.values, contents.tensors)
-    match, stem_note = apply_stem(match, found, statements)
+    match, stem_note = apply_stem(match, matches, statements)
     arch, stem = match.network
-    stated = input_of(statements)
-    kinds = account(match, found, contents)
+    declared = input_of(statements)
+    kinds = account(match, matches, contents)
     weights = weights_of(match, contents, meta_tensors(arch, stem))
-    usual = usual_input(stem)
-    form = replace(usual, mean=stated.mean or usual.mean, std=stated.std or usual.std)
-    encoder = _of_resnet(arch, stem, weights, form, {})
-    if stated.is_bgr:
+    default_input = usual_input(stem)
+    input_format = replace(
+        default_input,
+        mean=declared.mean or default_input.mean,
+        std=declared.std or default_input.std,
+    )
+    encoder = _of_resnet(arch, stem, weights, input_format, {})
+    if declared.is_bgr:
         weights["conv1.weight"] = weights["conv1.weight"].flip(1)
-        encoder = replace(encoder, sha256=content_sha256(arch, stem, form, weights))
-    others = [m for m in found if m.num_flaws == 0 and m.prefix != match.prefix]
+        encoder = replace(encoder, sha256=content_sha256(arch, stem, input_format, weights))
+    other_matches = [m for m in matches if m.num_flaws == 0 and m.prefix != match.prefix]
     layout = layout_name(
         match.plan.scheme, match.prefix, contents.tensors.keys() - set(match.names.values())
     )
-    notes = [*filter(None, [stem_note]), *_notes(match, contents, stated)]
+    notes = [*filter(None, [stem_note]), *_notes(match, contents, declared)]
     if layout == SEGMENTATION:
         notes.append("layer3 and layer4 stride here; in that network they are usually dilated")
     unknown = "strides, eps" if stem_note else "strides, eps, padding and pooling"
-    images = "" if stated.entries else ", RGB, mean and std of ImageNet"
+    images = "" if declared.entries else ", RGB, mean and std of ImageNet"
     return encoder, Inspection(
         layout=layout,
         prefix=match.prefix,
         kinds=kinds,
         num_placed=len(match.names),
         choice=choice,
-        candidates=(str(match), *map(str, others)),
+        candidates=(str(match), *map(str, other_matches)),
         assumed=f"{unknown} of torchvision's network{images}",
         notes=tuple(notes),
     )
 
 
-def _precision_notes(chosen: Match, contents: Contents) -> list[str]:
-    """Return a note if the file stores the network in another precision than float32."""
+def _precision_notes(match: Match, contents: Contents) -> list[str]:
+    """Return a note if the file's network is not in float32."""
     import torch
 
-    names = (name for own, name in chosen.names.items() if not is_optional(own))
+    names = (name for network_name, name in match.names.items() if not is_optional(network_name))
     cast = {contents.tensors[name].dtype for name in names} - {torch.float32}
     return [f"cast to float32 from {', '.join(sorted(map(str, cast)))}"] if cast else []
 
 
-def _notes(match: Match, contents: Contents, stated: StatedInput) -> list[str]:
-    """Return what a reader should know about the images, the precision and unread objects."""
-    notes = [f"images as the file says: {stated.entries}"] if stated.entries else []
-    if stated.is_bgr:
+def _notes(match: Match, contents: Contents, declared: StatedInput) -> list[str]:
+    """Return notes on input images, precision and objects that are not read."""
+    notes = [f"images as the file says: {declared.entries}"] if declared.entries else []
+    if declared.is_bgr:
         notes.append("the channels of the first convolution are reversed: BGR became RGB")
     notes += _precision_notes(match, contents)
     if contents.opaque:
@@ -299,7 +319,7 @@ def _notes(match: Match, contents: Contents, stated: StatedInput) -> list[str]:
 def _another(
     contents: Contents, path: Path, options: EncoderOptions, branch: str
 ) -> tuple[Encoder, Inspection]:
-    """Open a network that a library or a file of the user builds."""
+    """Open a network that a library or a user's file builds."""
     from transfer.encoders.matching import account, choose, find, plan_of, weights_of
     from transfer.encoders.pooling import Pooled
     from transfer.encoders.sources import build, left_out_heads, loaded_by_transformers
@@ -313,10 +333,10 @@ def _another(
         stored = built.network.state_dict()
     else:
         built, stored = loaded_by_transformers(built, path)
-    found = find([plan_of(stored, options.label)], contents)
-    match, choice = choose(found, contents, options.label, branch)
+    matches = find([plan_of(stored, options.label)], contents)
+    match, choice = choose(matches, contents, options.label, branch)
     heads = left_out_heads(built.network, match.prefix, contents.tensors)
-    kinds = account(match, found, contents, heads)
+    kinds = account(match, matches, contents, heads)
     weights = weights_of(match, contents, stored)
     if built.folder is None:
         fill(built.network, weights)
@@ -329,21 +349,21 @@ def _another(
         kinds=kinds,
         num_placed=len(match.names),
         choice=choice,
-        candidates=(match.label, *(m.label for m in found if m is not match and not m.num_flaws)),
+        candidates=(match.label, *(m.label for m in matches if m is not match and not m.num_flaws)),
         assumed=_assumed_input(built, options),
         notes=(_builder(encoder), *filter(None, [built.note]), *_precision_notes(match, contents)),
     )
 
 
 def _assumed_input(built: Built, options: EncoderOptions) -> str:
-    """Return where mean and std come from, if neither the file nor the user states them."""
+    """Return the source of mean and std if they are assumed."""
     if options.input_mean or not built.assumed:
         return ""
     return f"mean and std of {built.assumed}, not stated for this file"
 
 
 def _builder(encoder: Encoder) -> str:
-    """Return what builds the network, with the file that a hash in its name is of."""
+    """Return the library that builds the network, or the user's file."""
     kind, _, digest = encoder.library.partition(" ")
     if kind == "file":
         path = encoder.options.encoder.rpartition(":")[0]
@@ -359,11 +379,10 @@ def of_library(
     module: nn.Module | None = None,
     maps: MapsFunction | None = None,
 ) -> Encoder:
-    """Return the encoder of a network that has its weights.
+    """Return the encoder of a network with its weights.
 
-    A module's code has no version, so that its features on fixed noise, to three digits, stand for
-    it, and so do the maps of a user's function. BackboneError if its features do not depend on the
-    image.
+    The code of a user's module or maps function has no version. It is identified by its output on
+    fixed noise, rounded to three digits. BackboneError if the features do not depend on the image.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -372,9 +391,9 @@ def of_library(
     from transfer.encoders.pooling import Pooled
     from transfer.encoders.verify import check_features, fixed_images, forward
 
-    form = _input(built, options)
+    input_format = _input(built, options)
     network = Pooled(built, options.pool, options.encoder).eval()
-    images = fixed_images(form.size_px)
+    images = fixed_images(input_format.size_px)
     # the counter fails on parametrized modules in inference mode
     with torch.inference_mode(False), torch.no_grad(), one_thread():
         with FlopCounterMode(display=False) as counter:
@@ -393,11 +412,11 @@ def of_library(
         arch=options.label,
         stem="",  # type: ignore[arg-type]
         state_dict=weights,
-        input=form,
+        input=input_format,
         made_by={},
         source="",
         file_sha256="",
-        sha256=library_sha256(options, library, form, weights),
+        sha256=library_sha256(options, library, input_format, weights),
         options=options,
         width=features.shape[1],
         cost=counter.get_total_flops() / len(features) / RESNET50_FLOPS,
@@ -409,7 +428,10 @@ def of_library(
 
 
 def _response(values: Tensor) -> str:
-    """Return eight hex digits of values on fixed images, to three digits of the largest."""
+    """Return eight hex digits of a hash of the values.
+
+    The values are rounded to three digits of the largest, so that they are equal on all machines.
+    """
     import torch
 
     digits = (values / values.abs().max() * 1000).round().to(torch.int16).numpy()
@@ -417,15 +439,15 @@ def _response(values: Tensor) -> str:
 
 
 def _input(built: Built, options: EncoderOptions) -> InputFormat:
-    """Return the images that the encoder expects; BackboneError where nothing says it."""
+    """Return the encoder's input format; BackboneError if it is unknown."""
     size_px = options.input_px or built.size_px
     mean, std = options.input_mean or built.mean, options.input_std or built.std
     missing = [] if size_px else ["--input-px"]
     missing += ["--input-mean and --input-std"] if mean is None or std is None else []
     if missing:
         raise BackboneError(
-            f"nothing says which images {options.encoder} was trained on: {built.unstated}; or "
-            f"say {', '.join(missing)}"
+            f"the input format of {options.encoder} is unknown: {built.unstated}; or pass "
+            f"{', '.join(missing)}"
         )
     try:
         return InputFormat(size_px=size_px, mean=mean, std=std)

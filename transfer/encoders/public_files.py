@@ -1,4 +1,4 @@
-"""Checkpoint files that their authors publish (public_files.yaml), recognized by their hashes."""
+"""Published checkpoint files (public_files.yaml), recognized by their hashes."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ class PublicFile:
 
     file: str
     what: str
-    """Network and training, for people."""
+    """Network and training, as readable text."""
     algorithm: str
     """md5 or sha256."""
     digest: str
     """First hex digits of the hash, as many as are published."""
     source: str
-    """Place where the hash is published."""
+    """Where the hash is published."""
     recipe: str = ""
-    """Recipe of `python -m pretrain --list` for this training; empty if there is none."""
+    """Recipe of `python -m pretrain --list` for this training; empty if none."""
 
 
 PUBLIC_FILES = tuple(
@@ -32,24 +32,29 @@ PUBLIC_FILES = tuple(
 
 
 def file_digests(path: Path) -> dict[str, str]:
-    """Return the hex digests of a file by algorithm, "md5" and "sha256"; it is read once."""
+    """Return md5 and sha256 digests of a file, reading it once."""
     hashes = {name: hashlib.new(name, usedforsecurity=False) for name in ("md5", "sha256")}
     with path.open("rb") as file:
         while chunk := file.read(2**22):
-            for each in hashes.values():
-                each.update(chunk)
-    return {name: each.hexdigest() for name, each in hashes.items()}
+            for file_hash in hashes.values():
+                file_hash.update(chunk)
+    return {name: file_hash.hexdigest() for name, file_hash in hashes.items()}
 
 
 def recognize(digests: Mapping[str, str]) -> PublicFile | None:
-    """Return the published file with these digests; None if it is not known."""
-    fitting = (f for f in PUBLIC_FILES if digests[f.algorithm].startswith(f.digest))
-    return next(fitting, None)
+    """Return the published file with these digests, or None."""
+    matches = (
+        public_file
+        for public_file in PUBLIC_FILES
+        if digests[public_file.algorithm].startswith(public_file.digest)
+    )
+    return next(matches, None)
 
 
-def public_file_sentence(known: PublicFile) -> str:
-    """Return what the file is, and which recipe its results are compared with."""
-    found = f"{known.what} ({known.algorithm} {known.digest}..., {known.source})"
-    if known.recipe:
-        return f"{found}; compared as {known.recipe} without --trained-with"
-    return f"{found}; no recipe here trains this network, so there is nothing to declare"
+def public_file_sentence(public_file: PublicFile) -> str:
+    """Describe the file and the recipe that its results are compared with."""
+    digest = f"{public_file.algorithm} {public_file.digest}..."
+    text = f"{public_file.what} ({digest}, {public_file.source})"
+    if public_file.recipe:
+        return f"{text}; compared as {public_file.recipe} without --trained-with"
+    return f"{text}; no recipe here trains this network, so there is nothing to declare"

@@ -1,4 +1,4 @@
-"""The report of `python -m transfer inspect FILE` on a checkpoint."""
+"""The report of `python -m transfer inspect FILE`."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,28 +14,28 @@ class Inspection:
     """How the file of an `Encoder` was read."""
 
     layout: str
-    """Project whose names the tensors have, or the network as the user named it."""
+    """Project that uses these tensor names, or the user's encoder name."""
     prefix: str
-    """Prefix of the network's tensors, with all enclosing keys of the file."""
+    """Prefix of the network's tensors, including all enclosing keys of the file."""
     kinds: Counter[str]
     """Number of tensors by kind: backbone, head, another network, optimizer, ..."""
     num_placed: int
     """Number of the network's tensors that come from the file."""
     candidates: tuple[str, ...]
-    """Every complete network in the file, the chosen one first."""
+    """All complete networks in the file, the selected one first."""
     choice: str
     """Reason for the choice."""
     assumed: str = ""
-    """Settings that neither tensors nor entries of a third-party file show; empty for our files."""
+    """Settings that a third-party file does not declare; empty for our files."""
     notes: tuple[str, ...] = ()
     known_as: str = ""
-    """Sentence on the published file that this is; empty if it is not recognized."""
+    """Sentence about the published file; empty if it is not recognized."""
 
 
 def render(encoder: Encoder, inspection: Inspection, *, everything: bool = False) -> str:
-    """Return the report on an encoder and its file, a line per fact.
+    """Return the report on an encoder, one fact per line.
 
-    everything: also list the settings of the training of our own file.
+    everything: also list the training settings in a file of our format.
     """
     lines = [*_network_lines(encoder, inspection)]
     entries = ((key, _text(value)) for key, value in encoder.made_by.items())
@@ -45,8 +45,8 @@ def render(encoder: Encoder, inspection: Inspection, *, everything: bool = False
 
 
 def _network_lines(encoder: Encoder, inspection: Inspection) -> Iterator[tuple[str, str]]:
-    """Yield label and text of the lines that hold for every file."""
-    prefix = f", backbone below {inspection.prefix}" if inspection.prefix else ""
+    """Yield label and text of the lines that every report has."""
+    prefix = f", backbone under {inspection.prefix}" if inspection.prefix else ""
     counts = ", ".join(f"{kind} {count}" for kind, count in inspection.kinds.items())
     yield "path", encoder.file
     if inspection.known_as:
@@ -54,32 +54,36 @@ def _network_lines(encoder: Encoder, inspection: Inspection) -> Iterator[tuple[s
     yield "format", f"{inspection.layout} layout{prefix}"
     yield "architecture", network_words(encoder.arch, encoder.stem)
     yield "features", f"{encoder.feature_dim} per image"
-    mean, std = (" ".join(f"{v:g}" for v in own) for own in (encoder.input.mean, encoder.input.std))
+    channels = (encoder.input.mean, encoder.input.std)
+    mean, std = (" ".join(f"{value:g}" for value in values) for values in channels)
     yield "image", image_words(encoder)
     yield "norm", f"mean {mean}, std {std}"
     yield "weights", f"{inspection.kinds.total()} tensors, all accounted for: {counts}"
     placed, total = inspection.num_placed, len(encoder.state_dict)
-    others = "; the others are counters or constants" if placed < total else ""
-    yield "verified", f"{placed} of {total} tensors set once from the file, in their shapes{others}"
+    note = "; the others are counters or constants" if placed < total else ""
+    yield "verified", f"{placed} of {total} tensors set once from the file, with equal shapes{note}"
     if inspection.assumed:
         yield "assumed", inspection.assumed
     if len(inspection.candidates) > 1:
-        chosen, *not_taken = inspection.candidates
-        yield "chosen", f"{chosen}: {inspection.choice}"
-        yield "not taken", "; ".join(not_taken)
+        selected, *unused = inspection.candidates
+        yield "chosen", f"{selected}: {inspection.choice}"
+        yield "not taken", "; ".join(unused)
 
 
 def image_words(encoder: Encoder) -> str:
-    """Return channels and size of an encoder's images, and the pooling of another network."""
-    words = f"{encoder.input.channels}, {encoder.input.size_px} px"
+    """Describe an encoder's images, and the pooling unless it is a ResNet."""
+    images = f"{encoder.input.channels}, {encoder.input.size_px} px"
     if encoder.is_resnet:
-        return words
-    origin = "as asked for" if encoder.options.input_px else "as the source says"
-    return f"{words}, {origin}; pooling {encoder.options.pool or 'of its own'}"
+        return images
+    origin = "as requested" if encoder.options.input_px else "as the source says"
+    return f"{images}, {origin}; pooling {encoder.options.pool or 'by the network'}"
 
 
 def _text(value: object) -> str:
-    """Return a value of `made_by` in words; empty for None and empty collections."""
+    """Return a value of `made_by` as text.
+
+    Empty for None and empty collections.
+    """
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""The networks of the architectures: torchvision's ResNets with their stems.
+"""Build torchvision's ResNets with their stems.
 
-He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
-files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
+He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Files in our
+format may have several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,18 +27,18 @@ from transfer.encoders.verify import fill
 
 
 class Branches(nn.ModuleList):
-    """Copies of layer4 on the same input, with their outputs concatenated along the channels.
+    """Copies of layer4 on the same input, with concatenated channels.
 
     (n, C', H, W) -> (n, h * C, H', W') for h heads; pooling gives the heads' concatenated features.
     """
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return the concatenated maps (n, h * C, H, W) of all h copies."""
+        """Return the concatenated maps (n, h * C, H, W)."""
         return torch.cat([branch(maps) for branch in self], dim=1)
 
 
 class WidenedResNet50(ResNet):  # type: ignore[misc]  # torchvision has no types
-    """ResNet-50 with a multiple of the channels in every layer, as SwAV and VICReg widen it."""
+    """ResNet-50 with multiplied channels in every layer, as in SwAV and VICReg."""
 
     def __init__(self, widening: int, norm_layer: Callable[..., nn.Module] | None = None) -> None:
         self.widening = widening
@@ -49,15 +49,15 @@ class WidenedResNet50(ResNet):  # type: ignore[misc]  # torchvision has no types
         self.bn1 = (norm_layer or nn.BatchNorm2d)(channels)
 
     def _make_layer(self, block: Any, planes: int, *sizes: int, **options: Any) -> nn.Sequential:
-        """Return a stage with the multiple of torchvision's channels."""
-        if planes == 64:  # the first stage follows the stem, which is widened as well
+        """Return a stage with a multiple of torchvision's channels."""
+        if planes == 64:  # the first stage follows the stem, which is also widened
             self.inplanes = planes * self.widening
         stage: nn.Sequential = super()._make_layer(block, planes * self.widening, *sizes, **options)
         return stage
 
 
 def new_network(arch: str, norm_layer: Callable[..., nn.Module] | None = None) -> ResNet:
-    """Return a network with one layer4, a classifier and random weights; `arch` without heads."""
+    """Return a network with classifier and random weights, without extra heads."""
     if arch in WIDENING:
         return WidenedResNet50(WIDENING[arch], norm_layer)
     network: ResNet = torchvision.models.get_model(arch, weights=None, norm_layer=norm_layer)
@@ -65,10 +65,10 @@ def new_network(arch: str, norm_layer: Callable[..., nn.Module] | None = None) -
 
 
 def build_resnet(arch: str, stem: Stem) -> ResNet:
-    """Return torchvision's network without classifier, (n, 3, H, W) -> (n, C), random weights."""
+    """Return the network (n, 3, H, W) -> (n, C), randomly initialized."""
     name, num_heads = network_and_heads(arch)
     if stem not in STEMS:
-        raise BackboneError(f"stem {stem!r} was asked for; known are {', '.join(STEMS)}")
+        raise BackboneError(f"unknown stem {stem!r}; expected one of {', '.join(STEMS)}")
     network = new_network(name)
     network.fc = nn.Identity()
     if not is_large(stem):
@@ -80,17 +80,17 @@ def build_resnet(arch: str, stem: Stem) -> ResNet:
     if not has_max_pool(stem):
         network.maxpool = nn.Identity()
     if num_heads:
-        others = (new_network(name) for _ in range(num_heads - 1))
-        network.layer4 = Branches([network.layer4, *(other.layer4 for other in others)])
+        copies = (new_network(name).layer4 for _ in range(num_heads - 1))
+        network.layer4 = Branches([network.layer4, *copies])
     return network
 
 
 def network_with(arch: str, stem: Stem, state_dict: Mapping[str, Tensor]) -> ResNet:
-    """Return the network in eval mode with these tensors, not copies; draw no random numbers.
+    """Return the network in eval mode with these tensors, not copied.
 
-    state_dict: torchvision's names and shapes, those of `tensor_shapes`.
+    No random numbers are drawn. state_dict: names and shapes as in `tensor_shapes`.
     """
-    with torch.device("meta"):  # no initialization, which would draw random numbers
+    with torch.device("meta"):  # skips the initialization, which draws random numbers
         network = build_resnet(arch, stem)
     fill(network, state_dict)
     return network.eval()
@@ -98,7 +98,7 @@ def network_with(arch: str, stem: Stem, state_dict: Mapping[str, Tensor]) -> Res
 
 @cache
 def tensor_shapes(arch: str, stem: Stem) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of every tensor in the network's state dict; allocate no weights."""
+    """Return name and shape of the network's tensors, without allocating weights."""
     if not is_large(stem):
         shapes = tensor_shapes(arch, "imagenet")
         return shapes | {"conv1.weight": (*shapes["conv1.weight"][:2], 3, 3)}

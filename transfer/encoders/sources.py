@@ -1,8 +1,8 @@
-"""Networks of other libraries: timm:NAME, torchvision:NAME, hf:FOLDER, or FILE.py:FUNCTION.
+"""Networks of other libraries: timm:NAME, torchvision:NAME, hf:FOLDER, FILE.py:FUNCTION.
 
-A source builds the network without its classifier and says how it is read: what it computes before
-pooling, and which images it expects as far as the source tells. Weights come later, from a
-checkpoint; nothing is downloaded. Only FILE.py, which the user names, is executed.
+A source builds the network without classifier. It also defines the output before pooling and, if
+known, the input images. Weights are loaded later from a checkpoint; nothing is downloaded. Only
+FILE.py, which the user names, is executed.
 """
 
 import hashlib
@@ -31,14 +31,16 @@ from transfer.process_state import torch_defaults
 NO_TENSORS: Mapping[str, Tensor] = MappingProxyType({})
 
 
-def build(asked: str, size_px: int = 0, tensors: Mapping[str, Tensor] = NO_TENSORS) -> Built:
-    """Return the network of a source; BackboneError if there is no such source or network.
+def build(encoder: str, size_px: int = 0, tensors: Mapping[str, Tensor] = NO_TENSORS) -> Built:
+    """Return the network of a source, with random weights.
 
-    size_px: side of the images that the user asks for; 0 leaves it to the source. tensors: those
-    of the checkpoint, by which an optional part of a network is built or left out.
+    encoder: as in --encoder. size_px: requested image size; 0 for the source's own. tensors:
+    tensors of the checkpoint; an optional module is built only if the checkpoint has it.
+
+    BackboneError if the source or the network does not exist.
     """
-    kind, _, name = asked.partition(":")
-    path, _, function = asked.rpartition(":")
+    kind, _, name = encoder.partition(":")
+    path, _, function = encoder.rpartition(":")
     if kind == "timm" and name:
         return _timm(name, size_px)
     if kind == "torchvision" and name:
@@ -48,43 +50,45 @@ def build(asked: str, size_px: int = 0, tensors: Mapping[str, Tensor] = NO_TENSO
     if path.endswith(".py") and function:
         return _own_file(Path(path), function)
     forms = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
-    raise BackboneError(f"--encoder {asked}: expected {forms}")
+    raise BackboneError(f"--encoder {encoder}: expected {forms}")
 
 
-def _library(name: str, asked: str) -> Any:
+def _library(name: str, encoder: str) -> Any:
     """Return an optional library; BackboneError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise BackboneError(
-            f"{asked} needs {name}, which is not installed: pip install 'ssl-benchmark[encoders]'"
+            f"{encoder} needs {name}, which is not installed: pip install 'ssl-benchmark[encoders]'"
         ) from error
 
 
 def _timm(name: str, size_px: int) -> Built:
     timm = _library("timm", f"timm:{name}")
-    plain, _, tag = name.partition(".")
-    if not timm.is_model(plain):
-        close = nearest(plain, timm.list_models())
-        raise BackboneError(f"timm {timm.__version__} has no model {plain!r}; nearest are {close}")
+    model, _, tag = name.partition(".")
+    if not timm.is_model(model):
+        close = nearest(model, timm.list_models())
+        raise BackboneError(f"timm {timm.__version__} has no model {model!r}; similar: {close}")
     network: Any
     try:
-        wanted: dict[str, Any] = {"img_size": size_px} if size_px else {}
-        network = timm.create_model(plain, pretrained=False, num_classes=0, **wanted)
+        size_options: dict[str, Any] = {"img_size": size_px} if size_px else {}
+        network = timm.create_model(model, pretrained=False, num_classes=0, **size_options)
     except TypeError:  # a convolutional network takes images of any size
-        network = timm.create_model(plain, pretrained=False, num_classes=0)
+        network = timm.create_model(model, pretrained=False, num_classes=0)
     except RuntimeError as error:
         raise BackboneError(f"timm:{name} cannot be built: {error}") from error
-    tags = [one for one in timm.list_pretrained(f"{plain}.*") if one.partition(".")[0] == plain]
+    tags = [t for t in timm.list_pretrained(f"{model}.*") if t.partition(".")[0] == model]
     if tag and name not in tags:
-        known = ", ".join(one.partition(".")[2] for one in tags) or "none"
-        raise BackboneError(f"timm {timm.__version__} knows no weights {name!r}; known are {known}")
-    configurations = [timm.get_pretrained_cfg(one) for one in ([name] if tag else tags)]
-    inputs = {(tuple(one.mean), tuple(one.std)) for one in configurations}
+        known_tags = ", ".join(t.partition(".")[2] for t in tags) or "none"
+        raise BackboneError(
+            f"timm {timm.__version__} knows no weights {name!r}; known are {known_tags}"
+        )
+    configurations = [timm.get_pretrained_cfg(t) for t in ([name] if tag else tags)]
+    inputs = {(tuple(config.mean), tuple(config.std)) for config in configurations}
     mean, std = next(iter(inputs)) if len(inputs) == 1 else (None, None)
-    stated = configurations[0] if tag else None
-    size = (stated.input_size if stated else network.default_cfg["input_size"])[-1]
-    sizes = {one.input_size[-1] for one in configurations}
+    selected = configurations[0] if tag else None
+    size = (selected.input_size if selected else network.default_cfg["input_size"])[-1]
+    sizes = {config.input_size[-1] for config in configurations}
     if len(sizes) > 1 and not network.default_cfg["fixed_input_size"]:
         size = 0
     return Built(
@@ -93,12 +97,12 @@ def _timm(name: str, size_px: int) -> Built:
         size_px=size_px or size,
         mean=mean,
         std=std,
-        unstated=f"its weights differ in it, so name one of them: {', '.join(tags)}"
+        unstated=f"its weights have different inputs, so select one of them: {', '.join(tags)}"
         if tags
-        else "timm knows no weights of it",
+        else "timm has no weights for it",
         assumed="" if tag else f"timm's weights {', '.join(tags)}",
         unpooled=lambda net, images: net.forward_features(images),  # type: ignore[operator]
-        own=lambda net, images: net(images),
+        own_pooling=lambda net, images: net(images),
         last_four=_timm_last_four if hasattr(network, "cls_token") else None,
         maps=timm_maps,
     )
@@ -122,19 +126,19 @@ def _torchvision(name: str, size_px: int, tensors: Mapping[str, Tensor]) -> Buil
 
     if name not in models.list_models(module=models):
         raise BackboneError(f"torchvision {version('torchvision')} has no classifier {name!r}")
-    transforms = [one.transforms() for one in models.get_model_weights(name)]
-    sizes = {one.crop_size[0] for one in transforms}
-    inputs = {(tuple(one.mean), tuple(one.std)) for one in transforms}
+    transforms = [weights.transforms() for weights in models.get_model_weights(name)]
+    sizes = {transform.crop_size[0] for transform in transforms}
+    inputs = {(tuple(transform.mean), tuple(transform.std)) for transform in transforms}
     mean, std = next(iter(inputs)) if len(inputs) == 1 else (None, None)
     fixed = {"image_size": size_px} if size_px and name.startswith("vit_") else {}
     network = models.get_model(name, weights=None, **fixed)
     note = _keep_auxiliary_heads(network, tensors)
-    linear = [key for key, part in network.named_modules() if isinstance(part, nn.Linear)]
+    linear = [key for key, module in network.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
-        raise BackboneError(f"torchvision's {name} has no linear classifier to leave out")
+        raise BackboneError(f"torchvision's {name} has no linear classifier to remove")
     network.set_submodule(linear[-1], nn.Identity())
     library = f"torchvision {version('torchvision')}"
-    if hasattr(network, "transform_input"):  # with their weights, GoogLeNet and Inception have it
+    if hasattr(network, "transform_input"):  # GoogLeNet and Inception with torchvision's weights
         network.transform_input = True
         library += ", transform_input"
     return Built(
@@ -145,23 +149,27 @@ def _torchvision(name: str, size_px: int, tensors: Mapping[str, Tensor]) -> Buil
         or (sizes.pop() if len(sizes) == 1 else 0),
         mean=mean,
         std=std,
-        unstated="its weights do not agree on their input",
+        unstated="its weights have different inputs",
         assumed="torchvision's weights",
-        own=lambda net, images: net(images),
+        own_pooling=lambda net, images: net(images),
         maps=torchvision_maps,
         note=note,
     )
 
 
 AUXILIARY = ("aux1", "aux2", "AuxLogits")
-"""Heads of GoogLeNet and Inception v3 that only their training has. torchvision builds the networks
-without them if it loads its own weights, whose files have them."""
+"""Heads of GoogLeNet and Inception v3 that are used only for training.
+
+torchvision builds the networks without them if it loads its own weights, though these files have
+them.
+"""
 
 
 def _keep_auxiliary_heads(network: Any, tensors: Mapping[str, Tensor]) -> str:
-    """Remove auxiliary heads unless the file has them, as built; return a note, if there are any.
+    """Remove auxiliary heads unless the file has them; return a note.
 
-    A file may lack them, or have them for another number of classes.
+    A file may lack them, or have them for another number of classes. The note is empty if the
+    network has no auxiliary heads.
     """
     heads = [name for name, _ in network.named_children() if name in AUXILIARY]
     built = {
@@ -174,73 +182,78 @@ def _keep_auxiliary_heads(network: Any, tensors: Mapping[str, Tensor]) -> str:
     note = f"the features do not depend on the auxiliary heads {', '.join(heads)}"
     stored = [(f".{name}", values.shape) for name, values in tensors.items()]
     if all(
-        any(name.endswith(end) and found == shape for name, found in stored)
-        for end, shape in built.items()
+        any(name.endswith(suffix) and stored_shape == shape for name, stored_shape in stored)
+        for suffix, shape in built.items()
     ):
         return note
     for name in heads:
         setattr(network, name, None)
     network.aux_logits = False
-    return f"{note}, which are left out"
+    return f"{note}, which are removed"
 
 
 def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
     transformers = _library("transformers", f"hf:{folder}")
     if not (folder / "config.json").is_file():
-        raise BackboneError(f"hf:{folder}: no config.json there; expected a folder of a model")
+        raise BackboneError(f"hf:{folder}: no config.json; expected the folder of a model")
     try:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-        kind: Any = transformers.MODEL_MAPPING[type(config)]
-        poolers = any("pooler." in name for name in tensors)
-        if "add_pooling_layer" in inspect.signature(kind).parameters:
-            network = kind(config, add_pooling_layer=poolers)
+        model_class: Any = transformers.MODEL_MAPPING[type(config)]
+        has_pooler = any("pooler." in name for name in tensors)
+        if "add_pooling_layer" in inspect.signature(model_class).parameters:
+            network = model_class(config, add_pooling_layer=has_pooler)
         else:
-            network = kind(config)
+            network = model_class(config)
     except (KeyError, ValueError, OSError) as error:
         raise BackboneError(f"hf:{folder}: {str(error).splitlines()[0]}") from error
     digest = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
-    told: dict[str, Any] = {}
+    preprocessor: dict[str, Any] = {}
     if (file := folder / "preprocessor_config.json").is_file():
-        told = json.loads(file.read_text())
-    sides = told.get("crop_size") or told.get("size") or {}
-    side = sides if isinstance(sides, int) else sides.get("height") or sides.get("shortest_edge", 0)
+        preprocessor = json.loads(file.read_text())
+    sizes = preprocessor.get("crop_size") or preprocessor.get("size") or {}
+    size_px = (
+        sizes if isinstance(sizes, int) else sizes.get("height") or sizes.get("shortest_edge", 0)
+    )
     with torch.inference_mode():
-        stated = getattr(config, "image_size", 0) or 0
-        side = side or int(stated if isinstance(stated, int) else stated[0])
-        probe = network.eval()(
-            pixel_values=torch.zeros(1, 3, side or 224, side or 224, dtype=torch.float32)
+        config_size = getattr(config, "image_size", 0) or 0
+        size_px = size_px or int(config_size if isinstance(config_size, int) else config_size[0])
+        output = network.eval()(
+            pixel_values=torch.zeros(1, 3, size_px or 224, size_px or 224, dtype=torch.float32)
         )
-    has_own = getattr(probe, "pooler_output", None) is not None
-    asks = "interpolate_pos_encoding" in inspect.signature(kind.forward).parameters
-    resampled = {"interpolate_pos_encoding": True} if asks else {}  # or it refuses other sizes
+    has_pooling = getattr(output, "pooler_output", None) is not None
+    can_resample = "interpolate_pos_encoding" in inspect.signature(model_class.forward).parameters
+    forward_options = (
+        {"interpolate_pos_encoding": True} if can_resample else {}
+    )  # or it refuses other sizes
     return Built(
         network=network,
         library=f"transformers {transformers.__version__}, config {digest[:12]}",
-        size_px=side,
-        mean=told.get("image_mean"),
-        std=told.get("image_std"),
+        size_px=size_px,
+        mean=preprocessor.get("image_mean"),
+        std=preprocessor.get("image_std"),
         unstated=f"{folder} has no preprocessor_config.json with image_mean and image_std",
         unpooled=lambda net, images: net(pixel_values=images).last_hidden_state,
-        own=(lambda net, images: net(pixel_values=images).pooler_output.flatten(1))
-        if has_own
+        own_pooling=(lambda net, images: net(pixel_values=images).pooler_output.flatten(1))
+        if has_pooling
         else None,
-        maps=lambda net, images: transformers_maps(net, images, resampled),
+        maps=lambda net, images: transformers_maps(net, images, forward_options),
         folder=folder,
     )
 
 
 def loaded_by_transformers(built: Built, file: Path) -> tuple[Built, dict[str, Tensor]]:
-    """Return the network with its folder's weights, and these under the names of its files.
+    """Return the network with its folder's weights, and its tensors.
 
-    BackboneError if the file is not the folder's.
+    The tensors have the names that they have in model.safetensors. BackboneError if `file` is not
+    the folder's model.safetensors.
     """
     from safetensors.torch import load_file
     from transformers.utils import logging
 
     folder = built.folder
     if folder is None or file.resolve() != (folder / "model.safetensors").resolve():
-        raise BackboneError(f"hf:{folder} has its own weights: give {folder}/model.safetensors")
-    pooling = {"add_pooling_layer": False} if built.own is None else {}
+        raise BackboneError(f"hf:{folder} has its own weights: pass {folder}/model.safetensors")
+    pooling = {"add_pooling_layer": False} if built.own_pooling is None else {}
     had_bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -264,35 +277,35 @@ def _own_file(path: Path, function: str) -> Built:
     if spec is None or spec.loader is None:
         raise BackboneError(f"--encoder {path}:{function}: Python cannot read the file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # for its dataclasses
-    with torch_defaults():  # settings of the file's training are not those of an evaluation
+    with torch_defaults():  # the file may change global settings for its training
         spec.loader.exec_module(module)
         if not callable(make := getattr(module, function, None)):
-            raise BackboneError(f"--encoder {path}: it has no function {function}")
+            raise BackboneError(f"--encoder {path}: the file has no function {function}")
         network = make()
     if not isinstance(network, nn.Module):
         raise BackboneError(f"{path}:{function} returns {described(network)}; expected a Module")
     network = unwrapped(network)
     check_values(network)
-    told = getattr(module, "INPUT", {})
-    form = "INPUT = {'size_px': ..., 'mean': ..., 'std': ...}"
+    input_fields = getattr(module, "INPUT", {})
+    example = "INPUT = {'size_px': ..., 'mean': ..., 'std': ...}"
     maps = getattr(module, "maps", None)
-    if not isinstance(told, Mapping):
-        raise BackboneError(f"{path}: INPUT is {told!r}; expected {form}")
+    if not isinstance(input_fields, Mapping):
+        raise BackboneError(f"{path}: INPUT is {input_fields!r}; expected {example}")
     return replace(
         module_source(network, maps if callable(maps) else None),
         library=f"file {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}",
-        size_px=told.get("size_px", 0),
-        mean=told.get("mean"),
-        std=told.get("std"),
-        unstated=f"{path} has no {form}",
+        size_px=input_fields.get("size_px", 0),
+        mean=input_fields.get("mean"),
+        std=input_fields.get("std"),
+        unstated=f"{path} has no {example}",
     )
 
 
 def left_out_heads(
     network: nn.Module, prefix: str, tensors: Mapping[str, Tensor]
 ) -> frozenset[str]:
-    """Return names of a file's linear layers in whose place the network has nn.Identity()."""
-    modules = (name for name, part in network.named_modules() if isinstance(part, nn.Identity))
+    """Return tensor names of linear heads that the network replaces by nn.Identity()."""
+    modules = (name for name, module in network.named_modules() if isinstance(module, nn.Identity))
     weights = ((f"{prefix}{name}", tensors.get(f"{prefix}{name}.weight")) for name in modules)
     linear = [name for name, weight in weights if weight is not None and weight.ndim == 2]
     return frozenset(f"{name}.{kind}" for name in linear for kind in ("weight", "bias"))

@@ -1,10 +1,11 @@
-"""Read what a file says about its network and images: entries of arguments and configurations.
+"""Read a file's settings of its network and input images.
 
-Names and shapes of tensors do not show padding, pooling, strides, dilations and epsilons, nor mean,
-std and channel order of the images. The entries that common code bases store beside the tensors
-often do: `arch` (MoCo, DINO, timm), `maxpool1` and `first_conv` (Lightning Bolts),
-`hyper_parameters` (Lightning), the configuration texts of OpenMMLab and detectron2, timm's `args`,
-printed transforms of torchvision, and the settings of solo-learn, whose 3x3 stem pads by 2.
+The names and shapes of tensors do not show padding, pooling, strides, dilations and epsilons, nor
+mean, std and channel order of the images. Common code bases often store these as entries next to
+the tensors. Read are `arch` (MoCo, DINO, timm), `maxpool1` and `first_conv` (Lightning Bolts), and
+`hyper_parameters` (Lightning). Also read are configuration texts of OpenMMLab and detectron2,
+timm's `args`, printed torchvision transforms, and settings of solo-learn, which pads its 3x3 stem
+by 2.
 """
 
 import ast
@@ -27,24 +28,24 @@ Levels = tuple[float, ...]
 """Red, green and blue, or blue first."""
 
 KEYS: dict[str, str] = NAMES["stated"]
-"""Patterns of keys, by what their entries describe."""
+"""Patterns of keys, by the setting that their entries describe."""
 MAX_TEXT = 100
-"""Longest value that can be a network's name."""
+"""Maximum length of a network's name."""
 MAX_CONFIG = 200_000
-"""Longest configuration text that is read, and most of its entries."""
+"""Maximum length of a configuration text, and maximum number of its entries."""
 DECIMALS = 9
-"""Decimals of a mean or std from 0 to 1, so that 123.675 of 255 is 0.485."""
+"""Decimals of a mean or std: 123.675 / 255 gives 0.485."""
 BGR_MEAN: Levels = (0.406, 0.456, 0.485)
-"""ImageNet's mean as networks with BGR channels have it."""
+"""ImageNet's mean for networks with BGR channels."""
 MAX_DISTANCE = 0.01
-"""Largest distance of a mean from BGR_MEAN; Caffe's values are rounded."""
+"""Maximum distance of a mean from BGR_MEAN; Caffe's values are rounded."""
 LIGHTNING = "pytorch-lightning_version"
-"""Name of the value that Lightning stores in every checkpoint."""
+"""Key that Lightning stores in every checkpoint."""
 NAME = re.compile(
     r"(?<![a-z0-9])(?:wide)?(?:res[-_ ]?ne(?:t|xt)(?P<blur>aa|blur)?|rn|r)[-_ ]?"
     r"(?P<depth>18|34|50|101|152)(?![0-9])(?P<kind>[cdest](?![a-z0-9]))?"
 )
-"""Pattern of the names of ResNets, such as resnet50, wide_resnet50_2, ResNet-18, resnetblur50."""
+"""Pattern of ResNet names, such as resnet50, wide_resnet50_2, ResNet-18, resnetblur50."""
 DILATED_BODY = re.compile(r"fcn|deeplab|pspnet|dilated|[-_](os|d)(8|16)(?![0-9])")
 NORMALIZE = re.compile(r"Normalize\(mean=([\[(][\d., ]{5,90}[\])]), std=([\[(][\d., ]{3,90}[\])])")
 """Pattern of torchvision's printed transform."""
@@ -59,19 +60,19 @@ STEM_VARIANTS: dict[tuple[bool, bool, int], Stem] = {
 
 
 class Statement(NamedTuple):
-    """The meaning of one entry of a file."""
+    """One setting that a file declares."""
 
     kind: str
     """depth, large_stem, max_pool, padding, stride_in_1x1, unbuildable, mean, std or order."""
     value: Any
-    """For example 50, True, (0.5, 0.5, 0.5), or the reason why a network cannot be built."""
-    words: str
+    """50, True or (0.5, 0.5, 0.5), or a reason for "unbuildable"."""
+    text: str
     """Key and value of the entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatedInput:
-    """The images that a file states; None or False if it does not state them."""
+    """Input images as declared by a file; None or False if undeclared."""
 
     mean: Levels | None = None
     """Mean of pixels from 0 to 1 in RGB order."""
@@ -79,42 +80,47 @@ class StatedInput:
     is_bgr: bool = False
     """True if the network takes BGR channels."""
     entries: str = ""
-    """The entries of the file, in words."""
+    """The entries of the file as text."""
 
 
 def read_statements(
     values: Mapping[str, Value], tensors: Mapping[str, Tensor] | None = None
 ) -> list[Statement]:
-    """Return the statements among values and tensors of a file, by their names in it."""
+    """Return the settings that values and tensors of a file declare."""
     tensors = tensors or {}
     entries = [*_entries(values)]
-    for name, tensor in tensors.items():  # the first versions of detectron2 store the mean so
+    for name, tensor in tensors.items():  # early versions of detectron2 store the mean as a tensor
         if tensor.numel() == 3 and tensor.is_floating_point():
             entries.append((name, [round(level, DECIMALS) for level in tensor.flatten().tolist()]))
-    statements = [s for key, several in entries for s in _meanings(key, several)]
+    statements = [
+        statement for key, entry_values in entries for statement in _meanings(key, entry_values)
+    ]
     if not any(statement.kind == "padding" for statement in statements):
         statements += _solo_learn(values, tensors)
     return [*dict.fromkeys(statements)]
 
 
 def _entries(values: Mapping[str, Value]) -> Iterator[tuple[str, list[Value]]]:
-    """Yield key and values of each entry; those of a list are one entry.
+    """Yield key and values of each entry; a list is one entry.
 
-    The names of containers inside configuration objects are left out: the numbers of parts and
-    items, and OmegaConf's _content and _val.
+    Container names of configuration objects are left out of the key: list indices, and OmegaConf's
+    _content and _val.
     """
     grouped: dict[str, list[Value]] = {}
     for name, value in values.items():
-        words = [w for w in name.split(".") if not w.isdecimal() and w not in ("_content", "_val")]
-        key = ".".join(words)
+        names = [n for n in name.split(".") if not n.isdecimal() and n not in ("_content", "_val")]
+        key = ".".join(names)
         grouped.setdefault(key, []).append(value)
         if isinstance(value, str) and 8 < len(value) <= MAX_CONFIG:
             yield from _entries_in_text(key, value)
-    yield from ((key, several) for key, several in grouped.items() if key)
+    yield from ((key, entry_values) for key, entry_values in grouped.items() if key)
 
 
 def _entries_in_text(key: str, text: str) -> Iterator[tuple[str, list[Value]]]:
-    """Yield the entries of a text in Python (OpenMMLab) or YAML (detectron2), or a transform."""
+    """Yield the entries of a configuration text or a printed transform.
+
+    The text is Python (OpenMMLab) or YAML (detectron2).
+    """
     try:
         for triples in NORMALIZE.findall(text):
             for kind, levels in zip(("mean", "std"), triples, strict=True):
@@ -126,21 +132,21 @@ def _entries_in_text(key: str, text: str) -> Iterator[tuple[str, list[Value]]]:
         elif re.search(r"(cfg|conf\w*|yaml|args|hparams|opts?)$", key.lower()) and ":" in text:
             yield from _flat(key, yaml.safe_load(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError, yaml.YAMLError):
-        return  # not such a text
+        return  # not a configuration
 
 
 def _assigned_values(module: ast.Module) -> dict[str, Any]:
-    """Return the plain values of a configuration in Python; variables are replaced by theirs."""
-    named: dict[str, Any] = {}
+    """Return the plain values of a Python configuration, with variables replaced."""
+    variables: dict[str, Any] = {}
 
     def evaluate(node: ast.AST | None) -> Any:
         match node:
             case ast.Constant():
                 return node.value
             case ast.Name():
-                return named.get(node.id)
+                return variables.get(node.id)
             case ast.Call():
-                return {word.arg or "": evaluate(word.value) for word in node.keywords}
+                return {keyword.arg or "": evaluate(keyword.value) for keyword in node.keywords}
             case ast.Dict():
                 pairs = zip(node.keys, node.values, strict=True)
                 return {str(evaluate(key)): evaluate(value) for key, value in pairs}
@@ -151,152 +157,156 @@ def _assigned_values(module: ast.Module) -> dict[str, Any]:
     for number, line in enumerate(module.body):
         match line:
             case ast.Assign(targets=[ast.Name(id=name)]):
-                named[name] = evaluate(line.value)
+                variables[name] = evaluate(line.value)
             case ast.Expr():
-                named[f"line{number}"] = evaluate(line.value)
-    return named
+                variables[f"line{number}"] = evaluate(line.value)
+    return variables
 
 
 def _flat(key: str, node: Any) -> Iterator[tuple[str, list[Value]]]:
-    """Yield the entries of nested containers, at most MAX_CONFIG of them."""
-    waiting, steps = [(key, node)], count()
-    while waiting and next(steps) < MAX_CONFIG:
-        name, node = waiting.pop()
+    """Yield the entries of nested containers, at most MAX_CONFIG."""
+    stack, steps = [(key, node)], count()
+    while stack and next(steps) < MAX_CONFIG:
+        name, node = stack.pop()
         if isinstance(node, dict):
-            waiting += [(f"{name}.{word}", child) for word, child in node.items()]
+            stack += [(f"{name}.{child_name}", child) for child_name, child in node.items()]
         elif isinstance(node, list) and node and all(isinstance(n, int | float) for n in node):
             yield name, node
         elif isinstance(node, list):
-            waiting += [(name, child) for child in node]
+            stack += [(name, child) for child in node]
         elif isinstance(node, str | int | float):
             yield name, [node]
 
 
 def _meanings(key: str, values: list[Value]) -> Iterator[Statement]:
-    """Yield the statements of one entry."""
-    *parents, own = key.lower().split(".")
+    """Yield the settings that one entry declares."""
+    *parents, last = key.lower().split(".")
     parent, value = parents[-1] if parents else "", values[0]
     flag = _flag(value)
-    shown = str(value) if len(values) == 1 else str(tuple(values[:8]))
-    words = f"{key[-MAX_TEXT:]} {shown[:MAX_TEXT]}"
+    value_text = str(value) if len(values) == 1 else str(tuple(values[:8]))
+    text = f"{key[-MAX_TEXT:]} {value_text[:MAX_TEXT]}"
 
-    def is_key(kind: str, text: str = own) -> bool:
-        return re.match(KEYS[kind], text) is not None
+    def is_key(kind: str, name: str = last) -> bool:
+        return re.match(KEYS[kind], name) is not None
 
-    if not any(re.search(KEYS["not_image"], word) for word in parents):
-        yield from _image_meanings(key, own, parent, values)
-    if any(re.search(KEYS["elsewhere"], word) for word in parents):
+    if not any(re.search(KEYS["not_image"], parent_key) for parent_key in parents):
+        yield from _image_meanings(key, last, parent, values)
+    if any(re.search(KEYS["elsewhere"], parent_key) for parent_key in parents):
         return
-    if isinstance(value, str) and (is_key("network") or (own == "name" and is_key("part", parent))):
-        yield from _name_meanings(value.lower(), words)
-    elif own == "depth" and is_key("part", parent) and isinstance(value, int) and value > 9:
-        yield Statement("depth", value, words)
-    elif flag is not None and (
-        row := next((row for row in NAMES["flags"] if re.match(row["key"], own)), None)
+    if isinstance(value, str) and (
+        is_key("network") or (last == "name" and is_key("part", parent))
     ):
-        yield Statement(row["kind"], flag == row["if"], words)
+        yield from _name_meanings(value.lower(), text)
+    elif last == "depth" and is_key("part", parent) and isinstance(value, int) and value > 9:
+        yield Statement("depth", value, text)
+    elif flag is not None and (
+        row := next((row for row in NAMES["flags"] if re.match(row["key"], last)), None)
+    ):
+        yield Statement(row["kind"], flag == row["if"], text)
     elif is_key("padding") and isinstance(value, int):
-        yield Statement("padding", value, words)
-    elif (own == "style" and value == "caffe") or (own == "stride_in_1x1" and flag):
-        yield Statement("stride_in_1x1", True, words)
-    elif reason := _unbuildable_reason(own, parent, values):
-        yield Statement("unbuildable", reason, words)
+        yield Statement("padding", value, text)
+    elif (last == "style" and value == "caffe") or (last == "stride_in_1x1" and flag):
+        yield Statement("stride_in_1x1", True, text)
+    elif reason := _unbuildable_reason(last, parent, values):
+        yield Statement("unbuildable", reason, text)
 
 
-def _name_meanings(text: str, words: str) -> Iterator[Statement]:
-    match = NAME.search(text) if len(text) <= MAX_TEXT else None
+def _name_meanings(name: str, text: str) -> Iterator[Statement]:
+    match = NAME.search(name) if len(name) <= MAX_TEXT else None
     if match is None:
         return
-    yield Statement("depth", int(match["depth"]), words)
+    yield Statement("depth", int(match["depth"]), text)
     if match["blur"]:
-        yield Statement("unbuildable", "anti-aliased strides", words)
+        yield Statement("unbuildable", "anti-aliased strides", text)
     if match["kind"]:
-        yield Statement("unbuildable", "another stem or shortcut than the plain network", words)
-    if DILATED_BODY.search(text):
-        yield Statement("unbuildable", "dilated convolutions", words)
-    if "caffe" in text:
-        yield Statement("stride_in_1x1", True, words)
+        yield Statement("unbuildable", "another stem or shortcut than the plain network", text)
+    if DILATED_BODY.search(name):
+        yield Statement("unbuildable", "dilated convolutions", text)
+    if "caffe" in name:
+        yield Statement("stride_in_1x1", True, text)
 
 
-def _unbuildable_reason(own: str, parent: str, values: list[Value]) -> str:
-    """Return why no network here has this setting; empty for a setting that it has."""
+def _unbuildable_reason(key: str, parent: str, values: list[Value]) -> str:
+    """Return why the suite cannot build this setting; empty if it can."""
     value, flag = values[0], _flag(values[0])
-    is_eps = re.match(KEYS["eps"], own) or (own == "eps" and re.match(KEYS["norm"], parent))
-    if own in ("output_stride", "outputstride") and value in (8, 16):
+    is_eps = re.match(KEYS["eps"], key) or (key == "eps" and re.match(KEYS["norm"], parent))
+    if key in ("output_stride", "outputstride") and value in (8, 16):
         return f"an output stride of {value} instead of 32"
-    if re.match(KEYS["dilation"], own) and any(
+    if re.match(KEYS["dilation"], key) and any(
         _flag(v) is True if isinstance(v, bool | str) else v > 1 for v in values
     ):
         return "dilated convolutions"
-    if own == "strides" and re.match(KEYS["part"], parent) and values != [1, 2, 2, 2]:
+    if key == "strides" and re.match(KEYS["part"], parent) and values != [1, 2, 2, 2]:
         return "other strides of its stages"
-    if own == "layer4_stride" and value == 1:
+    if key == "layer4_stride" and value == 1:
         return "stride 1 in layer4"
     if is_eps and isinstance(value, float) and not 0.99e-5 < value < 1.01e-5:
         return f"batch norms with an eps of {value:g} instead of 1e-5"
-    if re.match(KEYS["anti_aliased"], own):
+    if re.match(KEYS["anti_aliased"], key):
         return "anti-aliased strides" if flag or (isinstance(value, str) and flag is None) else ""
     return ""
 
 
-def _image_meanings(key: str, own: str, parent: str, values: list[Value]) -> Iterator[Statement]:
-    shown = str(tuple(values[:3])) if len(values) > 1 else str(values[0])
-    words = f"{key}: {shown}"[-2 * MAX_TEXT :]
-    is_named = re.match(KEYS["image_mean_or_std"], own)
-    if is_named or (own in ("mean", "std") and re.search(KEYS["image"], parent)):
-        kind = "mean" if own.endswith("mean") else "std"
+def _image_meanings(key: str, last: str, parent: str, values: list[Value]) -> Iterator[Statement]:
+    value_text = str(tuple(values[:3])) if len(values) > 1 else str(values[0])
+    text = f"{key}: {value_text}"[-2 * MAX_TEXT :]
+    is_named = re.match(KEYS["image_mean_or_std"], last)
+    if is_named or (last in ("mean", "std") and re.search(KEYS["image"], parent)):
+        kind = "mean" if last.endswith("mean") else "std"
         levels = [float(v) for v in values if isinstance(v, int | float) and v is not True]
         if len(levels) == 1 and isinstance(values[0], float):
             levels *= 3  # timm: one value for all channels
         for start in range(0, len(levels) - 2, 3):  # several lists may have one key
-            yield Statement(kind, tuple(levels[start : start + 3]), words)
-    elif own in ("to_rgb", "bgr_to_rgb", "to_bgr", "to_bgr255", "rgb_to_bgr"):
-        flag, to_rgb = _flag(values[0]), own.endswith("rgb")
+            yield Statement(kind, tuple(levels[start : start + 3]), text)
+    elif last in ("to_rgb", "bgr_to_rgb", "to_bgr", "to_bgr255", "rgb_to_bgr"):
+        flag, to_rgb = _flag(values[0]), last.endswith("rgb")
         if flag is not None and (flag or to_rgb):  # OpenMMLab reads images as BGR, by OpenCV
-            yield Statement("order", "RGB" if flag and to_rgb else "BGR", words)
-    elif re.match(KEYS["channels"], own) and (own != "format" or parent.endswith("input")):
+            yield Statement("order", "RGB" if flag and to_rgb else "BGR", text)
+    elif re.match(KEYS["channels"], last) and (last != "format" or parent.endswith("input")):
         order = str(values[0]).upper()
         if order in ("RGB", "BGR"):
-            yield Statement("order", order, words)
+            yield Statement("order", order, text)
 
 
 def _flag(value: Value) -> bool | None:
-    """Return the truth value of a bool, of 0 or 1, or of its name; None for other values."""
+    """Return the truth value of a bool, 0, 1 or text, or None."""
     if isinstance(value, str):
         return {"true": True, "false": False, "none": False}.get(value.lower())
     return bool(value) if value in (0, 1) else None
 
 
 def _solo_learn(values: Mapping[str, Value], tensors: Mapping[str, Tensor]) -> list[Statement]:
-    """Return the padding of solo-learn's stem for CIFAR, if solo-learn wrote the file."""
-    known = re.compile(KEYS["solo_learn"])
-    settings = sorted({word for name in values for word in name.split(".") if known.match(word)})
-    parts = {name.split(".")[1] for name in tensors if name.startswith("state_dict.")}
-    # the backbone is next to the parts that all methods of solo-learn have
-    has_all = parts & {"backbone", "encoder"} and "classifier" in parts
-    trained = parts & {"projector", "momentum_backbone", "momentum_encoder", "momentum_projector"}
+    """Return the padding of solo-learn's CIFAR stem, if it wrote the file."""
+    setting_pattern = re.compile(KEYS["solo_learn"])
+    settings = sorted(
+        {token for name in values for token in name.split(".") if setting_pattern.match(token)}
+    )
+    modules = {name.split(".")[1] for name in tensors if name.startswith("state_dict.")}
+    # every method of solo-learn stores these modules next to the backbone
+    has_all = modules & {"backbone", "encoder"} and "classifier" in modules
+    trained = modules & {"projector", "momentum_backbone", "momentum_encoder", "momentum_projector"}
     if len(settings) > 1:
         evidence = f"hyper-parameters of solo-learn ({', '.join(settings[:2])})"
     elif LIGHTNING in values and has_all and trained:
-        evidence = f"tensors of solo-learn (classifier, projector) beside {LIGHTNING}"
+        evidence = f"tensors of solo-learn (classifier, projector) and {LIGHTNING}"
     else:
         return []
-    return [Statement("padding", 2, f"{evidence}, whose 3x3 stem pads by 2")]
+    return [Statement("padding", 2, f"{evidence}, which pads its 3x3 stem by 2")]
 
 
 def apply_stem(
-    match: Match, found: Iterable[Match], statements: Iterable[Statement]
+    match: Match, matches: Iterable[Match], statements: Iterable[Statement]
 ) -> tuple[Match, str]:
-    """Return the ResNet with the stem that the file states, and a note about it.
+    """Return the ResNet with the declared stem, and a note about it.
 
-    BackboneError if a statement contradicts the tensors, or describes a network that cannot be
-    built.
+    BackboneError if a setting contradicts the tensors, or describes a network that the suite cannot
+    build.
     """
     by_kind: defaultdict[str, list[Statement]] = defaultdict(list)
     for statement in statements:
         by_kind[statement.kind].append(statement)
-    depths, present = by_kind["depth"], {_depth(m) for m in (match, *found)}
-    if depths and not present & {statement.value for statement in depths}:
+    depths, existing_depths = by_kind["depth"], {_depth(m) for m in (match, *matches)}
+    if depths and not existing_depths & {statement.value for statement in depths}:
         _refuse(match, depths[:1], "which is another network")
     for statement in by_kind["unbuildable"]:
         _refuse(match, [statement], f"which means {statement.value}")
@@ -312,47 +322,48 @@ def apply_stem(
     for group in (pools, paddings):
         if len({statement.value for statement in group}) > 1:
             _refuse(match, group, "and these differ")
-    pool = pools[0].value if pools else large
+    has_pool = pools[0].value if pools else large
     padding = paddings[0].value if paddings else 3 if large else 1
-    stem = STEM_VARIANTS.get((large, pool, padding))
-    if stem is None or (pool and "without maxpool" in match.plan.scheme):
+    stem = STEM_VARIANTS.get((large, has_pool, padding))
+    if stem is None or (has_pool and "without maxpool" in match.plan.scheme):
         _refuse(match, [*pools, *paddings], "a stem that its tensors or this suite do not have")
     if stem == match.plan.stem:
         return match, ""
-    words = ", ".join(statement.words for statement in (*pools, *paddings))
+    entries = ", ".join(statement.text for statement in (*pools, *paddings))
     plan = replace(match.plan, stem=stem)
-    return replace(match, plan=plan), f"{stem} stem, as the file says: {words}"
+    return replace(match, plan=plan), f"{stem} stem, as the file says: {entries}"
 
 
 def _depth(match: Match) -> int:
-    """Return the number of layers: one convolution is the stem, and the classifier counts, too."""
+    """Return the number of layers, including the stem and the classifier."""
     return 2 + sum(bool(re.match(r"layer.*\.conv.*weight$", name)) for name in match.names)
 
 
 def _refuse(match: Match, statements: Sequence[Statement], reason: str) -> NoReturn:
     raise BackboneError(
-        f"the file says {', '.join(s.words for s in statements)}, {reason}; by its tensors the "
-        f"network is {match}, whose features would differ. Use a checkpoint of a plain torchvision "
-        f"ResNet; or, if the entry does not describe this network, save its state_dict alone"
+        f"the file says {', '.join(s.text for s in statements)}, {reason}; by its tensors the "
+        f"network is {match}, which computes other features. Use a checkpoint of a plain "
+        f"torchvision ResNet; or, if the entry does not describe this network, save only its "
+        f"state_dict"
     )
 
 
 def input_of(statements: Iterable[Statement]) -> StatedInput:
-    """Return the images that the statements describe.
+    """Return the input images that the settings describe.
 
-    BackboneError if entries differ, or if they are not a normalization of an image.
+    BackboneError if entries differ, or if they do not normalize an image.
     """
     by_kind: dict[str, dict[Any, str]] = {"mean": {}, "std": {}, "order": {}}
     for statement in statements:
         if statement.kind in by_kind:
-            by_kind[statement.kind].setdefault(statement.value, statement.words)
-    words = ", ".join(text for group in by_kind.values() for text in group.values())
+            by_kind[statement.kind].setdefault(statement.value, statement.text)
+    entries = ", ".join(entry for group in by_kind.values() for entry in group.values())
     mean, std, order = (next(iter(group), None) for group in by_kind.values())
     levels = [*(mean or ()), *(std or ())]
-    # 0 and 1 in the entries of OpenMMLab and detectron2 leave pixels from 0 to 255
+    # mean 0 and std 1 of OpenMMLab and detectron2 mean pixels from 0 to 255
     unchanged = mean == (0, 0, 0) and std == (1, 1, 1)
     are_bytes = max(levels, default=0.0) > 1 or (
-        unchanged and (order is not None or "pixel" in words.lower())
+        unchanged and (order is not None or "pixel" in entries.lower())
     )
     reason = ""
     if max(map(len, by_kind.values())) > 1:
@@ -360,17 +371,19 @@ def input_of(statements: Iterable[Statement]) -> StatedInput:
     elif are_bytes and not (mean and std):
         reason = "for pixels from 0 to 255, but only one of mean and std"
     elif not all(0 <= level <= 255 for level in levels) or (std and 0 in std):
-        reason = "which normalizes no image"
+        reason = "which cannot normalize an image"
     if reason:
         raise BackboneError(
-            f"the file says {words}, {reason}; the images that the network takes are unknown. If "
-            f"the entries do not describe this network, save its state_dict alone"
+            f"the file says {entries}, {reason}, so the network's input images are unknown. If the "
+            f"entries do not describe this network, save only its state_dict"
         )
     scale = 255 if are_bytes else 1
-    mean, std = (n and tuple(round(level / scale, DECIMALS) for level in n) for n in (mean, std))
+    mean, std = (
+        rgb and tuple(round(level / scale, DECIMALS) for level in rgb) for rgb in (mean, std)
+    )
     is_bgr = order == "BGR"
     if mean and not order:
         is_bgr = all(abs(a - b) < MAX_DISTANCE for a, b in zip(mean, BGR_MEAN, strict=True))
     if is_bgr:
         mean, std = mean and mean[::-1], std and std[::-1]
-    return StatedInput(mean=mean, std=std, is_bgr=is_bgr, entries=words)
+    return StatedInput(mean=mean, std=std, is_bgr=is_bgr, entries=entries)

@@ -1,10 +1,11 @@
-"""Verify that a network holds a file's weights, and that the image alone determines its features.
+"""Verify a network's weights, and that only the image determines its features.
 
 Each tensor is set once and is finite, and the features of two images differ. Names and shapes are
-compared before; settings that tensors do not show are reported as assumed. Another network than a
-ResNet is tried more closely: dropout in a forward function, batch norm without running statistics,
-or a reference to the first image of a batch would make the result of a task depend on chance or on
-the size of its batches.
+checked before; settings that tensors do not show are reported as assumed.
+
+For networks other than ResNets there are further checks, so that results do not depend on chance or
+on the batch size. Possible causes are dropout in a forward function, batch norm without running
+statistics, and a reference to the first image of a batch.
 """
 
 from collections.abc import Mapping
@@ -17,16 +18,16 @@ from transfer.encoders.naming import brief
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 MAX_REPEATED_BYTES = 2**29
-"""Most bytes by which a tensor may exceed its stored values, which it then repeats."""
+"""Maximum number of bytes by which an expanded tensor exceeds its storage."""
 MIN_RESPONSE = 8 * torch.finfo(torch.float32).eps
-"""Smallest difference between the features of two images, relative to the largest feature."""
+"""Minimum difference between two images' features, relative to the largest feature."""
 
 
 def plain_floats(name: str, stored: Tensor) -> Tensor:
-    """Return a float32 copy of the same shape; BackboneError unless all values are finite."""
+    """Return a float32 copy; BackboneError unless all values are finite."""
     if stored.dtype not in CASTABLE:
         raise BackboneError(
-            f"{name} holds {stored.dtype}; expected floating-point weights: undo the quantization"
+            f"{name} is {stored.dtype}; expected floating-point weights: undo the quantization"
         )
     num_bytes = stored.numel() * stored.itemsize
     if num_bytes > MAX_REPEATED_BYTES + stored.untyped_storage().nbytes():
@@ -34,19 +35,19 @@ def plain_floats(name: str, stored: Tensor) -> Tensor:
             f"{name} repeats stored values and would take {num_bytes:,} bytes; save its .clone()"
         )
     tensor = stored.to(torch.float32).clone(memory_format=torch.contiguous_format)
-    # the sum is a fast test: NaN and infinity propagate; if only the sum overflows, the count is 0
+    # testing the sum is fast: NaN and infinity propagate; if only it overflows, the count is 0
     if not tensor.sum().isfinite() and (num_bad := int((~tensor.isfinite()).sum())):
         raise BackboneError(
-            f"{name} holds {num_bad} values of {tensor.numel()} that are NaN or infinite; the "
-            f"training diverged: take an earlier checkpoint"
+            f"{name} contains {num_bad} values of {tensor.numel()} that are NaN or infinite; the "
+            f"training diverged: use an earlier checkpoint"
         )
     return tensor
 
 
 def fill(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Set every tensor of a network to the one of its name; tensors on meta are replaced by it.
+    """Load all weights into a network; meta tensors are replaced.
 
-    BackboneError for other names or shapes, or if the network changes a value as it loads it.
+    BackboneError for other names or shapes, or if the network changes a value when it loads it.
     """
     on_meta = any(tensor.is_meta for tensor in network.state_dict().values())
     try:
@@ -56,11 +57,11 @@ def fill(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
     loaded = network.state_dict()
     changed = [n for n, t in loaded.items() if not (t.is_meta or torch.equal(t, weights[n]))]
     if changed:
-        raise BackboneError(f"the network changes {brief(changed)} as it loads them")
+        raise BackboneError(f"the network changes {brief(changed)} when it loads them")
 
 
 def check_response(features: Tensor) -> None:
-    """Raise BackboneError unless the features (2, C) of two images are finite and differ."""
+    """Raise BackboneError unless features (2, C) are finite and differ."""
     if num_bad := int((~features.isfinite()).sum()):
         raise BackboneError(
             f"{num_bad} of {features.numel()} features on fixed images are not finite; expected a "
@@ -70,12 +71,12 @@ def check_response(features: Tensor) -> None:
     if (first - second).abs().max() <= MIN_RESPONSE * features.abs().max():
         raise BackboneError(
             f"the features do not depend on the image, all are within {features.abs().max():.3g}: "
-            f"the weights are zero or the training collapsed; take an earlier checkpoint"
+            f"the weights are zero or the training collapsed; use an earlier checkpoint"
         )
 
 
 def fixed_images(size_px: int = 64) -> Tensor:
-    """Return normalized noise (2, 3, size_px, size_px), the same at every call."""
+    """Return normalized noise (2, 3, size_px, size_px), equal at every call."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(2, 3, size_px, size_px, generator=generator, dtype=torch.float32)
 
@@ -84,7 +85,10 @@ ADVICE = "Make the network return the same features for an image in any batch, a
 
 
 def forward(network: nn.Module, images: Tensor) -> Tensor:
-    """Return features (n, C) of images (n, 3, H, W); BackboneError if the network fails on them."""
+    """Return features (n, C) of images (n, 3, H, W).
+
+    BackboneError if the network fails on them.
+    """
     try:
         features: Tensor = network(images)
     except BackboneError:
@@ -99,30 +103,30 @@ def forward(network: nn.Module, images: Tensor) -> Tensor:
 
 
 def check_features(network: nn.Module, images: Tensor, features: Tensor) -> None:
-    """Raise BackboneError unless each of two images alone determines its features (2, C).
+    """Raise BackboneError unless each image alone determines its features.
 
-    The features may not be equal or not finite, and chance, the other images of the batch and
-    their order may not change them.
+    images: (2, 3, H, W). features: (2, C). The features must be finite and differ. They may not
+    change by chance, with the other images of the batch or with their order.
     """
     check_response(features.float())
     scale = features.abs().max().item()
     if difference := _difference(forward(network, images), features, scale):
         raise BackboneError(
-            f"two passes over the same images give features that differ by {difference:.1e} of the "
-            f"largest: dropout or another random layer is active in eval mode. {ADVICE}"
+            f"two forward passes of the same images give features that differ by {difference:.1e} "
+            f"of the largest: dropout or another random layer is active in eval mode. {ADVICE}"
         )
     first, second = images.split(1)
     # noise of the same mean and variance would hardly change the statistics of a batch
     bright = 1 + second / 2
     for batch, row in ((first, 0), (torch.cat([bright, first]), 1)):
         try:
-            other = forward(network, batch)[row : row + 1]
+            repeated = forward(network, batch)[row : row + 1]
         except BackboneError as error:
             raise BackboneError(
                 f"the features of an image depend on the number of images in its batch: {error}. "
                 f"{_suspects(network)}{ADVICE}"
             ) from error
-        if difference := _difference(other, features[:1], scale):
+        if difference := _difference(repeated, features[:1], scale):
             raise BackboneError(
                 f"the features of an image depend on the other images of its batch: they differ by "
                 f"{difference:.1e} of the largest. {_suspects(network)}{ADVICE}"
@@ -130,11 +134,11 @@ def check_features(network: nn.Module, images: Tensor, features: Tensor) -> None
 
 
 def _difference(features: Tensor, expected: Tensor, scale: float) -> float:
-    """Return the largest difference in units of scale; 0 if it is rounding.
+    """Return the largest difference in units of scale; 0 for rounding errors.
 
     A batch of another size may be summed in another order. This changes a sum of n terms by about
-    eps sqrt(n) of their size, and the output of L layers by sqrt(L) times that. The square root of
-    eps, half of the digits, leaves room for sums of 10,000 terms in 800 layers of float32.
+    eps sqrt(n) of their size, and the output of L layers by sqrt(L) times that. The tolerance
+    sqrt(eps) allows sums of 10,000 terms in 800 layers of float32.
     """
     eps = max(torch.finfo(dtype).eps for dtype in (expected.dtype, torch.float32))
     difference = (features.double() - expected.double()).abs().max().item() / scale
@@ -142,7 +146,7 @@ def _difference(features: Tensor, expected: Tensor, scale: float) -> float:
 
 
 def _suspects(network: nn.Module) -> str:
-    """Return a sentence on norm layers that use the statistics of a batch; empty without any."""
+    """Return a sentence on norm layers that use batch statistics, if any."""
     norms = [
         name.removeprefix("network.")
         for name, module in network.named_modules()

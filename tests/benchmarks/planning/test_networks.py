@@ -48,8 +48,8 @@ def test_one_value_holds_for_all_encoders() -> None:
     ("options", "message"),
     [
         ({"encoder": (VIT, "")}, "2 given for 3 checkpoints"),
-        ({"pool": ("cls",)}, "--pool goes with --encoder"),
-        ({"encoder": (VIT, "", ""), "pool": ("", "cls", "")}, "--pool goes with --encoder"),
+        ({"pool": ("cls",)}, "--pool requires --encoder"),
+        ({"encoder": (VIT, "", ""), "pool": ("", "cls", "")}, "--pool requires --encoder"),
         ({"encoder": (VIT,), "input_px": ("big",)}, "--input-px big: expected a whole number"),
         (
             {"encoder": (VIT, "", "a.py:f"), "input_mean": (0.5,) * 3, "input_std": (0.5,) * 3},

@@ -48,7 +48,7 @@ def other_files() -> dict[str, tuple[bytes, str]]:
     return {
         "joblib": (b"\x80\x04\x95\x00cjoblib.numpy_pickle\nNumpyArrayWrapper\n.", "joblib"),
         "joblib, compressed": (b"x\x9c" + bytes(50), "joblib"),
-        "parameters": (zip_bytes(dict(network.named_parameters())), "parameters alone"),
+        "parameters": (zip_bytes(dict(network.named_parameters())), "only parameters"),
         "list of parameters": (zip_bytes(list(network.parameters())), "without names"),
         "FSDP": (zip_bytes({"_fsdp_wrapped_module._flat_param": some}), "FSDP"),
         "DeepSpeed": (zip_bytes({"single_partition_of_fp32_groups": [some]}), "zero_to_fp32"),
@@ -119,7 +119,7 @@ def is_resnet18(backbone: Encoder, expected: Weights) -> bool:
 
 @pytest.mark.parametrize(
     ("branch", "words"),
-    [("backbone", "names 2 of them"), ("momentum", "names none of them"), ("", "no name tells")],
+    [("backbone", "matches 2 of"), ("momentum", "matches none of"), ("", "no name identifies")],
 )
 def test_a_branch_that_names_not_one_network_is_refused_with_the_list(
     branch: str, words: str, distilled: Path
@@ -148,7 +148,7 @@ def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(file: 
 )
 def test_no_rule_holds_between_different_networks(item: str, other: str, file: Path) -> None:
     content = {**below(item, weights()), **below(other, another(weights(stem="cifar")))}
-    refuse(content, file, "no name tells")
+    refuse(content, file, "no name identifies")
 
 
 def test_our_own_file_has_no_branches(checkpoint: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_task_takes_the_branch(
     args = ["cifar10_knn", "--ckpt", str(distilled), "--dry-run", "--results", str(tmp_path)]
     assert main(args) == 2
     assert main([*args, "--checkpoint-key", "student"]) == 0
-    assert "asked for by --checkpoint-key student" in capsys.readouterr().err
+    assert "selected by --checkpoint-key student" in capsys.readouterr().err
 
 
 COUNTERS: dict[str, tuple[Tensor, int]] = {

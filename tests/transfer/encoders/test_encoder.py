@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from transfer import Encoder, SuiteError, evaluate, tasks
-from transfer.cells.cell import Cell, departures
+from transfer.cells.cell import Cell, deviations
 from transfer.cells.request import Settings
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import with_heads
@@ -218,7 +218,7 @@ def test_the_users_file_may_hold_dataclasses_and_has_a_twin_unless_it_loads_weig
     twin = Encoder.from_file(file, encoder=args, pool="mean").random_twin()
     assert not torch.equal(twin.state_dict["0.weight"], network.state_dict()["0.weight"])
     loads = Encoder.from_file(file, encoder=f"{code}:load", pool="mean")
-    with pytest.raises(BackboneError, match=r"stay as they were.*to the checkpoint"):
+    with pytest.raises(BackboneError, match=r"do not change.*to the checkpoint"):
         loads.random_twin()
 
 
@@ -311,15 +311,15 @@ def test_mean_and_std_of_no_tag_are_said_to_be_timms(tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("name one of them", {"encoder": "timm:vit_small_patch16_224"}),
-    ("say --input-px", {"encoder": "timm:convnext_tiny", **NORM}),
-    ("regnet_y_16gf was trained on", {"encoder": "torchvision:regnet_y_16gf"}),
+    ("select one of them", {"encoder": "timm:vit_small_patch16_224"}),
+    ("pass --input-px", {"encoder": "timm:convnext_tiny", **NORM}),
+    ("regnet_y_16gf is unknown", {"encoder": "torchvision:regnet_y_16gf"}),
     ("no model 'vit_tini'", {"encoder": "timm:vit_tini"}),
     ("knows no weights", {"encoder": "timm:vit_tiny_patch16_224.none"}),
     ("expected timm:NAME", {"encoder": "vit"}),
-    ("does not offer --pool", {"encoder": "torchvision:vit_b_32", "pool": "cls"}),
+    ("does not support --pool", {"encoder": "torchvision:vit_b_32", "pool": "cls"}),
     ("no class token", {"encoder": "OWN:build", "pool": "cls"}),
-    ("say --pool", {"encoder": "OWN:build"}),
+    ("pass --pool", {"encoder": "OWN:build"}),
     ("no linear classifier", {"encoder": "torchvision:squeezenet1_1"}),
     ("no such file", {"encoder": "absent.py:build"}),
     ("no function", {"encoder": "OWN:make"}),
@@ -337,7 +337,7 @@ def test_what_nothing_says_is_asked_for(message: str, given: dict[str, Any], own
 
 
 def test_options_of_an_encoder_go_with_one() -> None:
-    with pytest.raises(ValueError, match="--pool goes with --encoder"):
+    with pytest.raises(ValueError, match="--pool requires --encoder"):
         EncoderOptions(pool="cls").check()
 
 
@@ -420,7 +420,7 @@ def test_an_encoder_in_bfloat16_has_no_folded_norms(settings: Settings) -> None:
     encoder = Encoder.from_module(small_network(), **SQUARE)
     rounded = replace(settings, features_in="bfloat16")
     cell = Cell.with_backbone(task="cifar10_knn", backbone=encoder, seed=0, settings=rounded)
-    assert "frozen features in bfloat16" in departures(cell)
+    assert "frozen features in bfloat16" in deviations(cell)
 
 
 def test_a_module_whose_code_has_changed_is_another_encoder() -> None:

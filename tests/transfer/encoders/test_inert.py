@@ -113,7 +113,7 @@ def test_classes_of_modules_that_only_sound_dangerous_are_inert() -> None:
         state = b")\x81}X\x01\x00\x00\x00aK\x01sb."
         result = inert.load(io.BytesIO(named(path) + state))
         assert isinstance(result, Inert)
-        assert (result.path, result.parts) == (path.replace(":", "."), [{"a": 1}])
+        assert (result.path, result.attributes) == (path.replace(":", "."), [{"a": 1}])
 
 
 def test_an_inert_object_cannot_be_called() -> None:

@@ -45,7 +45,7 @@ NO_STD = {"mean": [0.0] * 3, "std": [0.0] * 3, "size": 32, "channels": "RGB"}
 NAN_STD = {**NO_STD, "std": [0.2, float("nan"), 0.2]}
 DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "later format": ({"format": "ssl-backbone/2"}, "ssl-backbone/1"),
-    "unknown arch": ({"arch": "resnet51-heads4"}, "known are resnet18"),
+    "unknown arch": ({"arch": "resnet51-heads4"}, "expected one of resnet18"),
     "unlikely many heads": ({"arch": "resnet18-heads100"}, "1 to 99 copies of layer4"),
     "heads that are not there": ({"arch": "resnet18-heads2"}, "Missing key"),
     "unknown stem": ({"stem": "3x3"}, "imagenet, cifar"),
@@ -60,7 +60,7 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "other arch than told": ({"arch": "resnet34"}, "Missing key"),
     "other stem than told": ({"stem": "imagenet"}, "size mismatch for conv1.weight"),
     "a classifier": ({"fc.weight": torch.ones(10, 512)}, "Unexpected key.*fc.weight"),
-    "NaN": ({"bn1.bias": torch.full((64,), float("nan"))}, "bn1.bias holds 64 values"),
+    "NaN": ({"bn1.bias": torch.full((64,), float("nan"))}, "bn1.bias contains 64 values"),
     "a negative variance": ({"bn1.running_var": -torch.ones(64)}, "not finite"),
     "another shape": ({"bn1.bias": torch.ones(63)}, "size mismatch for bn1.bias"),
     "a number repeated without end": (

@@ -102,7 +102,7 @@ def test_the_encoder_file_of_another_backbone_is_refused(
     second = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=small_backbone.input)
     encoder_file(second, tmp_path / "encoder.pt")
     backbone = load_backbone(own_file(small_backbone, {}, tmp_path / "backbone.pt"))
-    assert "holds another backbone" in why_no_projector(backbone)
+    assert "contains another backbone" in why_no_projector(backbone)
 
 
 def one_head(

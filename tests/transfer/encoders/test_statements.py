@@ -133,7 +133,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_contradiction_is_refused_with_the_entry_and_what_to_do(file: Path) -> None:
     for message, entry in CONTRADICTIONS.values():
         content = {**message, "state_dict": another(weights())}
-        refuse(content, file, entry, "state_dict alone")
+        refuse(content, file, entry, "save only its state_dict")
 
 
 def test_pooling_is_not_stated_where_the_names_show_that_it_is_absent(file: Path) -> None:

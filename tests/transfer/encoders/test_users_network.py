@@ -102,8 +102,8 @@ OUTPUTS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "object": (lambda f: SimpleNamespace(x=f), "a value of type SimpleNamespace"),
     "None": (lambda f: None, "a value of type NoneType"),
     "array": (lambda f: f.numpy(), "a value of type ndarray"),
-    "tokens": (lambda f: f[:, None], r"\(2, 1, 8\) of float32 .* say pool='mean'"),
-    "maps": (lambda f: f[..., None, None], r"\(2, 8, 1, 1\) of float32 .* say pool='mean'"),
+    "tokens": (lambda f: f[:, None], r"\(2, 1, 8\) of float32 .* pass pool='mean'"),
+    "maps": (lambda f: f[..., None, None], r"\(2, 8, 1, 1\) of float32 .* pass pool='mean'"),
     "no batch": (lambda f: f.flatten(), r"\(16,\) of float32 for images \(2, 3, 32"),
     "a number": (lambda f: f.sum(), r"a tensor \(\) of float32 for images \(2, 3, 32"),
     "one row": (lambda f: f.sum(dim=0, keepdim=True), r"\(1, 8\) of float32 for images \(2, 3, 32"),
@@ -276,7 +276,7 @@ UNUSABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "meta": (on_meta, "0.weight of Sequential is on the meta device"),
     "quantized": (
         lambda: nn.Sequential(nn.Flatten(), WithState(3072, 4)),
-        "1._extra_state of Sequential is a dict .*before its quantization",
+        "1._extra_state of Sequential is a dict .*before quantization",
     ),
     "locked": (Locked, "Locked cannot be copied .*lock"),
     "other size": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 4)), r"fails on.*\(2, 3, 32"),
@@ -339,9 +339,9 @@ NOT_ALONE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "the batch's mean": (lambda: Shares(lambda f: f - f.mean(0) / 2), "depend on the other"),
     "the first image": (lambda: Shares(lambda f: f + f[:1]), "depend on the other"),
     "the last image": (lambda: Shares(lambda f: f + f[-1:]), "depend on the other"),
-    "dropout": (lambda: Shares(lambda f: dropout(f, 0.5)), "two passes .*dropout"),
-    "noise": (lambda: Shares(lambda f: f + 0.01 * torch.randn_like(f)), "two passes"),
-    "a counter": (Calls, "two passes"),
+    "dropout": (lambda: Shares(lambda f: dropout(f, 0.5)), "two forward passes .*dropout"),
+    "noise": (lambda: Shares(lambda f: f + 0.01 * torch.randn_like(f)), "two forward passes"),
+    "a counter": (Calls, "two forward passes"),
 }
 
 
