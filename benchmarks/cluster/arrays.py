@@ -72,7 +72,7 @@ def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
 def replace_gpus(cell: Cell, gpus: int) -> Cell:
     """Return the same cell on another number of GPUs; no number of its protocol changes."""
     training = replace(cell.settings.training, gpus=gpus)
-    return cell.asking(settings=replace(cell.settings, training=training))
+    return cell.with_request(settings=replace(cell.settings, training=training))
 
 
 def resources(job: Job, options: SlurmOptions, where: Cluster) -> Resources:

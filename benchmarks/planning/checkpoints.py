@@ -207,9 +207,11 @@ def settle_declarations(
     lines: dict[str, str] = {}
     for cell in {row.cell.backbone.name: row.cell for row in rows}.values():
         name = cell.backbone.name
-        settled[name], lines[name] = settle_declaration(cell.records, cell.backbone, given=given)
+        settled[name], lines[name] = settle_declaration(
+            cell.records, cell.backbone, is_explicit=given
+        )
     declared = []
     for row in rows:
         backbone = settled[row.cell.backbone.name]
-        declared.append(replace(row, cell=row.cell.declared_as(backbone, given=given)))
+        declared.append(replace(row, cell=row.cell.declared_as(backbone, is_explicit=given)))
     return declared, list(filter(None, lines.values()))

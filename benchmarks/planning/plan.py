@@ -12,7 +12,7 @@ from benchmarks.results.final_screen import aligned, first_lines
 from benchmarks.results.records import TRANSFER, count_tasks, grouped
 from pretrain.running.host_memory import image_memory, image_memory_bytes
 from pretrain.running.processes import num_gpus
-from transfer.cells.cell import Cell, departures, finished
+from transfer.cells.cell import Cell, deviations, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.datasets.expected import DataError
 from transfer.hours import ASSUMED, core_hours, gpu_hours, measured_seconds
@@ -62,9 +62,9 @@ def plan_cell(cell: Cell) -> PlannedCell:
     if too_few:
         return PlannedCell(cell, "no data", (), 0.0, too_few)
     units, measured = cell.task.units(), measured_seconds(cell.settings.runs)
-    hours, decoding = gpu_hours(units, cell.computing, measured), 0.0
+    hours, decoding = gpu_hours(units, cell.feature_backbone, measured), 0.0
     if not cell.task.trains_backbone:
-        decoding = core_hours(units, cell.backbone, measured, kept=_fits_into_memory(cell))
+        decoding = core_hours(units, cell.backbone, measured, is_cached=_fits_into_memory(cell))
     if missing:
         return PlannedCell(cell, "no data", missing, hours, core_hours=decoding)
     note = f"uses the classifier of {cell.classifier_cell.key}" if cell.classifier_cell else ""
@@ -293,7 +293,7 @@ def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
     """Return the deviations from the papers' protocols of cells that can run, each line once."""
     cells = [row.cell for row in rows if row.state in ("run", "cached")]
-    notes = grouped((line, cell.key) for cell in cells for line in departures(cell))
+    notes = grouped((line, cell.key) for cell in cells for line in deviations(cell))
     return [
         f"deviates from {task_of(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "
         f"({count_tasks({*keys})})"

@@ -21,7 +21,7 @@ from benchmarks.results.records import (
 )
 from benchmarks.results.verdicts import pairs_of, why_apart
 from pretrain.running.command_line import with_present_option
-from transfer.cells.request import Settings, from_json, words_of
+from transfer.cells.request import Settings, command_line_args, from_json
 from transfer.encoders.architectures import network_words
 from transfer.encoders.options import Checkpoint
 from transfer.record import (
@@ -253,7 +253,7 @@ def _checkpoint_words(record: Record) -> list[str]:
         args = [with_present_option(arg) for arg in args]
         return [*args, *(["--trained-with", declared] if declared else [])]
     checkpoint = from_json(Checkpoint, record.request["checkpoint"])
-    return words_of(replace(checkpoint, declared=declared))
+    return command_line_args(replace(checkpoint, declared=declared))
 
 
 def _option_words(record: Record) -> list[str]:
@@ -266,7 +266,7 @@ def _option_words(record: Record) -> list[str]:
             if arg not in {*REMOVED_FLAGS, *REMOVED_VALUES} and previous not in REMOVED_VALUES
         ]
     settings = from_json(Settings, record.request["settings"])
-    return words_of(replace(settings, schedule="paper"))
+    return command_line_args(replace(settings, schedule="paper"))
 
 
 def _results_folder(path: Path, task: str) -> tuple[Path | None, bool]:

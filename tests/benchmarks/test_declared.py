@@ -35,10 +35,10 @@ def test_a_later_declaration_is_added_to_finished_records(
     cell = Cell.with_backbone(task="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     previous = evaluate(cell)
     declared = with_declared_recipe(backbone, RECIPE)
-    assert evaluate(replace(cell.asking(seed=1), backbone=declared)).declared == RECIPE
+    assert evaluate(replace(cell.with_request(seed=1), backbone=declared)).declared == RECIPE
     second = replace(declared, sha256="0" * 64, declared="moco/in1k-r50-v2")
     for requested in (declared, second):
-        settle_declaration(cell.records, requested, given=True)
+        settle_declaration(cell.records, requested, is_explicit=True)
     assert read_record(cell.path) == replace(previous, declared=RECIPE)
 
 
@@ -50,7 +50,7 @@ def test_declarable_recipes_are_those_of_published_numbers() -> None:
 def test_an_unknown_declaration_leaves_earlier_ones(backbone: Encoder, settings: Settings) -> None:
     cell = Cell.with_backbone(task="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     evaluate(replace(cell, backbone=with_declared_recipe(backbone, RECIPE)))
-    with pytest.raises(ValueError, match="no published number is of this recipe; nearest are"):
+    with pytest.raises(ValueError, match="this recipe has no published number; nearest are"):
         with_declared_recipe(backbone, "nosuch/recipe")
     assert read_record(cell.path).declared == RECIPE
 
@@ -67,7 +67,7 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
             second,
             f"--trained-with {RECIPE} is replaced by {second} in 1 records",
         ),
-        ((RECIPE, RECIPE), "", True, "", f"--trained-with {RECIPE} is withdrawn in 2 records"),
+        ((RECIPE, RECIPE), "", True, "", f"--trained-with {RECIPE} is removed in 2 records"),
         ((second, RECIPE), "", False, RECIPE, f"declared as {RECIPE} by an earlier run"),
         (("",), "", True, "", ""),
         (("",), "", False, "", ""),
@@ -82,13 +82,13 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
         shutil.copy(files[0], files[0].with_name(f"{files[0].stem} (1).json"))  # does not count
         record(records, 1.0, backbone="foreign", sha256="0" * 64, content={"declared": second})
         requested = replace(backbone, declared=now)
-        settled, line = settle_declaration(records, requested, given=inputs)
+        settled, line = settle_declaration(records, requested, is_explicit=inputs)
         assert settled.declared == read_record(files[-1]).declared == expected
         assert fact in line
         assert bool(line) == bool(fact)
         if inputs:
             assert {read_record(file).declared for file in files} == {expected}
-            assert settle_declaration(records, requested, given=True)[1] == ""
+            assert settle_declaration(records, requested, is_explicit=True)[1] == ""
 
 
 def declare(results: Path, recipe: str) -> None:

@@ -95,7 +95,7 @@ def test_a_row_without_a_number_of_the_task_is_said(
         (["--name", "cifar10-vicreg", "--task", "cifar10_kn"], "nearest: cifar10_knn"),
         ([], "give the file of a record, or both of these"),
         (["nowhere.json"], "nowhere.json: No such file or directory"),
-        ([str(ROOT / "pyproject.toml")], "not a record that can be used"),
+        ([str(ROOT / "pyproject.toml")], "not a usable record"),
         ([str(ROOT / "pyproject.toml"), "--task", "cifar10_knn"], "not both"),
     ],
 )

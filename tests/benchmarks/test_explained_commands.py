@@ -18,7 +18,7 @@ from transfer.cells import command
 from transfer.cells.cell import Cell
 from transfer.cells.command import Evaluate
 from transfer.cells.execution import stored_request
-from transfer.cells.request import Request, words_of
+from transfer.cells.request import Request, command_line_args
 from transfer.encoders.encoder import Encoder, InputFormat, random_backbone, with_heads
 from transfer.encoders.options import Checkpoint
 from transfer.record import Record, protocol_hash, read_record
@@ -130,7 +130,7 @@ def test_heads_are_part_of_the_words_and_snapshots_have_a_command_of_their_own()
     whole = random_backbone(arch="resnet18-heads4", stem="imagenet", seed=0, name="looc")
     some = with_heads(replace(whole, checkpoint=Checkpoint(ckpt=Path("looc.pt"))), (2, 0))
     args = "--ckpt looc.pt --random --heads 2 0"
-    assert words_of(some.random_twin().checkpoint) == args.split()
+    assert command_line_args(some.random_twin().checkpoint) == args.split()
     assert with_heads(whole, (1,)).checkpoint is None  # made in Python
     path = next((RECORDS / "snapshots").rglob("*@epoch0003/*.json"))
     lines = lines_of(path)

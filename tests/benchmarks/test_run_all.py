@@ -196,7 +196,7 @@ def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_table
     path = next(row.cell.path for row in plan(request) if row.cell.key == "cifar10_knn")
     output = capsys.readouterr().err
     assert f"cifar10_knn  failed: {path}: " in output
-    assert f"the reason of a failure is not noted: {state_path(path)}: " in output
+    assert f"the reason of a failure is not stored: {state_path(path)}: " in output
     (
         request.settings.results / "tables" / "overview.md"
     ).unlink()  # pages that are right are not written

@@ -180,7 +180,7 @@ def test_a_record_that_lacks_a_nested_entry_is_named_and_not_used(
         assert message in page(results, "overview.md")
         assert message in report_page(read_contents(results))
         assert explain([str(path)]) == 2
-        assert f"{path}: not a record that can be used (no {name}" in capsys.readouterr().err
+        assert f"{path}: not a usable record (no {name}" in capsys.readouterr().err
 
 
 NUMBERS = Grid(

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from tests.transfer.detection.solved import solved_detection
 from tests.transfer.encoders.test_projector import encoder_file
 from tests.transfer.segmentation.solved import solved_segmentation
-from transfer.cells.cell import Cell, departures
+from transfer.cells.cell import Cell, deviations
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import DATASETS
@@ -122,7 +122,7 @@ def test_a_tiny_run_ends_in_a_record(key: str, small_encoder: Encoder, settings:
     record = evaluate(cell)
     assert isinstance(record, Record)
     assert read_record(cell.path) == record
-    assert record.departures == departures(cell)
+    assert record.departures == deviations(cell)
     assert all(0 <= value <= 100 for value in record.metrics.values())
 
 

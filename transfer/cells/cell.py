@@ -1,7 +1,7 @@
-"""A cell of the tables: a request with its backbone. What of it is finished, and what deviates.
+"""A cell of the tables: request, backbone, records and deviations.
 
-Some cells use a classifier that another cell trains; that cell's record names the weights, which
-belong to the same backbone, data, protocol, seed and arithmetic.
+Some cells use a classifier that another cell trains. That cell's record names the weights, which
+belong to the same backbone, data, protocol, seed and precision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,19 +36,22 @@ from transfer.tasks import get, reading_of, task_of
 from transfer.tasks.task import Task
 
 WEIGHTS = "weights"
-"""Key of the name of the stored weights in a record's details."""
+"""Key of the stored weights' name in a record's details."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One evaluation, whose result is one record."""
+    """One evaluation; its result is one record."""
 
     request: Request
     backbone: Encoder
 
     @classmethod
     def of(cls, request: Request) -> Self:
-        """Return the cell with the weights of its checkpoint; BackboneError if there are none."""
+        """Return the cell with the weights of its checkpoint.
+
+        BackboneError if the checkpoint has no such backbone.
+        """
         return cls(request=request, backbone=open_checkpoint(request.checkpoint))
 
     @classmethod
@@ -57,23 +60,23 @@ class Cell:
         checkpoint = backbone.checkpoint or Checkpoint(ckpt=Path(backbone.file), name=backbone.name)
         return cls(request=Request(checkpoint=checkpoint, **request), backbone=backbone)
 
-    def asking(self, **request: Any) -> Self:
-        """Return the cell with other fields of its request."""
+    def with_request(self, **request: Any) -> Self:
+        """Return the cell with some fields of its request replaced."""
         return replace(self, request=replace(self.request, **request))
 
-    def declared_as(self, backbone: Encoder, *, given: bool) -> Self:
-        """Return the cell of the backbone with its declared recipe, which a job then knows as well.
+    def declared_as(self, backbone: Encoder, *, is_explicit: bool) -> Self:
+        """Return the cell with a backbone and its declared recipe.
 
-        given: the command line has --trained-with; "" withdraws a recipe then, also a recognized
-        one.
+        The request gets the recipe too, so that a job knows it. is_explicit: the command line has
+        --trained-with. An empty recipe is then stored as "", which removes an earlier or a recognized recipe.
         """
-        recipe = backbone.declared or ("" if given else None)
+        recipe = backbone.declared or ("" if is_explicit else None)
         checkpoint = replace(self.request.checkpoint, declared=recipe)
-        return replace(self.asking(checkpoint=checkpoint), backbone=backbone)
+        return replace(self.with_request(checkpoint=checkpoint), backbone=backbone)
 
     @property
     def key(self) -> str:
-        """Key in TASKS: task id and reading."""
+        """Key in TASKS: task id and protocol variant."""
         return self.request.task
 
     @property
@@ -86,24 +89,27 @@ class Cell:
         """Folders and options."""
         return self.request.settings
 
-    @cached_property  # a plan reads it many times
+    @cached_property  # a plan uses it many times
     def task(self) -> Task:
-        """Protocol at the schedule's length, with the backbone's image size and all options."""
-        named, options = get(self.key), self.settings
+        """Protocol with schedule, image size of the backbone and all options."""
+        named, settings = get(self.key), self.settings
         if self.request.variant:
             named = named.ablation(self.request.variant, **self.request.changes)
-        task = named.task.at_schedule(options.schedule).for_backbone(self.backbone)
-        return task.with_options(options.training).with_data(options.data)
+        task = named.task.at_schedule(settings.schedule).for_backbone(self.backbone)
+        return task.with_options(settings.training).with_data(settings.data)
 
     @property
     def records(self) -> Path:
-        """Folder of the records of all backbones, or of all snapshots of pre-training."""
+        """Folder of all records, or of all records of pre-training snapshots."""
         folder = self.settings.results / RECORDS
         return folder / SNAPSHOTS if self.request.checkpoint.snapshot else folder
 
     @property
     def path(self) -> Path:
-        """Path of the first record; `record.file_for_record` gives those of other conditions."""
+        """Path of the first record.
+
+        `record.file_for_record` returns the paths of records with other conditions.
+        """
         return record_path(
             self.records,
             backbone=self.backbone.name,
@@ -115,49 +121,53 @@ class Cell:
 
     @property
     def folders(self) -> Folders:
-        """Folders of data and cache, and the working folder of this cell."""
-        work = self.settings.runs / "cells" / self.path.relative_to(self.records)
+        """Folders of data and cache, and this cell's working folder."""
+        work_path = self.settings.runs / "cells" / self.path.relative_to(self.records)
         return Folders(
             self.settings.data,
             self.settings.runs / "cache",
-            work.with_suffix(""),
+            work_path.with_suffix(""),
             keep_crops=self.settings.keep_crops,
         )
 
     @property
     def classifier_cell(self) -> "Cell | None":
-        """Cell that trains the classifier which this one uses; None if it uses none."""
-        key = self.task.classifier_task
-        return self.asking(task=key, variant="", changes={}, with_weights=True) if key else None
+        """Cell that trains this cell's classifier; None if it uses none."""
+        if not (key := self.task.classifier_task):
+            return None
+        return self.with_request(task=key, variant="", changes={}, with_weights=True)
 
     @property
-    def computing(self) -> Encoder:
-        """Backbone with the arithmetic of its frozen features."""
+    def feature_backbone(self) -> Encoder:
+        """Backbone with the precision of its frozen features."""
         return replace(self.backbone, precision=feature_precision(self.settings.features_in))
 
 
 def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
-    """Return the backbone of a checkpoint; BackboneError if the file has no such backbone.
+    """Return the backbone of a checkpoint.
 
-    The last files that were read stay in memory, so that the cells of a run read theirs once.
+    The most recent files stay in memory, so that the cells of a run read theirs once. BackboneError
+    if the file has no such backbone.
     """
-    named = replace(checkpoint, declared=None, random=False)
+    plain_checkpoint = replace(checkpoint, declared=None, random=False)
     try:
         file = checkpoint.ckpt.stat()
     except OSError:
-        backbone = _read_checkpoint(named)  # which says what is wrong with the file
+        backbone = _read_checkpoint(plain_checkpoint)  # raises an error that explains the problem
     else:
-        backbone = _kept_checkpoint(named, file.st_size, file.st_mtime_ns)
+        backbone = _cached_checkpoint(plain_checkpoint, file.st_size, file.st_mtime_ns)
     if checkpoint.declared is not None:
         backbone = with_declared_recipe(backbone, checkpoint.declared)
     if not checkpoint.random:
         return backbone
-    twin, own = backbone.random_twin(), checkpoint.name or ""
-    return replace(twin, name=own) if own.startswith(f"{twin.name}-") else twin
+    random_encoder, name = backbone.random_twin(), checkpoint.name or ""
+    if name.startswith(f"{random_encoder.name}-"):
+        return replace(random_encoder, name=name)
+    return random_encoder
 
 
 @lru_cache(maxsize=4)
-def _kept_checkpoint(checkpoint: Checkpoint, size: int, written_ns: int) -> Encoder:
+def _cached_checkpoint(checkpoint: Checkpoint, size: int, written_ns: int) -> Encoder:
     return _read_checkpoint(checkpoint)
 
 
@@ -167,35 +177,44 @@ def _read_checkpoint(checkpoint: Checkpoint) -> Encoder:
     return with_heads(backbone, checkpoint.heads) if checkpoint.heads else backbone
 
 
-def departures(cell: Cell, classifier_record: Record | None = None) -> list[str]:
-    """Return a sentence per deviation of the cell, its classifier and its data from the paper.
+def deviations(cell: Cell, classifier_record: Record | None = None) -> list[str]:
+    """Return the deviations of cell, classifier and data from the paper.
 
-    classifier_record: record of the classifier, whose features may have been in another arithmetic.
+    Each deviation is a sentence. classifier_record: the record of the classifier, which may have
+    been trained on features in another precision.
     """
-    found = _differences(task_of(cell.key), cell.task)
+    sentences = _differences(task_of(cell.key), cell.task)
     if cell.classifier_cell is not None:
-        own = _differences(task_of(cell.classifier_cell.key), cell.classifier_cell.task)
-        found += [f"classifier: {line}" for line in own]
-    if cell.computing.precision != "float32" and not cell.task.trains_backbone:
-        folded = "" if not cell.backbone.is_resnet else ", batch norms folded"
-        found.append(f"frozen features in {cell.computing.precision}{folded}")
+        classifier_differences = _differences(
+            task_of(cell.classifier_cell.key), cell.classifier_cell.task
+        )
+        sentences += [f"classifier: {sentence}" for sentence in classifier_differences]
+    if cell.feature_backbone.precision != "float32" and not cell.task.trains_backbone:
+        folded = ", batch norms folded" if cell.backbone.is_resnet else ""
+        sentences.append(f"frozen features in {cell.feature_backbone.precision}{folded}")
     for key in cell.task.datasets():
-        found += DATASETS[key].departures(cell.settings.data)
-    if classifier_record is not None and features_in(classifier_record) != cell.computing.precision:
-        found.append(f"classifier: trained on features in {features_in(classifier_record)}")
-    return found
+        sentences += DATASETS[key].departures(cell.settings.data)
+    if (
+        classifier_record is not None
+        and features_in(classifier_record) != cell.feature_backbone.precision
+    ):
+        sentences.append(f"classifier: trained on features in {features_in(classifier_record)}")
+    return sentences
 
 
 def _differences(paper: object, used: object) -> list[str]:
-    """Return a sentence per field that differs; a nested dataclass, such as a recipe, gets one."""
-    found = []
+    """Return a sentence per field that differs.
+
+    A nested dataclass, such as a recipe, gets one sentence.
+    """
+    sentences = []
     for spec in hashed_fields(paper):
-        before, after = getattr(paper, spec.name), getattr(used, spec.name)
-        if is_dataclass(before) and before != after:
-            found.append(f"{spec.name}: {', '.join(_differences(before, after))}")
-        elif before != after:
-            found.append(f"{spec.name} {_brief(after)} instead of {_brief(before)}")
-    return found
+        paper_value, used_value = getattr(paper, spec.name), getattr(used, spec.name)
+        if is_dataclass(paper_value) and paper_value != used_value:
+            sentences.append(f"{spec.name}: {', '.join(_differences(paper_value, used_value))}")
+        elif paper_value != used_value:
+            sentences.append(f"{spec.name} {_brief(used_value)} instead of {_brief(paper_value)}")
+    return sentences
 
 
 def _brief(value: object) -> str:
@@ -205,23 +224,27 @@ def _brief(value: object) -> str:
 
 
 def finished(cell: Cell) -> Record | None:
-    """Return a record of the same protocol, weights and data, None if there is none.
+    """Return an up-to-date record of the cell, or None.
 
-    Among several, a record of the arithmetic and engine that the cell would use now is preferred.
+    Its protocol, weights and data equal the cell's. Among several records, one with the precision
+    and engine of a new run is preferred.
     """
-    found = [record for record in cell_records(cell.path)[0].values() if _fits(cell, record)]
+    records = [r for r in cell_records(cell.path)[0].values() if _is_up_to_date(cell, r)]
     return max(
-        found,
+        records,
         key=lambda record: (
             record.engine == cell.task.engine,
-            features_in(record) == cell.computing.precision,
+            features_in(record) == cell.feature_backbone.precision,
         ),
         default=None,
     )
 
 
-def _fits(cell: Cell, record: Record) -> bool:
-    """Return whether a record is up to date, in the requested engine and arithmetic, if any."""
+def _is_up_to_date(cell: Cell, record: Record) -> bool:
+    """Return whether a record is up to date.
+
+    It must also have the engine and precision that the cell requests, if any.
+    """
     return (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
@@ -240,47 +263,53 @@ def _fits(cell: Cell, record: Record) -> bool:
 
 
 def check_records_of_name(cells: Sequence[Cell]) -> None:
-    """Raise ValueError if cells of one backbone, which will run, have the name of other weights.
+    """Raise ValueError if the backbone's name has records of other weights.
 
-    Records of other weights are in its folder, or a record of another input of its file would be
-    replaced.
+    cells: cells of one backbone that will run. The error is also raised if a record of the same
+    file with another input would be replaced.
     """
     cell = cells[0]
-    backbone, paths = cell.backbone, [one.path for one in cells]
+    backbone, paths = cell.backbone, [c.path for c in cells]
     folder = cell.records / backbone.name
     for file in sorted(folder.rglob("*.json")):  # a task's name may have a slash
-        stored = (read_json(file) or {}).get("backbone")  # that of a failure is only a name
+        stored = (read_json(file) or {}).get("backbone")  # a state file has only the name
         if not isinstance(stored, dict) or stored.get("sha256") == backbone.sha256:
             continue
-        if is_same_file(stored, backbone) and not any(is_record_file(file, one) for one in paths):
+        if is_same_file(stored, backbone) and not any(is_record_file(file, p) for p in paths):
             continue
         option = "--results" if backbone.name == "random" else "--name"
         raise ValueError(
             f"{folder} has records of other weights, or of another network or input: {file.name} "
             f"is of {stored.get('arch')}, hash {str(stored.get('sha256'))[:12]}, and this "
             f"checkpoint is {backbone.arch}, hash {backbone.sha256[:12]}. They are not replaced: "
-            f"give another {option}, or move that folder out of {cell.settings.results}"
+            f"pass another {option}, or move that folder out of {cell.settings.results}"
         )
 
 
 def is_same_file(stored: Mapping[str, Any], backbone: Encoder) -> bool:
-    """Return whether stored fields of a backbone are of the same file, maybe with another input."""
+    """Return whether stored backbone fields describe the same file.
+
+    The input may differ.
+    """
     return backbone.file_sha256 != "" and stored.get("file_sha256") == backbone.file_sha256
 
 
-def weights_file(record: Record | None, work: Path) -> Path | None:
-    """Return the file of the weights that a record names; None if it is absent or holds others."""
+def weights_file(record: Record | None, work_folder: Path) -> Path | None:
+    """Return the file of the weights that a record names.
+
+    None if it is missing or has other weights.
+    """
     from transfer.frozen.classifier import classifier_file, load_classifier
 
     name = record.details.get(WEIGHTS) if record is not None else None
     if name is None:
         return None
-    file = classifier_file(work, name)
+    file = classifier_file(work_folder, name)
     return file if load_classifier(file) is not None else None
 
 
 def classifier_hash(cell: Cell) -> str:
-    """Return the hash of the protocol that trains the cell's classifier; empty if it uses none."""
+    """Return the protocol hash of the cell's classifier; empty without one."""
     classifier_cell = cell.classifier_cell
     if classifier_cell is None:
         return ""
@@ -288,7 +317,7 @@ def classifier_hash(cell: Cell) -> str:
 
 
 class ClassifierError(SuiteError, RuntimeError):
-    """Error for a shared classifier that cannot be trained; the cell that uses it did not fail."""
+    """A shared classifier failed to train, not the cell that uses it."""
 
     def __init__(self, key: str, reason: object) -> None:
         super().__init__(f"classifier {key} failed: {reason}")

@@ -1,8 +1,9 @@
-"""The check of a cell's data sets, and the detection of later changes.
+"""Check a cell's datasets, and detect later changes.
 
-The check reads every file, so each process makes it once per set. Every split that a task opens is
-compared with the report (`splits.usable_split`), each extraction and training compares its images
-before and after it (`images.unchanged`), and the whole set is compared before a result is written.
+The check reads every file, so each process checks a dataset once. Later changes are detected by
+comparison with its report. Every split that a task opens is compared (`splits.usable_split`). Each
+extraction and training compares its images before and after it (`images.unchanged`). The complete
+dataset is compared before a result is written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +23,11 @@ from transfer.datasets.images import ChangedDataError, changed_data_error, state
 
 @lru_cache(maxsize=64)
 def fingerprint(key: str, data: Path, cache: Path) -> str:
-    """Return the fingerprint of the training and test splits of a set, or of its only split.
+    """Return the fingerprint of a dataset's training and test splits.
 
-    It is cached, since a plan needs it many times; `evaluate` clears the cache. Annotations come
-    from the arrays in the cache folder, where these are.
+    A dataset with a single split has its fingerprint. The result is cached, since a plan needs it
+    many times; `evaluate` clears the cache. Annotations are read from arrays in the cache folder,
+    if they exist.
     """
     load_annotations([key], data, cache, parse=False)
     return _fingerprint(key, data)
@@ -38,14 +40,17 @@ def _fingerprint(key: str, data: Path) -> str:
 
 @lru_cache(maxsize=64)
 def check_once(key: str, data: Path, tolerated: int) -> Report:
-    """Return the report of a data set; DataError if the set is incomplete or broken."""
+    """Return a dataset's report; DataError if it is incomplete or broken."""
     return require(key, data, tolerated=tolerated)
 
 
 def folders_with_reports(
     keys: Sequence[str], folders: Folders, tolerated: int
 ) -> tuple[dict[str, Report], Folders]:
-    """Return the reports of data sets, and the folders with these reports and broken images."""
+    """Return the reports of datasets, and folders that include them.
+
+    The folders also list the broken images.
+    """
     reports = {key: check_once(key, folders.data, tolerated) for key in keys}
     broken = frozenset(name for report in reports.values() for name in report.unreadable)
     return reports, replace(folders, broken=broken, reports=reports)
@@ -55,38 +60,38 @@ def folders_with_reports(
 def checked_data(
     keys: Sequence[str], folders: Folders, tolerated: int, *, since_s: float
 ) -> Iterator[tuple[dict[str, Report], Folders]]:
-    """Yield the reports of data sets, and folders with them; work in the block is held to these.
+    """Yield the reports of datasets, and folders that include them.
 
-    If a set has changed since a check that began before `since_s` (monotonic time), that of an
-    earlier cell, all sets are checked again.
+    If a dataset has changed since a check that began before `since_s` (monotonic time), which an
+    earlier cell made, all datasets are checked again.
     """
-    reports, known = folders_with_reports(keys, folders, tolerated)
+    reports, folders_with_data = folders_with_reports(keys, folders, tolerated)
     earlier = {key: report for key, report in reports.items() if report.began_s < since_s}
     try:
         require_still_same(earlier, folders.data)
     except ChangedDataError:
         print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
         check_once.cache_clear()
-        reports, known = folders_with_reports(keys, folders, tolerated)
+        reports, folders_with_data = folders_with_reports(keys, folders, tolerated)
     wait_for_all("that check the data", all_work=True)
-    yield reports, known
+    yield reports, folders_with_data
 
 
 def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
-    """Compare all sets with their reports; ChangedDataError names a set that has changed."""
+    """Raise ChangedDataError with the name of a dataset that has changed."""
     fingerprint.cache_clear()
     for key, report in reports.items():
         try:
-            now = _fingerprint(key, data)
+            current = _fingerprint(key, data)
         except DataError as error:
             raise _changed(key, str(error)) from error
-        if now != report.fingerprint:
-            raise _changed(key, f"fingerprint {report.fingerprint} checked, {now} now")
+        if current != report.fingerprint:
+            raise _changed(key, f"fingerprint {report.fingerprint} checked, {current} now")
         states = states_of(report.files)
-        for split, before in report.states.items():
-            if states[split] != before:
-                raise _changed(key, f"{split}: image files were written meanwhile")
+        for split, checked_state in report.states.items():
+            if states[split] != checked_state:
+                raise _changed(key, f"{split}: image files were written in the meantime")
 
 
-def _changed(key: str, what: str) -> ChangedDataError:
-    return changed_data_error(f"{key} has changed while it was being used; {what}")
+def _changed(key: str, reason: str) -> ChangedDataError:
+    return changed_data_error(f"{key} has changed while it was being used; {reason}")

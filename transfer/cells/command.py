@@ -8,7 +8,7 @@ import tyro
 
 from pretrain.running.command_line import check_ranges
 from pretrain.running.processes import this_process
-from transfer.cells.cell import Cell, check_records_of_name, departures, finished
+from transfer.cells.cell import Cell, check_records_of_name, deviations, finished
 from transfer.cells.declaration import check_declared_recipe, settle_declaration
 from transfer.cells.request import Request, check_options_are_used
 from transfer.datasets.expected import DataError
@@ -41,32 +41,34 @@ class Evaluate:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
         if this_process().num_processes > 1 and cell.task.distributed_training is None:
             raise ValueError(f"{key} runs in one process; start it without torchrun")
-        if why := cell.task.unsupported_reason(cell.backbone):
-            raise BackboneError(f"{key}: {why}")
-        if why := cell.task.too_few_images(settings.data):
-            raise DataError(f"{key}: {why}")
+        if reason := cell.task.unsupported_reason(cell.backbone):
+            raise BackboneError(f"{key}: {reason}")
+        if reason := cell.task.too_few_images(settings.data):
+            raise DataError(f"{key}: {reason}")
         if finished(cell) is None:
             check_records_of_name([cell])
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
-            for line in departures(cell):
+            for line in deviations(cell):
                 print(f"deviates from the paper: {line}")
             return 0
         if this_process().is_main:
-            given = self.request.checkpoint.declared is not None
-            backbone, line = settle_declaration(cell.records, cell.backbone, given=given)
-            cell = cell.declared_as(backbone, given=given)
-            if line:
-                print(line, file=sys.stderr)
+            is_explicit = self.request.checkpoint.declared is not None
+            backbone, note = settle_declaration(
+                cell.records, cell.backbone, is_explicit=is_explicit
+            )
+            cell = cell.declared_as(backbone, is_explicit=is_explicit)
+            if note:
+                print(note, file=sys.stderr)
         record = evaluate_on_gpus(cell)
         if this_process().is_main:
             print(summary(cell, record))
         return 0
 
     def checked(self) -> "Evaluate":
-        """Return the command with what is on the hub as paths in the hub's cache.
+        """Return the command with hub addresses replaced by paths in the cache.
 
-        Before torch is imported: raises an error for a misspelled word or an unusable path.
+        Raises an error for a misspelled name or an unusable path, before torch is imported.
         """
         check_ranges(self.request, RANGES)
         settings = self.request.settings
@@ -84,5 +86,5 @@ class Evaluate:
         return replace(self, request=replace(self.request, checkpoint=checkpoint))
 
     def cell(self) -> Cell:
-        """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
+        """Return the cell; BackboneError or ValueError if the request is invalid."""
         return Cell.of(self.checked().request)

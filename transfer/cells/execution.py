@@ -1,4 +1,4 @@
-"""The execution of a cell, from data to record."""
+"""Run a cell, from data to record."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ from transfer.cells.cell import (
     ClassifierError,
     check_records_of_name,
     classifier_hash,
-    departures,
+    deviations,
     finished,
     weights_file,
 )
@@ -58,20 +58,20 @@ from transfer.tasks.task import Task
 
 @contextmanager
 def explain_memory_errors(task: Task) -> Iterator[None]:
-    """Shorten an error of memory that ran out, on a GPU or not, and add the advice."""
+    """Shorten out-of-memory errors of GPU or CPU, and add advice."""
     import torch
 
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        # torch has no class of its own for the memory of the processor
+        # torch has no error class for CPU memory
         on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
         if on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError):
             reason = str(error).partition("\n")[0] or "out of memory"
-            heeded = [LESS_MEMORY[name] for name in LESS_MEMORY if name in task.supported_options]
+            advice = [LESS_MEMORY[name] for name in LESS_MEMORY if name in task.supported_options]
             if not torch.cuda.is_available() or task.trains_backbone:
-                error.args = (f"{reason}; these may need less: {', '.join(heeded)}",)
-            else:  # features are in bfloat16 there already
+                error.args = (f"{reason}; these options may need less: {', '.join(advice)}",)
+            else:  # features on a GPU are already in bfloat16
                 error.args = (reason,)
         raise
 
@@ -81,14 +81,14 @@ LESS_MEMORY = {
     "precision": "--precision bfloat16",
     "features_in": "--feature-precision bfloat16",
 }
-"""Options, for the tasks that heed them."""
+"""Options that reduce memory, for the tasks that support them."""
 
 
 def evaluate(cell: Cell, *, wait: bool = False) -> Record:
-    """Run the cell and write its record; a finished cell is read, not run again.
+    """Run the cell and write its record; only read a finished cell.
 
     If another process runs the cell, wait for it, or raise BusyError. ValueError if records of
-    other weights have the backbone's name. No error leaves a record.
+    other weights have the backbone's name. No record is written if an error occurs.
     """
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     load_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
@@ -102,7 +102,7 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
         for line in cell_records(cell.path)[1]:
             print_line("record", line)
         with lock_cell(cell.folders.work, wait=wait), state.reporting(cell):
-            if wait:  # another process may have finished it, or one of other weights of the name
+            if wait:  # another process may have finished it, or a cell with other weights
                 if (record := finished(cell)) is not None:
                     return record
                 check_records_of_name([cell])
@@ -114,39 +114,42 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     return read_record(file or newest)
 
 
-def lock_cell(work: Path, *, wait: bool) -> AbstractContextManager[None]:
-    """Lock the working folder of a cell; wait for another process, or raise BusyError."""
+def lock_cell(work_folder: Path, *, wait: bool) -> AbstractContextManager[None]:
+    """Lock a cell's working folder; wait for another process, or raise BusyError."""
     if not wait:
-        return lock_folder(work)
-    note = f"{work}: another process works on this cell"
-    return wait_for_lock(work / "lock", "--runs", lambda: print_line("waiting", note))
+        return lock_folder(work_folder)
+    note = f"{work_folder}: another process works on this cell"
+    return wait_for_lock(work_folder / "lock", "--runs", lambda: print_line("waiting", note))
 
 
 def _compute(cell: Cell, process: Process) -> Path | None:
-    """Compute predictions in all processes; the first one writes and returns the record file."""
+    """Compute predictions in all processes; return the record file.
+
+    Only the main process writes and returns it.
+    """
     import torch
 
-    start = time.monotonic()
+    check_start_s = time.monotonic()
     keys, tolerated = cell.task.datasets(), cell.settings.tolerate
     classifier_cell, classifier_record, classifier = cell.classifier_cell, None, None
     if classifier_cell is not None:
-        folders_with_reports(keys, cell.folders, tolerated)  # before a training of hours
+        folders_with_reports(keys, cell.folders, tolerated)  # fail before hours of training
         classifier_record = _obtain_classifier(cell.key, classifier_cell)
         classifier = weights_file(classifier_record, classifier_cell.folders.work)
-    own_start = time.monotonic()  # the classifier's training has a record of its own
+    evaluation_start_s = time.monotonic()  # the classifier's training has another record
     if process.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(process.device)
-    given = replace(cell.folders, classifier=classifier)
+    cell_folders = replace(cell.folders, classifier=classifier)
     with (
         explain_memory_errors(cell.task),
-        checked_data(keys, given, tolerated, since_s=start) as (reports, folders),
+        checked_data(keys, cell_folders, tolerated, since_s=check_start_s) as (reports, folders),
     ):
-        prepared = cell.task.prepare(cell.computing, folders)
+        prepared = cell.task.prepare(cell.feature_backbone, folders)
         with image_memory(cell.settings.image_memory_gb):
             predictions = cell.task.run(prepared, folders, cell.seed)
         if not process.is_main:
             return None
-        record = _record(cell, predictions, reports, classifier_record, own_start)
+        record = _record(cell, predictions, reports, classifier_record, evaluation_start_s)
         require_still_same(reports, cell.settings.data)
         file = store_record(cell.path, record)
         draw = partial(cell.task.gallery, predictions, folders)
@@ -186,18 +189,20 @@ def _record(
             key: {
                 "fingerprint": report.fingerprint,
                 "small": report.small,
-                "counts": {split: found for split, (found, _) in report.counts.items()},
+                "counts": {split: count for split, (count, _) in report.counts.items()},
                 "tolerated": report.num_bad,
             }
             for key, report in reports.items()
         },
-        departures=departures(cell, classifier_record),
+        departures=deviations(cell, classifier_record),
         wall_s=round(time.monotonic() - start_s, 1),
         peak_memory_gb=round(peak_memory_gb(), 2),
         request=stored_request(cell, classifier_record),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
-        speed={} if cell.task.trains_backbone else measured_speed(cell.folders, cell.computing),
+        speed={}
+        if cell.task.trains_backbone
+        else measured_speed(cell.folders, cell.feature_backbone),
         declared=cell.backbone.declared,
         **run_environment(),
     )
@@ -206,20 +211,23 @@ def _record(
 def _run_details(
     cell: Cell, reports: Mapping[str, Report], classifier_record: Record | None
 ) -> dict[str, object]:
-    """Return details: arithmetic of features, copied images, drawn splits, used classifier."""
+    """Return details of the run.
+
+    These are precision of features, copied images, drawn splits and the classifier used.
+    """
     details: dict[str, object] = {}
     if not cell.task.trains_backbone:
-        details["features_in"] = cell.computing.precision
-        in_float32 = cell.computing.precision == "float32"
+        details["features_in"] = cell.feature_backbone.precision
+        in_float32 = cell.feature_backbone.precision == "float32"
         details["tf32_convolutions"] = in_float32 and tf32_convolutions()
     if copied := {key: r.copied_percent for key, r in reports.items() if r.copied_percent}:
         details[COPIED] = copied
     for key in cell.task.datasets():
         if draw := DATASETS[key].draw:
-            parts = {
-                part: open_split(key, cell.settings.data, part) for part in ("trainval", "test")
+            splits = {
+                name: open_split(key, cell.settings.data, name) for name in ("trainval", "test")
             }
-            details[f"list_of_{key}"] = write_list(cell.folders.lists, f"{key}-{draw}", parts)
+            details[f"list_of_{key}"] = write_list(cell.folders.lists, f"{key}-{draw}", splits)
     if classifier_record is not None:
         details["classifier"] = classifier_hash(cell)
         details["classifier_weights"] = classifier_record.details[WEIGHTS]
@@ -227,26 +235,26 @@ def _run_details(
     return details
 
 
-def _obtain_classifier(user: str, classifier_cell: Cell) -> Record:
-    """Return the record of the cell that the task `user` needs; the weights that it names exist.
+def _obtain_classifier(task: str, classifier_cell: Cell) -> Record:
+    """Return the record of the classifier for a task; its weights exist.
 
-    If they do not, train them, or wait while another process does; log each of these steps.
-    ClassifierError if there are none then.
+    task: key of the task that uses it. If the weights do not exist, train them, or wait while
+    another process trains them. Each of these steps is logged. ClassifierError if there are still
+    no weights afterwards.
     """
-    record, work = finished(classifier_cell), classifier_cell.folders.work
-    waits = (
-        f"{user} waits for that of {classifier_cell.key}: {work}: "
-        "another process works on this cell"
+    record, work_folder = finished(classifier_cell), classifier_cell.folders.work
+    note = (
+        f"{task} waits for {classifier_cell.key}: {work_folder}: another process works on this cell"
     )
     if record is None:
-        with wait_for_lock(work / "lock", "--runs", lambda: print_line("classifier", waits)):
+        with wait_for_lock(work_folder / "lock", "--runs", lambda: print_line("classifier", note)):
             # another process may have trained it before this one got the lock
             record = finished(classifier_cell)
             if record is None:
-                trained = finished(classifier_cell.asking(with_weights=False)) is not None
-                why = "its weights are gone" if trained else "it has no record of this training"
-                told = f"{user} needs that of {classifier_cell.key}, but {why}: training it first"
-                print_line("classifier", told)
+                trained = finished(classifier_cell.with_request(with_weights=False)) is not None
+                reason = "its weights are missing" if trained else "it has no record"
+                line = f"{task} needs {classifier_cell.key}, but {reason}: training it first"
+                print_line("classifier", line)
                 try:
                     with state.reporting(classifier_cell):
                         _compute(classifier_cell, this_process())
@@ -254,77 +262,91 @@ def _obtain_classifier(user: str, classifier_cell: Cell) -> Record:
                     raise ClassifierError(classifier_cell.key, error) from error
                 record = finished(classifier_cell)
     if record is None:
-        raise ClassifierError(classifier_cell.key, f"its training has left no weights below {work}")
-    print_line("classifier", f"{user} uses that of {classifier_cell.key}: {classifier_cell.path}")
+        raise ClassifierError(
+            classifier_cell.key, f"its training has left no weights in {work_folder}"
+        )
+    print_line("classifier", f"{task} uses {classifier_cell.key}: {classifier_cell.path}")
     return record
 
 
 def extract_together(cells: Sequence[Cell]) -> None:
-    """Extract the features that cells of several backbones read; decode each image once for all.
+    """Extract features for several backbones, decoding each image once for all.
 
-    An error is only a line: the cells extract what is missing then, and have their own reasons.
+    An error is only printed: each cell then extracts missing features itself and reports its own
+    error.
     """
     start = time.monotonic()
     for task in dict.fromkeys(cell.task for cell in cells):
-        alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
-        backbones = [cell.computing for cell in alike.values()]
-        first, keys = next(iter(alike.values())), task.datasets()
+        by_weights = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
+        backbones = [cell.feature_backbone for cell in by_weights.values()]
+        first_cell, keys = next(iter(by_weights.values())), task.datasets()
         for split, transform in task.extracted():
             try:
-                load_annotations(keys, first.folders.data, first.folders.cache)
-                tolerated = first.settings.tolerate
+                load_annotations(keys, first_cell.folders.data, first_cell.folders.cache)
+                tolerated = first_cell.settings.tolerate
                 with (
                     explain_memory_errors(task),
-                    checked_data(keys, first.folders, tolerated, since_s=start) as (_, folders),
+                    checked_data(keys, first_cell.folders, tolerated, since_s=start) as (
+                        _,
+                        folders,
+                    ),
                 ):
                     task.extracted_images(folders)
                     features_of_backbones(backbones, task.dataset, split, transform, folders)
             except Exception as error:
-                line = f"joint extraction of {split} failed: {error}; each cell extracts alone"
-                print(f"{first.key}  {line}", file=sys.stderr, flush=True)
+                line = f"joint extraction of {split} failed: {error}; each cell extracts separately"
+                print(f"{first_cell.key}  {line}", file=sys.stderr, flush=True)
 
 
 def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[str, Any]:
-    """Return the request as a record stores it: without folders, with options as they were decided.
+    """Return the request for a record: without folders, with resolved options.
 
-    classifier_record: record of the classifier that the cell uses. If its features were computed in
-    another precision than the cell's, no option requested that.
+    classifier_record: the record of the classifier that the cell uses. If its precision differs
+    from the cell's, `features_in` is not resolved, since no option requests such a classifier.
     """
-    settings, decided = cell.settings, dict[str, Any]()
+    settings, resolved = cell.settings, dict[str, Any]()
     if "engine_choice" in {spec.name for spec in fields(cell.task)}:
-        decided["engine"] = cell.task.engine
+        resolved["engine"] = cell.task.engine
     if cell.task.distributed_training is not None:
-        decided["gpus"] = this_process().num_processes
-    # options of a run that this task does not heed would make the printed command a wrong one
-    heeded = cell.task.supported_options
-    given = {name: value for name, value in settings.training.given().items() if name in heeded}
+        resolved["gpus"] = this_process().num_processes
+    # options that this task does not support would make the printed command invalid
+    supported = cell.task.supported_options
+    training_options = {
+        name: value for name, value in settings.training.given().items() if name in supported
+    }
     shared = ("features_in", "keep_crops", "image_memory_gb")
-    unheeded = {name: getattr(Settings(), name) for name in shared if name not in heeded}
-    training = replace(TrainingOptions(**given), **decided)
-    settings = replace(settings, training=training, **unheeded)
-    precision = cell.computing.precision
+    defaults = {name: getattr(Settings(), name) for name in shared if name not in supported}
+    training = replace(TrainingOptions(**training_options), **resolved)
+    settings = replace(settings, training=training, **defaults)
+    precision = cell.feature_backbone.precision
     if not cell.task.trains_backbone and (
         classifier_record is None or features_in(classifier_record) == precision
     ):
         settings = replace(settings, features_in=precision)
-    own = replace(cell.request, settings=settings, with_weights=False)
-    if (opened := cell.backbone.checkpoint) is not None:  # the name is known even if not given
+    request = replace(cell.request, settings=settings, with_weights=False)
+    if (opened := cell.backbone.checkpoint) is not None:  # resolves the name, too
         declared = cell.backbone.declared or None
-        checkpoint = replace(own.checkpoint, name=opened.name, declared=declared)
-        own = replace(own, checkpoint=checkpoint)
-    content = own.json()
+        checkpoint = replace(request.checkpoint, name=opened.name, declared=declared)
+        request = replace(request, checkpoint=checkpoint)
+    content = request.json()
     for name in ("data", "results", "runs"):
         del content["settings"][name]
-    if opened is None:  # Python code made the backbone: no command line can name it
+    if opened is None:  # Python code created the backbone: no command line can select it
         del content["checkpoint"]
-    elif address := address_of(own.checkpoint.ckpt):  # the cache is this machine's
+    elif address := address_of(
+        request.checkpoint.ckpt
+    ):  # the cache path is valid on this machine only
         content["checkpoint"]["ckpt"] = address
         network = content["checkpoint"]["network"]
         network["encoder"] = (
             address_of(network["encoder"].removeprefix("hf:")) or network["encoder"]
         )
-    form = cell.backbone.input
-    images = {"mean": [*form.mean], "std": [*form.std], "size_px": form.size_px}
+    input_format = cell.backbone.input
+    images = {
+        "mean": [*input_format.mean],
+        "std": [*input_format.std],
+        "size_px": input_format.size_px,
+    }
     return content | {"input": images}
 
 

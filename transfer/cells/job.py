@@ -1,13 +1,14 @@
 """A job: cells that one process evaluates, one after another.
 
 A run evaluates its jobs in its own process, or starts python -m transfer.cells.job FILE for each,
-as the jobs of a cluster do. FILE contains the requests of the cells (ssl-job/1). A cell that trains
-on several GPUs has one process per GPU, which this module starts in the same way. torchrun is not
-used: it would kill the processes half a minute after a request to stop, and would not return their
-errors.
+as the jobs of a cluster do. FILE contains the requests of the cells (ssl-job/1).
 
-Exit status: 0 all records are written, 1 a cell failed, 75 stopped and can resume, or a disk could
-not be read, 128 plus the number of the signal that killed a process of a cell.
+A cell that trains on several GPUs has one process per GPU, which this module starts in the same
+way. torchrun is not used: it would kill the processes half a minute after a request to stop, and
+would not return their errors.
+
+The exit status is 0 if all records are written, 1 if a cell failed, and 75 if the job stopped and
+can resume, or a disk could not be read. It is 128 + N if signal N killed a process of a cell.
 """
 
 import json
@@ -49,19 +50,20 @@ FORMAT = "ssl-job/1"
 
 
 class KilledError(SuiteError, RuntimeError):
-    """Error for a process that a signal has killed."""
+    """A signal killed a process."""
 
     def __init__(self, status: int) -> None:
         name = signal.Signals(-status).name
         super().__init__(
-            f"a process was killed by {name}; the same command goes on from the last checkpoint"
+            f"a process was killed by {name}. Run the same command to resume from the last "
+            f"checkpoint"
         )
         self.status = status
-        """Exit status in the form of subprocess: minus the signal's number."""
+        """Exit status as in subprocess: minus the number of the signal."""
 
 
 ALONE_S = 60.0
-"""Time for the other processes to end after one has failed or stopped; most end with it at once."""
+"""Seconds that other processes may run after one has failed or stopped."""
 
 
 def write_job(file: Path, requests: Sequence[Request]) -> None:
@@ -71,7 +73,7 @@ def write_job(file: Path, requests: Sequence[Request]) -> None:
 
 
 def read_job(file: Path) -> list[Request]:
-    """Return the requests in the file of a job; ValueError if it is not one."""
+    """Return the requests in a job file; ValueError for any other file."""
     content = read_json(file) or {}
     if content.get("format") != FORMAT:
         raise ValueError(f"{file}: not a job (expected format {FORMAT!r})")
@@ -84,29 +86,30 @@ def command(file: Path) -> tuple[str, ...]:
 
 
 def run(requests: Sequence[Request]) -> int:
-    """Evaluate cells in this process; return 0, 1 if one failed, or 75 if its disk did.
+    """Evaluate cells in this process; return the exit status.
 
-    The reason of a failure is written to the state of the cell, and the others run nevertheless.
-    For cells of several backbones, features are extracted first, so that each image is decoded
-    once. KilledError if a signal has killed a process of a cell, which can then go on.
+    It is 0, 1 if a cell failed, or 75 if a disk could not be read. The reason of a failure is
+    written to the state of the cell, and the other cells run. For cells of several backbones,
+    features are extracted first, so that each image is decoded once. KilledError if a signal killed
+    a process of a cell, which can be resumed.
     """
     return max(map(_run_together, checkpoints_that_fit(requests)), default=0)
 
 
 def checkpoints_that_fit(requests: Sequence[Request]) -> Iterator[list[Request]]:
-    """Yield the requests of as many checkpoints at a time as fit into memory, at least of one."""
+    """Yield requests of as many checkpoints as fit into memory, at least one."""
     of_checkpoint: dict[Checkpoint, list[Request]] = {}
     for request in requests:
         of_checkpoint.setdefault(request.checkpoint, []).append(request)
-    together, needed = list[Request](), 0
-    for checkpoint, own in of_checkpoint.items():
-        # as large as its weights, or larger; they are in memory once more as a network
+    group, num_bytes = list[Request](), 0
+    for checkpoint, checkpoint_requests in of_checkpoint.items():
+        # a file is at least as large as its weights; the network is a second copy in memory
         size = 2 * checkpoint.ckpt.stat().st_size if checkpoint.ckpt.is_file() else 0
-        if together and needed + size > network_memory_bytes():
-            yield together
-            together, needed = [], 0
-        together, needed = together + own, needed + size
-    yield together
+        if group and num_bytes + size > network_memory_bytes():
+            yield group
+            group, num_bytes = [], 0
+        group, num_bytes = group + checkpoint_requests, num_bytes + size
+    yield group
 
 
 def _run_together(requests: Sequence[Request]) -> int:
@@ -128,16 +131,16 @@ def _run_together(requests: Sequence[Request]) -> int:
 def _needs_features(cell: Cell) -> bool:
     try:
         return finished(cell) is None and not _failed_classifier(cell)
-    except Exception:  # of damaged data: the cell itself will say so
+    except Exception:  # damaged data: the cell itself will report it
         return False
 
 
 def _extract_together(cells: Sequence[Cell]) -> None:
-    """Extract the features of all cells, whose states show the progress."""
+    """Extract the features of all cells, with progress in their states."""
 
     def write(name: state.StateName, progress: str = "") -> None:
         for cell in cells:
-            with suppress(WriteError):  # the work itself will report a full disk
+            with suppress(WriteError):  # the evaluation itself will report a full disk
                 state.write(cell, name, progress)
 
     with telling(partial(write, "running")):
@@ -151,7 +154,7 @@ def _run_cell(cell: Cell) -> int:
             raise ClassifierError(cell.classifier_cell.key, reason)
         print(summary(cell, evaluate_on_gpus(cell, wait=True)), flush=True)
     except KilledError as error:
-        with suppress(WriteError):  # one of its processes may have written that it failed
+        with suppress(WriteError):  # replaces "failed", which one of its processes may have written
             state.write(cell, "stopped", str(error))
         raise
     except Exception as error:  # the tables must show any reason
@@ -167,7 +170,7 @@ def _report_failure(request: Request, error: Exception) -> int:
 
 
 def _failed_classifier(cell: Cell) -> str:
-    """Return why the classifier that the cell uses could not be trained in this run, if so."""
+    """Return why the cell's classifier failed in this run; empty otherwise."""
     classifier_cell = cell.classifier_cell
     if classifier_cell is None or finished(classifier_cell) is not None:
         return ""
@@ -184,51 +187,53 @@ def summary(cell: Cell, record: Record) -> str:
 def evaluate_on_gpus(cell: Cell, *, wait: bool = False) -> Record:
     """Evaluate a cell and return its record.
 
-    One process per GPU runs it if the whole network is trained, otherwise this process. If another
-    process runs the cell, wait for it, or raise BusyError. Raises the first worker's error,
+    One process per GPU runs it if the complete network is trained, otherwise this process. If
+    another process runs the cell, wait for it, or raise BusyError. Raises the first worker's error,
     KilledError if a worker was killed, RuntimeError if one ended without an error.
     """
     task = cell.task
-    here = this_process().num_processes
-    alone = task.distributed_training is None
-    asked = here if alone else task.num_processes(cell.settings.training)
-    if asked == here:
+    num_processes = this_process().num_processes
+    is_single_process = task.distributed_training is None
+    num_requested = (
+        num_processes if is_single_process else task.num_processes(cell.settings.training)
+    )
+    if num_requested == num_processes:
         return evaluate(cell, wait=wait)
-    # before `finished`, which reads them
+    # `finished` needs the annotations
     load_annotations(task.datasets(), cell.folders.data, cell.folders.cache)
     if finished(cell) is not None:
         return evaluate(cell, wait=wait)
     for key in task.datasets():
         check_once(key, cell.settings.data, cell.settings.tolerate)
-    work = cell.folders.work
-    with lock_cell(work, wait=wait):  # BusyError before any worker starts
+    work_folder = cell.folders.work
+    with lock_cell(work_folder, wait=wait):  # BusyError before any worker starts
         pass
-    for old in work.glob("error-*.pickle"):
-        old.unlink()
-    file = work / "job.json"
+    for old_error in work_folder.glob("error-*.pickle"):
+        old_error.unlink()
+    file = work_folder / "job.json"
     write_job(file, [cell.request])
     try:
-        failed = wait_for_workers(start_workers(file, asked))
+        statuses = wait_for_workers(start_workers(file, num_requested))
     except KilledError:
-        if finished(cell) is None:  # else the worker was killed after it had written the record
+        if finished(cell) is None:  # otherwise the worker was killed after it wrote the record
             stop.exit_if_requested()  # the signal came before the worker had installed its handler
             raise
-        failed = []
+        statuses = []
     stop.exit_if_requested()
     record = finished(cell)
-    if failed or record is None:
-        raise first_error(work, failed)
+    if statuses or record is None:
+        raise first_error(work_folder, statuses)
     file.unlink()
     return record
 
 
 def start_workers(file: Path, num_processes: int) -> list[Worker]:
-    """Start the worker processes, in sessions of their own, so that only this one signals them."""
+    """Start the worker processes in new sessions; only this process signals them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    shared = {**os.environ, **meeting, "WORLD_SIZE": str(num_processes)}
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {**os.environ, **rendezvous, "WORLD_SIZE": str(num_processes)}
     return [
         subprocess.Popen(
             command(file),
@@ -241,77 +246,77 @@ def start_workers(file: Path, num_processes: int) -> list[Worker]:
 
 
 def wait_for_workers(workers: Sequence[Worker]) -> list[int]:
-    """Wait until all workers have ended; return the exit statuses that are not 0.
+    """Wait until all workers have ended; return the nonzero exit statuses.
 
-    KilledError if the first failure was a kill: the errors of the others, which report a lost peer,
-    are then not the reason.
+    KilledError if the first failure was a kill: other workers then report a lost peer, which is not
+    the reason.
     """
-    told, failed_s, first = False, 0.0, 0
+    is_stopping, failed_s, first_status = False, 0.0, 0
     try:
         while any(worker.poll() is None for worker in workers):
             time.sleep(0.2)
-            if stop.is_requested() and not told:
-                told = True
+            if stop.is_requested() and not is_stopping:
+                is_stopping = True
                 for worker in workers:
                     worker.send_signal(signal.SIGTERM)
             if not failed_s and any(worker.poll() for worker in workers):
                 failed_s = time.monotonic()
-                first = min(worker.poll() or 0 for worker in workers)
+                first_status = min(worker.poll() or 0 for worker in workers)
             if failed_s and time.monotonic() - failed_s > ALONE_S:
-                break  # the others wait for a worker that is gone, or hang
+                break  # the other workers hang, or wait for the ended one
     finally:
         for worker in workers:
             worker.kill()
     statuses = [worker.wait() for worker in workers]
-    first = first if failed_s else min(statuses)
-    if first < 0 and not told:
-        raise KilledError(first)
+    first_status = first_status if failed_s else min(statuses)
+    if first_status < 0 and not is_stopping:
+        raise KilledError(first_status)
     return [status for status in statuses if status]
 
 
-def first_error(work: Path, statuses: Sequence[int]) -> Exception:
-    """Return the error that the first failed worker has written, or a RuntimeError if none has."""
-    errors = sorted(work.glob("error-*.pickle"), key=lambda path: path.stat().st_mtime)
+def first_error(work_folder: Path, statuses: Sequence[int]) -> Exception:
+    """Return the error of the first failed worker, or a RuntimeError."""
+    errors = sorted(work_folder.glob("error-*.pickle"), key=lambda path: path.stat().st_mtime)
     if errors:
         error: Exception = pickle.loads(errors[0].read_bytes())
         return error
     return RuntimeError(
         f"processes ended with status {', '.join(map(str, statuses)) or 0} and left no record; "
-        f"their messages stand above. The same command goes on from the last checkpoint"
+        f"see their messages above. Run the same command to resume from the last checkpoint"
     )
 
 
 def take_part(file: Path) -> None:
-    """Evaluate the cell of a job as one of several processes; write the error if it fails."""
+    """Evaluate a job's cell as one of several processes; store any error."""
     stop.listen()
     (request,) = read_job(file)
     cell = Cell.of(request)
     if cell.task.varied_image_sizes:
         from transfer.finetuning.loop import use_expandable_segments
 
-        use_expandable_segments()  # before the process joins the others, which starts CUDA
+        use_expandable_segments()  # before process_group, which starts CUDA
     with process_group() as process:
         try:
             evaluate(cell)
-        except Exception as error:  # the parent process raises it, whatever it is
+        except Exception as error:  # the parent process raises it
             with suppress(WriteError):  # the error is printed to stderr in any case
                 write_whole(file.with_name(f"error-{process.rank}.pickle"), pickled_error(error))
             raise
 
 
 @one_line_errors(ValueError)
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the job in a file; return the exit status."""
     stop.listen()
     try:
-        return run(read_job(Path(words[0])))
+        return run(read_job(Path(args[0])))
     except KilledError as error:
         print(error, file=sys.stderr, flush=True)
         return 128 - error.status
 
 
 if __name__ == "__main__":
-    if started_processes() > 1:  # the process that started this one tells how it ended
+    if started_processes() > 1:  # the parent process reports how it ended
         protect_output()
         take_part(Path(sys.argv[1]))
     else:

@@ -1,6 +1,6 @@
-"""The request for one cell, as a command line, a job, the Python API and a record state it.
+"""The request for one cell, from any interface or a record.
 
-It is plain data: a frozen dataclass in the process, JSON in files, words on a command line.
+It is plain data: a frozen dataclass in the process, JSON in files, arguments on a command line.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ class Settings:
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
-    """Options of tasks that train the whole network."""
+    """Options of tasks that train the complete network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +66,12 @@ class Request:
     """Train again if the record exists but the classifier's weights, which other tasks use, do
     not."""
     variant: tyro.conf.Suppress[str] = ""
-    """Name of an ablation, which the Python API appends to that of the protocol."""
+    """Name of an ablation, which the Python API appends to the protocol's."""
     changes: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
     """Numbers of the ablation that differ from the task's."""
 
     def absolute(self) -> "Request":
-        """Return the request for a process with another working folder."""
+        """Return the request with absolute paths, for other working folders."""
         checkpoint, settings = self.checkpoint, self.settings
         network = replace(checkpoint.network, encoder=checkpoint.network.absolute_encoder)
         folders = {name: getattr(settings, name).absolute() for name in ("data", "results", "runs")}
@@ -82,12 +82,12 @@ class Request:
         )
 
     def json(self) -> dict[str, Any]:
-        """Return the request in values that JSON can store."""
+        """Return the request as values that JSON can store."""
         return to_json(self)
 
 
 def to_json(options: Any) -> dict[str, Any]:
-    """Return a dataclass in values that JSON can store; `from_json` restores it."""
+    """Return a dataclass as JSON values; `from_json` restores it."""
     content: dict[str, Any] = _plain(asdict(options))
     return content
 
@@ -101,13 +101,13 @@ def _plain(value: Any) -> Any:
 
 
 def from_json(kind: type[Options], content: Mapping[str, Any]) -> Options:
-    """Return the dataclass whose values JSON has stored.
+    """Return the dataclass from its JSON values.
 
-    Fields that this version no longer has, which older records hold, are left out.
+    Fields that only older records have are ignored.
     """
     hints = get_type_hints(kind)
-    known = {name: value for name, value in content.items() if name in hints}
-    return kind(**{name: _restored(hints[name], value) for name, value in known.items()})
+    values = {name: value for name, value in content.items() if name in hints}
+    return kind(**{name: _restored(hints[name], value) for name, value in values.items()})
 
 
 def _restored(hint: Any, value: Any) -> Any:
@@ -121,36 +121,38 @@ def _restored(hint: Any, value: Any) -> Any:
 
 
 NO_OPTIONS = ("snapshot", "variant", "changes")
-"""Fields that a command line cannot state."""
+"""Fields without a command-line option."""
 
 
-def words_of(options: object) -> list[str]:
-    """Return the words of a command line that state a dataclass, without those at their default."""
-    words: list[str] = []
+def command_line_args(options: object) -> list[str]:
+    """Return the command-line arguments of a dataclass, without defaults."""
+    args: list[str] = []
     for spec in fields(options):  # type: ignore[arg-type]
         value = getattr(options, spec.name)
         default = spec.default_factory() if callable(spec.default_factory) else spec.default
         if spec.name in NO_OPTIONS or value == default:
             continue
         if is_dataclass(value):
-            words += words_of(value)
+            args += command_line_args(value)
         elif spec.name == "task":
-            words.append(value)
+            args.append(value)
         else:
-            values = value if isinstance(value, tuple) else (value,)
             option = option_of(spec.name)
-            words += [option] if value is True else [option, *map(str, values)]
-    return words
+            values = value if isinstance(value, tuple) else (value,)
+            args += [option] if value is True else [option, *map(str, values)]
+    return args
 
 
 def check_options_are_used(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise ValueError for an option of a request that none of the tasks heeds."""
-    frozen = {"features_in": "auto", "keep_crops": False, "image_memory_gb": None}
-    given = [*settings.training.given()]
-    given += [name for name, default in frozen.items() if getattr(settings, name) != default]
-    heeded = frozenset[str]().union(*(task.supported_options for task in tasks))
-    if unused := [name for name in given if name not in heeded]:
+    """Raise ValueError for an option that none of the tasks supports."""
+    defaults = {"features_in": "auto", "keep_crops": False, "image_memory_gb": None}
+    changed_options = [*settings.training.given()]
+    changed_options += [
+        name for name, default in defaults.items() if getattr(settings, name) != default
+    ]
+    supported = frozenset[str]().union(*(task.supported_options for task in tasks))
+    if unused := [name for name in changed_options if name not in supported]:
         raise ValueError(
-            f"{option_of(unused[0])} changes none of the tasks that are asked for; "
-            "python -m transfer TASK --help says which tasks have it"
+            f"{option_of(unused[0])} has no effect on the requested tasks; "
+            "python -m transfer TASK --help says which tasks support it"
         )

@@ -1,7 +1,7 @@
-"""The state of a cell: one JSON file beside its record, from the request to the end.
+"""The state of a cell: a JSON file next to its record.
 
-It stores the request, so that any reader can run the cell again. `--status` shows all states, the
-tables show the reasons of failures, and the report lists what was requested and has no result.
+It stores the request, so that any process can run the cell again. `--status` shows all states, the
+tables show the reasons of failures, and the report lists requests without a result.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ StateName = Literal[
     "running", "failed", "cancelled", "stopped", "queued", "missing data", "unsupported", "done"
 ]
 STOPPED = "the same command resumes"
-"""Reason of the state of a stopped cell."""
+"""Reason in the state of a stopped cell."""
 DEAD_S = 3600.0
-"""Silence after which a process on another machine, which cannot be asked, counts as ended."""
+"""Seconds without an update after which another machine's process has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ class State:
 
     @property
     def name(self) -> StateName:
-        """The stored state; "stopped" if its process has ended without a word.
+        """The stored state, or "stopped" if its process has ended.
 
-        Cells on a cluster have the stored state, since only Slurm knows their processes.
+        Cells on a cluster keep the stored state, since only Slurm knows their processes.
         """
         stored: StateName = self.content["state"]
         if stored in ("queued", "running") and not self.is_submitted and not self._is_alive():
@@ -64,7 +64,7 @@ class State:
 
     @property
     def reason(self) -> str:
-        """Progress of a running cell; the reason of a failure; why a cell cannot run."""
+        """Progress of a running cell, or the reason of any other state."""
         return STOPPED if self.name == "stopped" else str(self.content["reason"])
 
     @property
@@ -74,7 +74,7 @@ class State:
 
     @property
     def runs_here(self) -> bool:
-        """Return whether a process of this machine has written the state, and still runs."""
+        """Return whether a running process of this machine wrote the state."""
         return self.content["host"] == socket.gethostname() and is_alive(int(self.content["pid"]))
 
     def _is_alive(self) -> bool:
@@ -86,7 +86,7 @@ class State:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process of this machine runs; a zombie, which nobody waits for, does not."""
+    """Return whether a process on this machine runs; zombies do not count."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -96,37 +96,37 @@ def is_alive(pid: int) -> bool:
     with suppress(OSError):
         status = Path(f"/proc/{pid}/stat").read_text()
         return status.rpartition(")")[2].split()[0] != "Z"
-    return pid > 0  # for kill, other numbers mean groups of processes
+    return pid > 0  # other numbers mean process groups
 
 
-def write(cell: Cell, name: StateName, reason: str = "", **more: Any) -> None:
+def write(cell: Cell, name: StateName, reason: str = "", **fields: Any) -> None:
     """Write the state of a cell; WriteError if that fails.
 
-    more: further entries, such as the traceback of a failure.
+    fields: further fields, such as the traceback of a failure.
     """
-    store(state_path(cell.path), _description(cell) | {"state": name, "reason": reason} | more)
+    store(state_path(cell.path), _description(cell) | {"state": name, "reason": reason} | fields)
 
 
 def fail(cell: Cell, error: BaseException) -> None:
     """Write the reason of a failure.
 
-    A full disk is reported on stderr and raises nothing: other cells can go on.
+    A full disk is only reported on stderr, since other cells can continue.
     """
     try:
         write(cell, "failed", **_failure(error))
     except WriteError as full:
-        print(f"the reason of a failure is not noted: {full}", file=sys.stderr, flush=True)
+        print(f"the reason of a failure is not stored: {full}", file=sys.stderr, flush=True)
 
 
 def fail_request(request: Request, error: BaseException) -> None:
-    """Write the reason why the checkpoint of a request could not be loaded.
+    """Write why the checkpoint of a request could not be loaded.
 
-    Without a checkpoint the cell has no name, so the state file that stores the request is changed.
+    Without a checkpoint the cell has no name. The state file with the same request is changed.
     """
-    for stored in read_states(request.settings.results):
-        if from_json(Request, stored.content["request"]) == request.absolute():
+    for state in read_states(request.settings.results):
+        if from_json(Request, state.content["request"]) == request.absolute():
             with suppress(WriteError):
-                store(stored.path, stored.content | {"state": "failed"} | _failure(error))
+                store(state.path, state.content | {"state": "failed"} | _failure(error))
 
 
 def _failure(error: BaseException) -> dict[str, str]:
@@ -138,15 +138,15 @@ def _failure(error: BaseException) -> dict[str, str]:
 
 @contextmanager
 def reporting(cell: Cell) -> Iterator[None]:
-    """Write the state of a cell while it runs: its progress, then done, failed or stopped.
+    """Write a running cell's state: progress, then done, failed or stopped.
 
-    A full disk is no error here: the work itself will report it.
+    A full disk is ignored here, since the evaluation itself will report it.
     """
     path, description = state_path(cell.path), _description(cell)
 
-    def report(name: StateName, **more: str) -> None:
+    def report(name: StateName, **fields: str) -> None:
         with suppress(WriteError):
-            store(path, description | {"state": name, "reason": ""} | more)
+            store(path, description | {"state": name, "reason": ""} | fields)
 
     report("running", reason="starts")
     try:
@@ -162,7 +162,7 @@ def reporting(cell: Cell) -> Iterator[None]:
 
 
 def note_finished(cell: Cell) -> None:
-    """Write that the cell is done if its record was written, but not its last state."""
+    """Write that a cell with a record is done, if necessary."""
     earlier = read_state(state_path(cell.path))
     if earlier is None or earlier.name != "done":
         with suppress(WriteError):
@@ -175,19 +175,22 @@ def may_pass_later(cell: Cell) -> bool:
 
 
 def failure(cell: Cell) -> str:
-    """Return the reason of the cell's failure; empty if its state is another one."""
+    """Return the reason of the cell's failure, or an empty text."""
     content = read_json(state_path(cell.path)) or {}
     return str(content["reason"]) if content.get("state") == "failed" else ""
 
 
 def read_state(path: Path) -> State | None:
-    """Return the state in a file; None if the file is missing, truncated or foreign."""
+    """Return the state in a file, or None if it is unusable."""
     content = read_json(path) or {}
     return State(path=path, content=content) if content.get("format") == STATE_FORMAT else None
 
 
 def read_states(results: Path) -> list[State]:
-    """Return the states of all cells in a results folder, whose folders may be links."""
+    """Return the states of all cells in a results folder.
+
+    Its subfolders may be links.
+    """
     pattern = f"{glob.escape(str(results / RECORDS))}/**/*{STATE}"
     # Path.glob does not follow links
     files = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
@@ -196,7 +199,7 @@ def read_states(results: Path) -> list[State]:
 
 
 def _description(cell: Cell) -> dict[str, Any]:
-    """Return the entries that do not change while a cell runs."""
+    """Return the fields that do not change while a cell runs."""
     small: dict[str, Sizes] = {}
     with suppress(SuiteError, OSError):  # the failure may be that this disk cannot be read
         small = dict(small_sizes(cell.settings.data))
@@ -222,9 +225,10 @@ def _description(cell: Cell) -> dict[str, Any]:
 
 
 def store(path: Path, content: dict[str, Any]) -> None:
-    """Write a state file. What a submission has written about its job stays.
+    """Write a state file and preserve the fields of its submission.
 
-    It stays also while a process that is not of this job evaluates the cell, until the job ends.
+    They are also preserved while a process of another job evaluates the cell, until the submitted
+    job ends.
     """
     job, earlier = _slurm_job(), read_json(path) or {}
     submission: dict[str, Any] = {"job": job, "log": "", "cluster": {}}
@@ -235,7 +239,7 @@ def store(path: Path, content: dict[str, Any]) -> None:
 
 
 def _slurm_job() -> str:
-    """Return the id of the job that submitit runs here; empty also in other jobs of Slurm."""
+    """Return the id of this submitit job; empty in other Slurm jobs."""
     if "SUBMITIT_EXECUTOR" not in os.environ:
         return ""
     if "SLURM_ARRAY_TASK_ID" in os.environ:

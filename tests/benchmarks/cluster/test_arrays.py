@@ -292,7 +292,7 @@ def test_a_cell_that_is_queued_is_recognized_through_a_link(
     link = tmp_path / "link"
     link.symlink_to(settings.results.absolute())
     (row,) = rows("cifar10_knn")
-    cell = row.cell.asking(settings=replace(settings, results=link))
+    cell = row.cell.with_request(settings=replace(settings, results=link))
     assert submit_cells([replace(row, cell=cell)], OPTIONS, Cluster({})) == 0
 
 

@@ -75,7 +75,7 @@ def test_decoding_takes_a_core_as_long_as_measured() -> None:
     backbone = random_backbone(arch="resnet50", stem="imagenet", seed=0)
     units = {"forward": 3600.0, "crop": 7200.0, "classifier float32": 1.0}
     assert core_hours(units, backbone, measured) == pytest.approx((36 + 144) / 3600)
-    assert core_hours(units, backbone, measured, kept=True) == pytest.approx((36 + 7.2) / 3600)
+    assert core_hours(units, backbone, measured, is_cached=True) == pytest.approx((36 + 7.2) / 3600)
 
 
 def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings: Settings) -> None:
@@ -115,7 +115,7 @@ def hours(key: str, settings: Settings, measured: Measured | None, **changes: An
     paper = replace(settings, schedule="paper", **changes)
     with assume_gpus(1):
         cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=paper)
-        return gpu_hours(cell.task.units(), cell.computing, measured)
+        return gpu_hours(cell.task.units(), cell.feature_backbone, measured)
 
 
 def test_measured_seconds_replace_assumed_ones(settings: Settings, measured: Measured) -> None:

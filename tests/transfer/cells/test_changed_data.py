@@ -78,7 +78,9 @@ def test_no_row_of_replaced_images_survives_another_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs = own_cell.settings.data.parent / "undisturbed"
-    expected = features(own_cell.asking(settings=replace(own_cell.settings, runs=runs), seed=1))
+    expected = features(
+        own_cell.with_request(settings=replace(own_cell.settings, runs=runs), seed=1)
+    )
     changes, calls = change(own_cell.settings.data), count(1)
 
     def forward(network: nn.Module, pixels: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def test_sets_of_every_kind_are_compared_where_they_are_opened(
 
 
 def test_a_change_between_two_cells_is_checked_again_and_recorded_or_told(own_cell: Cell) -> None:
-    second, third = (own_cell.asking(seed=seed) for seed in (1, 2))
+    second, third = (own_cell.with_request(seed=seed) for seed in (1, 2))
     first = evaluate(own_cell)
     rewrite_an_image(own_cell.settings.data)
     assert evaluate(second).data == first.data
@@ -139,8 +139,8 @@ def test_a_change_between_two_cells_is_checked_again_and_recorded_or_told(own_ce
     image = min(own_cell.settings.data.glob("stanford_cars/cars_train/*.jpg"))
     image.unlink()
     with pytest.raises(ValueError, match=image.name):
-        evaluate(own_cell.asking(seed=3))
-    assert not own_cell.asking(seed=3).path.exists()
+        evaluate(own_cell.with_request(seed=3))
+    assert not own_cell.with_request(seed=3).path.exists()
 
 
 def test_a_change_between_two_joint_extractions_is_checked_again(own_cell: Cell) -> None:

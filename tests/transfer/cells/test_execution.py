@@ -46,8 +46,8 @@ def test_another_input_of_the_same_file_replaces_no_record(cell: Cell) -> None:
     cell.path.parent.mkdir(parents=True)
     cell.path.write_text(json.dumps({"backbone": stored}))
     ours = replace(cell, backbone=replace(cell.backbone, file_sha256="same"))
-    check_records_of_name([ours.asking(task="cifar10_knn")])
-    for refused in ([ours], [ours.asking(task="cifar10_knn"), ours], [cell]):
+    check_records_of_name([ours.with_request(task="cifar10_knn")])
+    for refused in ([ours], [ours.with_request(task="cifar10_knn"), ours], [cell]):
         with pytest.raises(ValueError, match=f"{cell.path.name} is of resnet18, hash other"):
             check_records_of_name(refused)
 
@@ -72,7 +72,7 @@ def test_an_edited_record_is_named_and_computed_again(
     cell.path.write_text(cell.path.read_text().replace('"top1": ', '"top1": 1'))
     assert finished(cell) is None
     assert evaluate(cell).metrics == record.metrics == read_record(cell.path).metrics
-    assert f"{cell.path}: not a record that can be used (edited" in capsys.readouterr().err
+    assert f"{cell.path}: not a usable record (edited" in capsys.readouterr().err
 
 
 def test_a_finished_cell_is_not_run_again_but_for_other_weights_or_another_protocol(
@@ -95,7 +95,7 @@ def test_a_broken_image_is_named_and_left_out_only_where_that_is_tolerated(own_c
     with pytest.raises(DataError, match=image.name):
         evaluate(own_cell)
     assert not own_cell.path.exists()
-    record = evaluate(own_cell.asking(settings=replace(own_cell.settings, tolerate=1)))
+    record = evaluate(own_cell.with_request(settings=replace(own_cell.settings, tolerate=1)))
     assert record.data["cars"]["tolerated"] == 1
 
 
@@ -124,7 +124,7 @@ def test_records_of_both_arithmetics_lie_beside_each_other(
 ) -> None:
     monkeypatch.setattr("transfer.cells.execution.tf32_convolutions", lambda: True)
     rounded, exact = (
-        cell.asking(settings=replace(cell.settings, features_in=requested))
+        cell.with_request(settings=replace(cell.settings, features_in=requested))
         for requested in ("bfloat16", "float32")
     )
     record = evaluate(rounded)
@@ -144,13 +144,13 @@ def test_a_record_that_tells_no_arithmetic_is_of_float32(cell: Cell) -> None:
     del record.details["features_in"]
     write_json_record(cell.path, record)
     exact = replace(cell.settings, features_in="float32")
-    assert finished(cell.asking(settings=exact)) == record
+    assert finished(cell.with_request(settings=exact)) == record
 
 
 def test_the_list_of_a_drawn_split_is_stored_beside_the_run_and_named_in_the_record(
     cell: Cell,
 ) -> None:
-    output = evaluate(cell.asking(task="inat1k_knn")).details["list_of_inat1k"]
+    output = evaluate(cell.with_request(task="inat1k_knn")).details["list_of_inat1k"]
     stored = (cell.settings.runs / "lists" / output["file"]).read_bytes()
     assert output["file"].startswith("inat1k-resplit0-")
     assert hashlib.sha256(stored).hexdigest() == output["sha256"]

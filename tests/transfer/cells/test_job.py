@@ -232,7 +232,7 @@ def test_a_joint_extraction_that_fails_is_told_and_each_cell_extracts_alone(
     broken = Mock(side_effect=OSError("no space left on device"))
     monkeypatch.setattr("transfer.cells.execution.features_of_backbones", broken)
     assert run(two_encoders) == 0
-    assert "each cell extracts alone" in capsys.readouterr().err
+    assert "each cell extracts separately" in capsys.readouterr().err
 
 
 def test_memory_decides_how_many_checkpoints_share_a_pass(
@@ -248,7 +248,7 @@ def test_memory_decides_how_many_checkpoints_share_a_pass(
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["coco_insseg", "voc0712_det_c4", "voc12_seg_fcn"])
 def test_two_processes_share_batch_norms_and_test_images(key: str, cell: Cell) -> None:
-    cell = cell.asking(task=key)
+    cell = cell.with_request(task=key)
     record = evaluate_on_gpus(cell)
     assert (record.details["norm"], record.details["num_processes"]) == ("naiveSyncBN", 2)
     assert record.details["num_test"] == record.data[cell.task.datasets()[0]]["counts"]["test"]
@@ -259,7 +259,7 @@ def test_two_processes_share_batch_norms_and_test_images(key: str, cell: Cell) -
 def test_what_a_process_raises_is_raised_here(cell: Cell) -> None:
     settings = replace(cell.settings, training=replace(TWO, learning_rates=(1e6,)))
     with pytest.raises(NotFiniteError, match="iteration"):
-        evaluate_on_gpus(cell.asking(settings=settings))
+        evaluate_on_gpus(cell.with_request(settings=settings))
 
 
 @pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
@@ -277,7 +277,7 @@ def test_the_first_death_is_the_reason(line: str, killed: bool) -> None:
 def test_missing_data_are_told_before_a_process_starts(cell: Cell, tmp_path: Path) -> None:
     settings = replace(cell.settings, data=tmp_path / "nothing")
     with pytest.raises(DataError, match="does not exist"):
-        evaluate_on_gpus(cell.asking(settings=settings))
+        evaluate_on_gpus(cell.with_request(settings=settings))
 
 
 def test_a_process_that_dies_after_the_record_was_written_is_no_failure(

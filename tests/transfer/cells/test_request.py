@@ -7,7 +7,7 @@ import pytest
 import tyro
 
 from transfer.cells.command import Evaluate
-from transfer.cells.request import Request, Settings, from_json, words_of
+from transfer.cells.request import Request, Settings, command_line_args, from_json
 from transfer.encoders.options import Checkpoint, EncoderOptions
 from transfer.finetuning.options import TrainingOptions
 
@@ -53,4 +53,4 @@ def test_removed_fields_of_older_json_are_left_out() -> None:
 
 @pytest.mark.parametrize("request_", [REQUEST, REQUEST.absolute()])
 def test_words_mean_the_request(request_: Request) -> None:
-    assert tyro.cli(Evaluate, args=words_of(request_)).request == request_
+    assert tyro.cli(Evaluate, args=command_line_args(request_)).request == request_

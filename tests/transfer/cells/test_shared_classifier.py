@@ -66,7 +66,7 @@ def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
     form, name = cell.backbone.input, cell.backbone.name
     another = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name=name)
     elsewhere = replace(cell.settings, results=cell.settings.results / "other")
-    second = evaluate(replace(cell.asking(settings=elsewhere), backbone=another))
+    second = evaluate(replace(cell.with_request(settings=elsewhere), backbone=another))
     cell.path.unlink()
     again = evaluate(cell)
     assert len(trained) == 2
@@ -84,8 +84,8 @@ def test_weights_of_a_training_that_left_no_record_are_not_used(
     cell.path.unlink()
     assert evaluate(cell).metrics == first.metrics
     output = capsys.readouterr().err
-    assert "its weights are gone" in output
-    assert "uses that of in100_linear@looc" in output
+    assert "its weights are missing" in output
+    assert "uses in100_linear@looc" in output
 
 
 def test_a_classifier_of_other_arithmetic_is_told(
@@ -132,7 +132,7 @@ def test_a_classifier_that_another_process_trains_is_waited_for_and_not_trained_
     monkeypatch.setattr("time.sleep", train_meanwhile)
     evaluate(cell)
     assert len(trained) == 1
-    assert "waits for that of in100_linear@looc" in capsys.readouterr().err
+    assert "waits for in100_linear@looc" in capsys.readouterr().err
 
 
 def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str]) -> None:
@@ -147,13 +147,13 @@ def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str])
 def test_joint_extraction_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
     cell: Cell, classifier_cell: Cell, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    second, workspace = cell.asking(task=key), classifier_cell.folders.work
+    second, workspace = cell.with_request(task=key), classifier_cell.folders.work
     extract_together([second])
     assert not workspace.exists()
     monkeypatch.setattr("transfer.frozen.extraction.extract", None)  # all is there
     name = save_classifier(workspace, Heads(torch.zeros(1, 1, 512), torch.zeros(1, 1)))
     folders = replace(second.folders, classifier=classifier_file(workspace, name))
-    assert len(second.task.prepare(second.computing, folders).test.features)
+    assert len(second.task.prepare(second.feature_backbone, folders).test.features)
 
 
 def run_cells(rows: list[PlannedCell]) -> list[str]:
@@ -169,7 +169,7 @@ def keys_of(rows: list[PlannedCell]) -> list[tuple[str, str]]:
 def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
     cell: Cell, trained: list[str]
 ) -> None:
-    cells = [cell, cell.asking(task="imagenet_c100_eval")]
+    cells = [cell, cell.with_request(task="imagenet_c100_eval")]
     rows = with_classifiers([plan_cell(item) for item in cells])
     looc = "in100_linear@looc"
     assert keys_of(rows) == [(looc, "run"), (cells[0].key, "run"), (cells[1].key, "run")]
@@ -183,7 +183,7 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
 def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
     cell: Cell, classifier_cell: Cell, trained: list[str]
 ) -> None:
-    requested = classifier_cell.asking(with_weights=False)
+    requested = classifier_cell.with_request(with_weights=False)
     name = evaluate(cell).details["classifier_weights"]
     cell.path.unlink()
     classifier_file(classifier_cell.folders.work, name).unlink()
@@ -200,7 +200,7 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
 ) -> None:
     training = Mock(side_effect=ArithmeticError("the probe diverged"))
     monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", training)
-    cells = [cell, cell.asking(task="imagenet_c100_eval")]
+    cells = [cell, cell.with_request(task="imagenet_c100_eval")]
     reasons = run_cells(with_classifiers([plan_cell(item) for item in cells]))
     assert training.call_count == 1
     failed = "ArithmeticError: the probe diverged"
@@ -232,4 +232,7 @@ def test_a_request_with_classifiers_still_knows_its_checkpoints(
 def test_an_ablation_needs_the_classifier_of_the_task_itself(
     cell: Cell, classifier_cell: Cell
 ) -> None:
-    assert cell.asking(variant="plain", changes={"border_px": 0}).classifier_cell == classifier_cell
+    assert (
+        cell.with_request(variant="plain", changes={"border_px": 0}).classifier_cell
+        == classifier_cell
+    )

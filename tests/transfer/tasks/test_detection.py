@@ -10,7 +10,7 @@ import pytest
 
 from tests.transfer.detection.scenes import scene
 from tests.transfer.detection.tiny_training import tiny_scenes
-from transfer.cells.cell import Cell, departures
+from transfer.cells.cell import Cell, deviations
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Settings
 from transfer.datasets.expected import DataError
@@ -60,7 +60,7 @@ def test_an_altered_recipe_is_told_in_one_sentence(
         "recipe: crop_px 129 instead of 513, iterations 300 instead of 33069, "
         "milestones (210, 270) instead of (23148, 29762), learning_rate 0.02 instead of 0.003"
     )
-    assert departures(cell("voc12_seg_fcn", small_backbone, paper, options)) == [output]
+    assert deviations(cell("voc12_seg_fcn", small_backbone, paper, options)) == [output]
 
 
 def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_options(
@@ -70,7 +70,7 @@ def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_o
     search = {"variant": "search", "changes": {"learning_rates": (0.02, 0.01)}}
     for inputs, compared in (((), (0.02, 0.01)), ((0.3, 0.1), (0.3, 0.1)), ((0.05,), ())):
         options = replace(CPU, learning_rates=inputs)
-        result: Any = cell("coco_det", small_backbone, settings, options).asking(**search)
+        result: Any = cell("coco_det", small_backbone, settings, options).with_request(**search)
         assert result.task.learning_rates == compared
     with pytest.raises(TaskError, match="has no engine_choice"):
         task.ablation("other engine", engine_choice="torchvision")

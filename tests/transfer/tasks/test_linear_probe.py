@@ -9,7 +9,7 @@ import torch
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 import transfer.frozen.linear_heads
-from transfer.cells.cell import Cell, departures
+from transfer.cells.cell import Cell, deviations
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
@@ -34,7 +34,7 @@ def test_a_backbone_of_another_pixel_scale_than_loracs_code_is_told(
         task="in1k_linear@lorac-code", backbone=backbone, seed=0, settings=paper
     )
     output = "std (0.229, 0.224, 0.225) instead of (0.228, 0.224, 0.225)"
-    assert departures(cell) == ([output] if red == 0.229 else [])
+    assert deviations(cell) == ([output] if red == 0.229 else [])
 
 
 def probe(key: str) -> LinearProbe:

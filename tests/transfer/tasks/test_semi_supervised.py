@@ -15,7 +15,7 @@ import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
 from tests.pretrain.test_step_memory import maps_of
 from tests.transfer.tasks.labeled_images import labeled
-from transfer.cells.cell import Cell, departures
+from transfer.cells.cell import Cell, deviations
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
@@ -38,7 +38,7 @@ def test_changed_options_are_listed_as_deviations(
         seed=0,
         settings=replace(settings, schedule="paper", training=requested),
     )
-    result = departures(cell)
+    result = deviations(cell)
     assert "head_rates (0.01, 0.1) instead of 7 values from 0.01 to 10" in result
     assert "precision bfloat16 instead of float32" in result
 
@@ -53,7 +53,7 @@ def test_without_the_list_a_draw_takes_its_place_under_another_name(
     sampled = Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=unlisted)
     assert (sampled.task.protocol, sampled.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
     assert "co2-2021-drawn-1" in sampled.path.name
-    assert "drawn_share 0.01 instead of 0.0" in departures(sampled)
+    assert "drawn_share 0.01 instead of 0.0" in deviations(sampled)
     second = replace(task, dataset="cifar10")  # a user's; no list was published
     assert second.with_data(settings.data / "nowhere") == second
 

@@ -49,7 +49,7 @@ def test_features_of_both_tasks_are_those_of_the_same_views(
     backbone = load_backbone(encoder_file(small_backbone, tmp_path / "encoder.pt"))
     cell = Cell.with_backbone(task=EMBEDDINGS, backbone=backbone, seed=0, settings=settings)
     embeddings = evaluate(cell).details
-    features = evaluate(cell.asking(task=FEATURES)).details
+    features = evaluate(cell.with_request(task=FEATURES)).details
     assert embeddings["of_features"]["histograms"] == features["histograms"]
     assert (embeddings["num_images"], embeddings["num_views"], embeddings["dim"]) == (20, 32, 4)
     assert "of_features" not in features
