@@ -7,22 +7,22 @@ api.py         evaluate(encoder, task), for Python
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
 segmentation/  semantic segmentation
-galleries/     pictures of a few predictions, kept beside a record
+galleries/     pictures of a few predictions, stored next to a record
 detection/     detectors: recipe, two engines, metrics
-finetuning/    the loop that trains a whole network, and its parts
+finetuning/    the loop that trains a complete network
 frozen/        features of a frozen backbone, and everything that is trained on them
-hours.py       GPU hours of tasks: seconds per image, measured or assumed; what a network costs
-encoders/      opens checkpoints of any project; the class of all networks to transfer
-getting/       downloads, unpacks, sorts and checks data sets
-datasets/      one data set per file: description, reader, small version; the check of data sets
+hours.py       GPU hours of tasks: seconds per image, measured or assumed; cost of a network
+encoders/      opens checkpoints of any project; `Encoder`, the class of all networks
+getting/       downloads, unpacks, sorts and checks datasets
+datasets/      one dataset per file: description, reader, small version; the check of datasets
 argument_names.py
-               errors of public functions name arguments in place of options
-fact_tables.py what print and notebooks show of an encoder and of a result
+               errors of public functions name arguments instead of options
+fact_tables.py how print and notebooks show an encoder and a result
 process_state.py
-               torch's own settings for a public function, whatever the caller has set
+               runs public functions with torch's default settings
 record.py      the result file
 metrics.py     accuracy and average precision: pure functions
-outcomes.py    what a record keeps of each test image, so that checkpoints are compared on the same
+outcomes.py    predictions per test image in a record, to compare checkpoints on equal images
 
 A module imports only from modules below it in this list.
 """
@@ -64,7 +64,7 @@ PUBLIC = {
     "load_backbone": "transfer.encoders.opening",
     "svm": "transfer.frozen.on_features",
 }
-"""Names of the Python API, imported when they are first used: commands stay light."""
+"""Names of the Python API, imported on first use: commands stay fast."""
 
 
 def __getattr__(name: str) -> Any:

@@ -43,15 +43,15 @@ class CheckData:
     sets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Keys of the datasets to check. Default: all; missing ones are only listed."""
     data: Path = field(default_factory=data_folder)
-    """Folder of all data sets; $DATASETS or ./datasets."""
+    """Folder of all datasets; $DATASETS or ./datasets."""
     decode: bool = True
     """Decode every image. Otherwise, read only headers and end markers."""
 
     def __call__(self) -> int:
-        """Print the reports; return 1 if a data set is present but incomplete, else 0."""
+        """Print the reports; return 1 if an existing dataset is incomplete."""
         keys = self.sets or tuple(DATASETS)
         for key in keys:
-            dataset_info(key)  # an unknown one, before hours of checks
+            dataset_info(key)  # raise an error for an unknown key before hours of checks
         reports = [check(key, self.data, decode=self.decode) for key in keys]
         print(render(reports) if self.sets else render_found(reports))
         return int(any(report.found and not report.ok for report in reports))
@@ -67,14 +67,17 @@ class RegisterSubset:
     sets: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Keys of the datasets that are subsets."""
     data: Path = field(default_factory=data_folder)
-    """Folder of all data sets; $DATASETS or ./datasets."""
+    """Folder of all datasets; $DATASETS or ./datasets."""
     tolerate: int = 0
     """Bad images and annotations allowed in each dataset."""
 
     def __call__(self) -> int:
-        """Write the file; return the exit status. DataError for a set that cannot be read."""
+        """Write the file; return the exit status.
+
+        DataError for a dataset that cannot be read.
+        """
         if not self.sets:
-            raise ValueError("no dataset given: name those that are subsets")
+            raise ValueError("no dataset given: pass the keys of the datasets that are subsets")
         described = announce(self.sets, self.data, tolerated=self.tolerate)
         for key, (sizes, notes) in described.items():
             counts = ", ".join(f"{split} {number:,}" for split, number in sizes.counts.items())
@@ -115,11 +118,11 @@ class GenerateData:
     """Seed of all random draws."""
 
     def __call__(self) -> int:
-        """Write the data sets; return the exit status."""
+        """Write the datasets; return the exit status."""
         from transfer.datasets.synthetic.generate import generate
 
         generate(self.data, seed=self.seed)
-        print(f"small versions of {len(DATASETS)} data sets  ->  {self.data}")
+        print(f"small versions of {len(DATASETS)} datasets  ->  {self.data}")
         return 0
 
 
@@ -128,7 +131,7 @@ class ConvertSBD:
     """Convert SBD's masks to VOC 2012's SegmentationClassAug, once before segmentation."""
 
     data: Path = field(default_factory=data_folder)
-    """Folder of all data sets, with VOC 2012 in it; $DATASETS or ./datasets."""
+    """Folder of all datasets, with VOC 2012 in it; $DATASETS or ./datasets."""
     sbd: Path | None = None
     """Folder that contains cls/*.mat. Default: searched in --data."""
 
@@ -153,7 +156,7 @@ COMMANDS: dict[str, type[Command]] = {
 
 
 def list_tasks() -> str:
-    """Return a line per task: key, protocol, data sets, first line of the protocol's docstring."""
+    """Return one line per task: key, protocol, datasets, description."""
     lines = []
     for key, task in TASKS.items():
         text = (type(task).__doc__ or "").splitlines()[0]
@@ -165,22 +168,25 @@ def list_tasks() -> str:
     *(BackboneError, DataError, ValueError, FileNotFoundError),
     failed=(ArithmeticError, MemoryError, OSError, RuntimeError),
 )
-def main(words: list[str]) -> int:
-    """Run the command line; return the exit status: 0 done, 1 failed, 2 wrong request."""
-    if words[:1] == ["--list"]:
+def main(args: list[str]) -> int:
+    """Run the command line; return the exit status.
+
+    It is 0 if done, 1 if failed, 2 for an invalid request.
+    """
+    if args[:1] == ["--list"]:
         print(list_tasks())
         return 0
-    if words[:1] == ["describe-data"]:
+    if args[:1] == ["describe-data"]:
         print("note: describe-data is now register-subset", file=sys.stderr)
-        words = ["register-subset", *words[1:]]
-    command = COMMANDS.get(words[0]) if words else None
-    stop.listen(at_once=command in (GetData, CheckData))  # a kill anywhere harms neither
+        args = ["register-subset", *args[1:]]
+    command = COMMANDS.get(args[0]) if args else None
+    stop.listen(at_once=command in (GetData, CheckData))  # both can be killed at any time
     if command is not None:
         make = cast("Callable[..., Command]", command)
-        run: Command = parse(make, words[1:], prog=f"python -m transfer {words[0]}")
+        run: Command = parse(make, args[1:], prog=f"python -m transfer {args[0]}")
         check_ranges(run, RANGES)
         return run()
-    request = parse(Evaluate, words, prog="python -m transfer", description=__doc__)
+    request = parse(Evaluate, args, prog="python -m transfer", description=__doc__)
     require_launcher()
     request = request.checked()
     with process_group():

@@ -1,7 +1,7 @@
-"""The Python API: evaluate an encoder on a task, as the command line does.
+"""Python API: evaluate an encoder on a task, like the command line.
 
-Results are records only where a folder is given. The same cells, checks and protocols are used as
-by `python -m transfer`; nothing is kept between two calls but the cache below `runs`.
+It uses the same cells, checks and protocols as `python -m transfer`. Records are written only if a
+folder is given. Between two calls, only the cache in `runs` is kept.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Result:
     record: Record
 
     def __repr__(self) -> str:
-        """Return a line per fact: metrics, protocol, deviations, data."""
+        """Return one line per fact: metrics, protocol, deviations, data."""
         return table_text(self._title(), self._facts())
 
     def _repr_html_(self) -> str:
-        """Return the same as a table, for notebooks."""
+        """Return the same as an HTML table, for notebooks."""
         return table_html(self._title(), self._facts())
 
     def _title(self) -> str:
@@ -48,8 +48,8 @@ class Result:
     def _facts(self) -> dict[str, object]:
         record, protocol = self.record, self.record.protocol["name"]
         data = {
-            key: f"({', '.join(filter(None, [told['small'], told['fingerprint']]))})"
-            for key, told in record.data.items()
+            key: f"({', '.join(filter(None, [dataset['small'], dataset['fingerprint']]))})"
+            for key, dataset in record.data.items()
         }
         return {
             "metrics": {name: f"{value:.2f} %" for name, value in record.metrics.items()},
@@ -64,17 +64,17 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics in percent, by the names of the papers' tables."""
+        """Metrics in percent, by their names in the paper tables."""
         return self.record.metrics
 
     @property
     def details(self) -> dict[str, Any]:
-        """Chosen learning rates and costs, results per class."""
+        """Selected learning rates and costs, results per class."""
         return self.record.details
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """Name, hash and numbers of the protocol, and the hash of the paper's."""
+        """Name, hash and fields of the protocol, and the paper's hash."""
         return self.record.protocol
 
 
@@ -92,33 +92,34 @@ def evaluate(
     features_in: RequestedPrecision = "auto",
     tolerate: int = 0,
 ) -> Result:
-    """Evaluate an encoder on a task and return what the record holds.
+    """Evaluate an encoder on a task and return its result.
 
-    task: a key, or a task of `tasks.get`. data: folder of all data sets; $DATASETS or ./datasets if
-    None. schedule: paper, short, smoke, or a share of the paper's length. results: folder that
-    keeps the record, as of the command line, and in which a finished one is found again; None keeps
-    nothing. runs: folder of the cache and of unfinished work. TaskError for a task that the encoder
-    cannot do, DataError for data that are absent or broken, BackboneError for an object that is not
-    an `Encoder`.
+    task: a key, or a task of `tasks.get`. data: folder of all datasets; $DATASETS or ./datasets if
+    None. schedule: paper, short, smoke, or a fraction of the paper's length. results: folder for
+    the record, as on the command line; a finished record in it is returned. None writes no record.
+    runs: folder of the cache and of unfinished work. features_in: precision of frozen features.
+    tolerate: maximum number of bad images and annotations per dataset.
+
+    TaskError for a task that the encoder does not support, DataError for missing or broken data,
+    BackboneError for an object that is not an `Encoder`.
 
     The result does not depend on the state of the process: autocast, gradients, default dtype and
-    device, a process group. It is computed by this process alone, on its current device. Several
-    ranks may call it: where they share `runs`, one waits for the other.
+    device, or a process group. It is computed by this process alone, on its current device. Several
+    ranks may call it; if they share `runs`, one waits for the other.
     """
     require_encoder(encoder)
-    asked = task
-    named = get(asked) if isinstance(asked, str) else asked
+    named_task = get(task) if isinstance(task, str) else task
     length_fraction(schedule)
     check_row_name(encoder.name, encoder.name)
-    if features_in not in (known := ("auto", *get_args(Precision))):
-        raise ValueError(f"features_in {features_in!r}: expected {', '.join(known)}")
-    if why := named.task.unsupported_reason(encoder):
-        raise TaskError(f"{named.key}: {why}")
+    if features_in not in (choices := ("auto", *get_args(Precision))):
+        raise ValueError(f"features_in {features_in!r}: expected {', '.join(choices)}")
+    if reason := named_task.task.unsupported_reason(encoder):
+        raise TaskError(f"{named_task.key}: {reason}")
     folder = Path(data) if data is not None else data_folder()
-    with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as kept:
+    with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as parent:
         settings = Settings(
             data=folder,
-            results=Path(kept),
+            results=Path(parent),
             runs=Path(runs),
             schedule=schedule,
             tolerate=tolerate,
@@ -126,24 +127,27 @@ def evaluate(
         )
         cell = Cell.with_backbone(
             backbone=encoder,
-            task=named.key,
+            task=named_task.key,
             seed=seed,
             settings=settings,
-            variant=named.variant,
-            changes=named.changes,
+            variant=named_task.variant,
+            changes=named_task.changes,
         )
         return Result(evaluate_cell(cell, wait=True))
 
 
 def require_encoder(encoder: object) -> None:
-    """Raise a BackboneError, with the line to write, for a bare network or a path."""
+    """Raise a BackboneError for a bare network or a path.
+
+    The message shows the line to write instead.
+    """
     if isinstance(encoder, Encoder):
         return
     if isinstance(encoder, str | Path):
-        found, line = f"the path {str(encoder)!r}", f"load_backbone({str(encoder)!r})"
+        description, line = f"the path {str(encoder)!r}", f"load_backbone({str(encoder)!r})"
         line += ", or Encoder.from_file(..., encoder='timm:...') if it is not a ResNet"
     else:
-        found = f"an object of {type(encoder).__module__}.{type(encoder).__qualname__}"
+        description = f"an object of {type(encoder).__module__}.{type(encoder).__qualname__}"
         line = "Encoder.from_module(network, size_px=224, mean=(0.485, 0.456, 0.406), "
         line += "std=(0.229, 0.224, 0.225)), with the images that the network was trained on"
-    raise BackboneError(f"evaluate takes an Encoder, not {found}. Write {line}")
+    raise BackboneError(f"evaluate takes an Encoder, not {description}. Write {line}")

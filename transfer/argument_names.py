@@ -1,4 +1,4 @@
-"""Errors of the Python API name its arguments, where those of the command line name options."""
+"""Name arguments instead of command-line options in errors of the Python API."""
 
 import re
 from collections.abc import Iterator
@@ -13,12 +13,15 @@ ARGUMENTS = {
     "input-std": "std",
     **{name: name for name in ("name", "pool", "results", "runs", "schedule", "tolerate")},
 }
-"""Arguments of the functions of `transfer`, by option. Other options are parts of commands."""
+"""Option -> argument of the functions of `transfer`.
+
+Other options are parts of commands.
+"""
 
 
 @contextmanager
 def argument_names() -> Iterator[None]:
-    """Rewrite the messages of errors in the block, or in the decorated function."""
+    """Rewrite error messages in the block or decorated function."""
     try:
         yield
     except (SuiteError, ValueError) as error:
@@ -27,7 +30,7 @@ def argument_names() -> Iterator[None]:
 
 
 def with_argument_names(message: str) -> str:
-    """Return a message with arguments in place of options: pool='cls' for --pool cls."""
+    """Replace options by arguments, such as --pool cls by pool='cls'."""
     source = r"--encoder ([\w./-]+(?::[\w./-]*\w)?)"
     message = re.sub(source, r"Encoder.from_file(..., encoder='\1')", message)
     message = message.replace("--encoder", "`encoder` of Encoder.from_file")

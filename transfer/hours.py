@@ -1,12 +1,13 @@
-"""Hours of tasks: one table of the seconds that an image takes, and what a network costs.
+"""Estimate the hours of tasks from seconds per image.
 
-A task says how many images of which kind of work it has (`Task.units`). `make gpu-check` measures
-seconds on this machine's GPU and stores them in a file below --runs; all others are assumed.
+A task declares its numbers of images by type of work (`Task.units`). `make gpu-check` measures
+seconds on this machine's GPU and stores them in a file in --runs; all others are assumed.
 
-Kinds of work: "forward", an image of 224 px through a frozen network; "map", the same where the
-encoder's own size is another; "crop", a crop of a linear probe; and trainings of the whole network
-with their precision, such as "coco_det float32". A core takes the seconds of "decode", "decode
-crop" and "kept crop" for a photograph of 500 x 375 px and its crop of 224 px.
+Types of work on a GPU are "forward" (a 224 px image through a frozen network), "map" (the same, for
+an encoder of any image size), and "crop" (a crop of a linear probe). Trainings of the complete
+network have their precision in the name, such as "coco_det float32". Types of work on a CPU core
+are "decode", "decode crop" and "kept crop" (a cached crop), for a JPEG file of 500 x 375 px and its
+224 px crop.
 """
 
 import json
@@ -31,10 +32,12 @@ ASSUMED = {
     "decode crop": 1 / 462,
     "kept crop": 1 / 2799,
 }
-"""Seconds per image of a ResNet-50 on one GPU or of a core, where they are not measured. Cores:
-docs/explanation/speed.md. Detectors: detectron2's
-R50 1x recipes (its model zoo: 16 images in 0.551, 0.210, 0.261 and 0.315 s on eight V100; newer
-GPUs are faster). The arithmetic of a segmentation crop of 513 px is a fifth of a Faster R-CNN's."""
+"""Assumed seconds per image, on one GPU or CPU core.
+
+The network is a ResNet-50. CPU cores: docs/explanation/speed.md. Detectors: detectron2's R50 1x
+recipes (its model zoo: 16 images in 0.551, 0.210, 0.261 and 0.315 s on eight V100; newer GPUs are
+faster). A 513 px segmentation crop has a fifth of the FLOPs of a Faster R-CNN image.
+"""
 IMAGE_GB = {
     "classifier": 0.086,
     "voc0712_det_c4": 2.4,
@@ -43,8 +46,10 @@ IMAGE_GB = {
     "coco_keypoint": 2.5,
     "voc12_seg_fcn": 0.53,
 }
-"""Memory in GB per image of a training step on a ResNet-50 in float32. Detectors: the model zoo's,
-whose norms are frozen; trained ones keep more."""
+"""Memory in GB per image of a ResNet-50 training step in float32.
+
+Detectors: from the model zoo, with frozen norm layers; trained norm layers need more.
+"""
 FORWARD_COST = {
     "resnet18": 0.44,
     "resnet34": 0.89,
@@ -57,9 +62,9 @@ FORWARD_COST = {
     "resnet50w2": 3.9,
     "resnet50w4": 15.0,
 }
-"""Arithmetic of a forward pass in units of a ResNet-50's (torchvision's table of GFLOPS)."""
+"""FLOPs of a forward pass relative to a ResNet-50 (torchvision's table)."""
 LAYER4_COST = {"resnet18": 0.10, "resnet34": 0.16}
-"""Arithmetic of layer4 alone, in the same unit; 0.20 for networks with bottlenecks."""
+"""FLOPs of layer4 in the same unit; 0.20 for networks with bottlenecks."""
 STEM_COST: dict[Stem, float] = {
     "imagenet": 1.0,
     "imagenet-nopool": 4.0,
@@ -67,30 +72,32 @@ STEM_COST: dict[Stem, float] = {
     "cifar-maxpool": 4.0,
     "cifar-pad2": 15.0,
 }
-"""Arithmetic of a network with each stem in units of the ImageNet stem's."""
+"""FLOPs of a network with each stem relative to the ImageNet stem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Seconds per image that were measured on one kind of GPU."""
+    """Seconds per image, measured on one type of GPU."""
 
     gpu: str = ""
-    """Name of the GPU; empty if nothing was measured."""
+    """Name of the GPU; empty without a measurement."""
     date: str = ""
     """Date of the measurement, such as 2026-11-22."""
     commit: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by kind of work, all of a ResNet-50 but "forward ARCHITECTURE PRECISION". A "crop" is
-    in bfloat16."""
+    """Seconds by type of work, for a ResNet-50.
+
+    Only "forward ARCHITECTURE PRECISION" is for another network. A "crop" is in bfloat16.
+    """
 
     @property
     def source(self) -> str:
-        """Return a plan's clause on where hours come from; some may be assumed beside these."""
+        """Return the source of the hours, for a plan."""
         return f"measured on {self.gpu}, {self.date}" if self.gpu else "assumed, see make gpu-check"
 
 
 def measured_seconds(runs: Path) -> Measured:
-    """Return what was measured below --runs; ValueError if the file is damaged."""
+    """Return the measurements in --runs; ValueError if the file is damaged."""
     path = runs / FILE
     try:
         return Measured(**json.loads(path.read_text()))
@@ -103,7 +110,7 @@ def measured_seconds(runs: Path) -> Measured:
 
 
 def save_seconds(runs: Path, measured: Measured) -> None:
-    """Store what was measured for later plans."""
+    """Store measurements for later plans."""
     write_text(runs / FILE, json.dumps(asdict(measured), indent=1) + "\n", "--runs")
 
 
@@ -112,11 +119,11 @@ def gpu_hours(
 ) -> float:
     """Return the estimated hours on one GPU.
 
-    units: number of images by kind of work. Those of detection and segmentation are images of the
-    recipe's size; all others are of the backbone's.
+    units: number of images by type of work. Images of detection and segmentation have the recipe's
+    size; all others have the backbone's size.
     """
-    known = (measured or Measured()).seconds
-    seconds = (images * _seconds(kind, backbone, known) for kind, images in units.items())
+    seconds_by_work = (measured or Measured()).seconds
+    seconds = (images * _seconds(kind, backbone, seconds_by_work) for kind, images in units.items())
     return sum(seconds) / 3600
 
 
@@ -125,45 +132,52 @@ def core_hours(
     backbone: Encoder,
     measured: Measured | None = None,
     *,
-    kept: bool = False,
+    is_cached: bool = False,
 ) -> float:
-    """Return the estimated hours in which one core makes the pixels for a frozen network.
+    """Return the estimated CPU core hours for decoding and cropping.
 
-    kept: the training images are decoded once and stay in memory.
+    This is the input of a frozen network. is_cached: the training images are decoded once and
+    cached in memory.
     """
-    known = {**ASSUMED, **(measured or Measured()).seconds}
-    kinds = {"forward": "decode", "crop": "kept crop" if kept else "decode crop"}
-    seconds = sum(units.get(kind, 0.0) * known[work] for kind, work in kinds.items())
-    # images of small networks are small as well, such as those of CIFAR
+    seconds_by_work = {**ASSUMED, **(measured or Measured()).seconds}
+    cpu_work = {"forward": "decode", "crop": "kept crop" if is_cached else "decode crop"}
+    seconds = sum(
+        units.get(kind, 0.0) * seconds_by_work[cpu_kind] for kind, cpu_kind in cpu_work.items()
+    )
+    # images for small networks are small, too, such as CIFAR images
     seconds *= min(1.0, (backbone.input.size_px / 224) ** 2)
-    return (seconds + units.get("map", 0.0) * known["decode"]) / 3600
+    return (seconds + units.get("map", 0.0) * seconds_by_work["decode"]) / 3600
 
 
-def _seconds(kind: str, backbone: Encoder, known: Mapping[str, float]) -> float:
-    """Return the seconds of one image of the backbone."""
+def _seconds(kind: str, backbone: Encoder, seconds_by_work: Mapping[str, float]) -> float:
+    """Return the seconds per image of the backbone."""
     name, _, precision = kind.partition(" ")
-    if name == "map":  # images of 224 px, whatever the encoder's own size
-        return _seconds("forward", backbone, known) * (224 / backbone.input.size_px) ** 2
+    if name == "map":  # 224 px images for any encoder
+        return _seconds("forward", backbone, seconds_by_work) * (224 / backbone.input.size_px) ** 2
     if name in ("forward", "crop"):
         network = backbone.arch.partition("-heads")[0]
-        own, reference = (f"forward {a} {backbone.precision}" for a in (network, "resnet50"))
-        if own in known:
-            seconds = known[own] / FORWARD_COST.get(network, 1.0)
+        own_work, reference_work = (
+            f"forward {arch} {backbone.precision}" for arch in (network, "resnet50")
+        )
+        if own_work in seconds_by_work:
+            seconds = seconds_by_work[own_work] / FORWARD_COST.get(network, 1.0)
         else:
-            seconds = known.get(reference, ASSUMED["forward"])
-        if name == "crop" and "crop" in known:
-            # a probe of a ResNet-50 takes more than its forward passes
-            seconds *= known["crop"] / known.get("forward resnet50 bfloat16", ASSUMED["forward"])
+            seconds = seconds_by_work.get(reference_work, ASSUMED["forward"])
+        if name == "crop" and "crop" in seconds_by_work:
+            # a linear probe of a ResNet-50 takes longer than its forward passes
+            seconds *= seconds_by_work["crop"] / seconds_by_work.get(
+                "forward resnet50 bfloat16", ASSUMED["forward"]
+            )
         return seconds * image_cost(backbone)
-    # float16 takes the time of bfloat16, whose products have the same size
-    same = kind.replace("float16", "bfloat16") if precision == "float16" else kind
-    seconds = known.get(same, ASSUMED[name.partition("@")[0]])
+    # float16 takes as long as bfloat16, since its products have the same size
+    measured_kind = kind.replace("float16", "bfloat16") if precision == "float16" else kind
+    seconds = seconds_by_work.get(measured_kind, ASSUMED[name.partition("@")[0]])
     cost = image_cost(backbone) if name == "classifier" else network_cost(backbone)
     return seconds * cost
 
 
 def network_cost(backbone: Encoder) -> float:
-    """Return the arithmetic of a ResNet's forward pass, in units of a ResNet-50's."""
+    """Return the FLOPs of a ResNet's forward pass relative to a ResNet-50."""
     network, num_heads = network_and_heads(backbone.arch)
     cost = FORWARD_COST.get(network, 1.0)
     cost += max(0, num_heads - 1) * LAYER4_COST.get(network, 0.20)
@@ -171,7 +185,7 @@ def network_cost(backbone: Encoder) -> float:
 
 
 def image_cost(backbone: Encoder) -> float:
-    """Return the arithmetic of an image of the backbone, in units of a ResNet-50's at 224 px."""
+    """Return the FLOPs per image, relative to a ResNet-50 at 224 px."""
     if not backbone.is_resnet:
         return backbone.cost
     return network_cost(backbone) * (backbone.input.size_px / 224) ** 2

@@ -1,8 +1,8 @@
-"""Answers by test image in a record, so that two checkpoints are compared on the same images.
+"""Predictions per test image in a record, for comparing checkpoints.
 
-Of a share of right answers, whether each image was right; of a mean over rankings or pixels, the
-metric on resampled test sets, the same ones for every checkpoint (Efron, Annals of Statistics
-1979). NumPy alone, since tables read it, too.
+For accuracies, the record stores which images were classified correctly. For means over rankings or
+pixels, it stores the metric on resampled test sets, which are equal for all checkpoints (Efron,
+Annals of Statistics 1979). This module uses only NumPy, since tables read it, too.
 """
 
 import base64
@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 PER_IMAGE, RESAMPLED = "per_image", "resampled"
-"""Entries of a record's details."""
+"""Keys in a record's details."""
 NUM_RESAMPLES = 200
 
 
 @dataclass(frozen=True, eq=False)
 class PerImage:
-    """Right answers for each test image."""
+    """Correct predictions for each test image."""
 
     shares: Floats
-    """Share of right answers (n,): 0 or 1, or in between where several are counted."""
+    """Fraction (n,) of correct predictions; 0 or 1 for a single prediction."""
     labels: NDArray[np.int64]
     """Classes (n,)."""
 
     def weights(self, metric: str) -> Floats:
-        """Return the weight (n,) of each image in a metric; they add up to 1."""
+        """Return each image's weight (n,) in a metric; they sum to 1."""
         if metric != "mean_per_class":
             return np.full(len(self.labels), 1 / len(self.labels))
         counts = np.bincount(self.labels)
@@ -38,7 +38,10 @@ class PerImage:
 
 
 def per_image(right: NDArray[Any], labels: NDArray[Any], *, of: int = 1) -> dict[str, Any]:
-    """Return the entry of a record's details: right answers (n,) from 0 to `of`, labels (n,)."""
+    """Return the details entry for predictions per image.
+
+    right (n,): number of correct predictions from 0 to `of`. labels (n,).
+    """
     numbers = np.packbits(right.astype(bool)) if of == 1 else right.astype("<u2")
     return {
         PER_IMAGE: {
@@ -51,40 +54,49 @@ def per_image(right: NDArray[Any], labels: NDArray[Any], *, of: int = 1) -> dict
 
 
 def read_per_image(details: Mapping[str, Any]) -> PerImage | None:
-    """Return what a record's details hold for each image; None if nothing, or not as many."""
-    told = details.get(PER_IMAGE)
-    if not told:
+    """Return the predictions per image in a record's details.
+
+    None if they are missing or damaged.
+    """
+    entry = details.get(PER_IMAGE)
+    if not entry:
         return None
-    count = told["images"]
-    lengths = {"right": -(-count // 8) if told["of"] == 1 else 2 * count, "labels": 2 * count}
-    right, labels = (_bytes(told[name], length) for name, length in lengths.items())
+    count = entry["images"]
+    lengths = {"right": -(-count // 8) if entry["of"] == 1 else 2 * count, "labels": 2 * count}
+    right, labels = (_bytes(entry[name], length) for name, length in lengths.items())
     if count < 1 or right is None or labels is None:
         return None
-    if told["of"] == 1:
-        numbers = np.unpackbits(np.frombuffer(right, np.uint8), count=count)
+    if entry["of"] == 1:
+        values = np.unpackbits(np.frombuffer(right, np.uint8), count=count)
     else:
-        numbers = np.frombuffer(right, "<u2")
-    return PerImage(numbers / told["of"], np.frombuffer(labels, "<u2").astype(np.int64))
+        values = np.frombuffer(right, "<u2")
+    return PerImage(values / entry["of"], np.frombuffer(labels, "<u2").astype(np.int64))
 
 
 def resampled(metrics: Mapping[str, Floats], num_images: int) -> dict[str, Any]:
-    """Return the entry of a record's details for metrics (NUM_RESAMPLES,) in percent, by name."""
-    values = {name: [round(float(v), 4) for v in own] for name, own in metrics.items()}
+    """Return the details entry for resampled metrics.
+
+    metrics: (NUM_RESAMPLES,) in percent, by name.
+    """
+    values = {name: [round(float(v), 4) for v in array] for name, array in metrics.items()}
     return {RESAMPLED: {"images": num_images, "values": values}}
 
 
 def read_resampled(details: Mapping[str, Any], metric: str) -> Floats | None:
-    """Return a metric (B,) on resampled test sets; None if it is not there."""
+    """Return a metric (B,) on resampled test sets, or None."""
     values = details.get(RESAMPLED, {}).get("values", {}).get(metric)
     return None if values is None else np.array(values, dtype=np.float64)
 
 
 def resamples(num_images: int) -> Floats:
-    """Return how often each of n images occurs in each resampled test set (NUM_RESAMPLES, n)."""
+    """Return how often each image occurs in each resampled test set.
+
+    Shape (NUM_RESAMPLES, n).
+    """
     # the legacy generator gives the same numbers in all versions of NumPy
-    draw = np.random.RandomState(0)
-    drawn = (draw.randint(0, num_images, num_images) for _ in range(NUM_RESAMPLES))
-    return np.stack([np.bincount(each, minlength=num_images) for each in drawn]).astype(float)
+    generator = np.random.RandomState(0)
+    samples = (generator.randint(0, num_images, num_images) for _ in range(NUM_RESAMPLES))
+    return np.stack([np.bincount(s, minlength=num_images) for s in samples]).astype(float)
 
 
 def resampled_precision(
@@ -95,26 +107,29 @@ def resampled_precision(
     counts: Floats,
     recalls: Floats | None,
 ) -> Floats:
-    """Return the average precision (B,) of one class, in percent, on resampled test sets.
+    """Return the average precision (B,) of one class on resampled test sets.
 
-    hits, misses, images (k,): of each answer, best first, whether it is right or wrong (or neither)
-    and its image; positives (n,): what there is to find in each image; counts (B, n). Precision is
-    interpolated; its mean is over `recalls`, or over all by area. Without positives: NaN.
+    The result is in percent; NaN without positives. hits, misses, images: (k,) for k predictions
+    with the highest score first. They say whether a prediction is a true positive, whether it is a
+    false positive (both may be False), and its image. positives (n,): number of objects in each
+    image. counts (B, n): copies of each image. Precision is interpolated. It is averaged over
+    `recalls`, or over the area under the curve if None.
     """
     means = np.full(len(counts), np.nan)
     for b, times in enumerate(counts):
         total = times @ positives
         if not total:
             continue
-        found = (times[images] * hits).cumsum()
-        # the first may be neither right nor wrong: precision 0
-        seen = np.maximum(found + (times[images] * misses).cumsum(), 1)
-        recall, best = found / total, np.maximum.accumulate((found / seen)[::-1])[::-1]
+        num_hits = (times[images] * hits).cumsum()
+        # if the first predictions are neither hits nor misses, their precision is 0
+        num_counted = np.maximum(num_hits + (times[images] * misses).cumsum(), 1)
+        recall = num_hits / total
+        precision = np.maximum.accumulate((num_hits / num_counted)[::-1])[::-1]
         if recalls is None:
-            means[b] = (np.diff(recall, prepend=0) * best).sum()
+            means[b] = (np.diff(recall, prepend=0) * precision).sum()
         else:
-            # no answer reaches the recalls behind the last one
-            means[b] = np.append(best, 0)[np.searchsorted(recall, recalls)].mean()
+            # precision is 0 at recalls that no prediction reaches
+            means[b] = np.append(precision, 0)[np.searchsorted(recall, recalls)].mean()
     return 100 * means
 
 
@@ -123,6 +138,9 @@ def _text(numbers: NDArray[Any]) -> str:
 
 
 def _bytes(text: str, length: int) -> bytes | None:
-    """Return the bytes of a text; None if they are not so many: a record may come from others."""
-    found = zlib.decompressobj().decompress(base64.b64decode(text), max(1, length + 1))
-    return found if len(found) == length else None
+    """Decode a text; None if it does not have this length.
+
+    The length is checked because a record may come from other people.
+    """
+    content = zlib.decompressobj().decompress(base64.b64decode(text), max(1, length + 1))
+    return content if len(content) == length else None

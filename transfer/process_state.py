@@ -1,7 +1,7 @@
-"""Torch's own settings for a public function, whatever the process of its caller has set.
+"""Run public functions with torch's default settings.
 
-A training loop calls `evaluate` inside autocast, without gradients, or with another default dtype
-or device. None of it may change a result.
+A training loop may call `evaluate` inside autocast, without gradients, or with another default
+dtype or device. This must not change a result.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,14 @@ from typing import Any
 
 @contextmanager
 def torch_defaults() -> Iterator[None]:
-    """Run the block, or the decorated function, with torch's default settings; restore them after.
+    """Run the block or decorated function with torch's default settings.
 
-    Autocast and inference mode are off, gradients can be computed, new tensors are float32 on the
-    CPU, products of float32 matrices are not rounded to TF32 or bfloat16, and Pillow refuses
-    truncated images. Not reset is what may
-    change the last digits alone: the number of threads, deterministic algorithms, and cuDNN's
-    choices (TF32 convolutions are named in the record).
+    The settings are restored afterwards. Autocast and inference mode are off, gradients can be
+    computed, and new tensors are float32 on the CPU. Products of float32 matrices are not rounded
+    to TF32 or bfloat16, and Pillow refuses truncated images.
+
+    Settings that may change only the last digits are not reset: the number of threads,
+    deterministic algorithms, and cuDNN's choices (the record says whether convolutions use TF32).
     """
     import torch
     from PIL import ImageFile
@@ -43,7 +44,7 @@ def torch_defaults() -> Iterator[None]:
 
 
 def _set_autocast(enabled: dict[str, bool]) -> None:
-    """Switch autocast on or off for each device, where it is not so already."""
+    """Switch autocast on or off for each device, if it differs."""
     import torch
 
     for device, value in enabled.items():
@@ -53,25 +54,25 @@ def _set_autocast(enabled: dict[str, bool]) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run the block with one thread of torch, so that sums have the same order in any process."""
+    """Use one torch thread in the block, for a fixed order of sums."""
     import torch
 
-    before = torch.get_num_threads()
+    num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(num_threads)
 
 
 @contextmanager
 def _exact_products() -> Iterator[None]:
-    """Compute products of float32 matrices in float32 within the block."""
+    """Compute products of float32 matrices in float32 inside the block."""
     import torch
 
     try:
-        before = torch.get_float32_matmul_precision()
-    except RuntimeError:  # the caller has set one backend alone, by attributes since torch 2.9
+        old_precision = torch.get_float32_matmul_precision()
+    except RuntimeError:  # the caller has set only one backend, by attributes since torch 2.9
         backends: list[Any] = [getattr(torch.backends, name).matmul for name in ("cuda", "mkldnn")]
         precisions = [backend.fp32_precision for backend in backends]
         torch.set_float32_matmul_precision("highest")
@@ -85,4 +86,4 @@ def _exact_products() -> Iterator[None]:
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(old_precision)

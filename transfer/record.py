@@ -1,9 +1,10 @@
 """The result file: one JSON per backbone, task, protocol and seed.
 
-A record is written whole or not at all, and holds everything needed to reproduce its number. Its
-file also holds a hash of this content, so that a record that was edited is not used. One cell may
-have several records of different `conditions`, in the same folder. The first has the cell's own
-path; every other has engine, arithmetic and a hash in its name.
+A record is written atomically and contains everything needed to reproduce its number. Its file also
+has a hash of this content, so that an edited record is not used.
+
+One cell may have several records with different `conditions` in the same folder. The first has the
+cell's own path; the names of the others contain engine, precision and a hash.
 """
 
 import glob
@@ -37,7 +38,7 @@ PACKAGES = (
 
 
 class RecordError(SuiteError, ValueError):
-    """Error for a result file that is torn, edited or not one of ours."""
+    """A result file is truncated, edited or not a record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,35 +48,40 @@ class Record:
     backbone: dict[str, Any]
     """name, arch, stem, sha256, file_sha256, source, made_by, num_parameters."""
     task: str
-    """Id of the paper tables."""
+    """Task id, as in the paper tables."""
     protocol: dict[str, Any]
     """name, hash, paper_hash, fields."""
     schedule: str
-    """paper, short, smoke, or the share of the paper's length."""
+    """paper, short, smoke, or a fraction of the paper's length."""
     seed: int
     engine: str
     metrics: dict[str, float]
-    """Percent, under the names of the paper tables; 0 to 100, but a mean cosine from -100."""
+    """Percent, as in the paper tables; only a mean cosine may be negative."""
     details: dict[str, Any]
-    """Further results: chosen learning rates and costs, per-class values."""
+    """Further results: selected learning rates and costs, per-class values."""
     data: dict[str, Any]
-    """Fields per data set: fingerprint, small (see `transfer.datasets.check.Report`), counts,
-    tolerated."""
+    """Fields per dataset: fingerprint, small, counts, tolerated.
+
+    See `transfer.datasets.check.Report`.
+    """
     departures: list[str]
-    """Deviations from the paper's protocol, a sentence each."""
+    """Deviations from the paper's protocol, one sentence each."""
     wall_s: float
     peak_memory_gb: float
     request: dict[str, Any]
-    """`transfer.cells.request.Request` without its folders, with options as they were decided; and
-    the input format of the backbone. Older records hold the words of a command line instead."""
+    """`transfer.cells.request.Request` without folders and with resolved options.
+
+    It also has the input format of the backbone. Older records have command-line arguments
+    instead.
+    """
     primary_metric: str
-    """Metric that represents the task where one number is shown."""
+    """Metric that represents the task if only one number is shown."""
     heading: str
-    """Part of the overview that shows the task."""
+    """Task group in the overview."""
     speed: dict[str, float] = field(default_factory=dict)
-    """Images per second of the frozen network alone on this hardware, by their side in px."""
+    """Throughput of the frozen network in images/s, by image size in px."""
     declared: str = ""
-    """Recipe that the user declared for a backbone whose file does not say how it was made."""
+    """Recipe that the user declared, if the file does not record one."""
     commit: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     hardware: dict[str, str] = field(default_factory=dict)
@@ -84,30 +90,30 @@ class Record:
 
 
 COPIED = "copied_test_images_percent"
-"""Detail: per data set, the test images with a copy among the training images, in percent."""
+"""Detail: percentage of test images that are copies of training images."""
 CONTENT_HASH = "content_hash"
-"""Key of the hash in a record's file."""
+"""Key of the hash in a record file."""
 NESTED = {
     "backbone": ("name", "arch", "stem", "sha256"),
     "protocol": ("name", "hash", "paper_hash", "fields"),
 }
 DATA = ("fingerprint", "small", "counts", "tolerated")
-"""Entries of a record's parts, and of each of its data sets, that its readers need."""
+"""Fields that readers need, in a record's dictionaries and in each dataset."""
 SIGNED_METRICS = ("mean_cosine",)
 RECORDS, SNAPSHOTS = "records", "snapshots"
-"""Folder of the records in the results folder, and in it the folder of records of snapshots."""
+"""Folder of records in the results folder, and its folder for snapshots."""
 
 
 def record_path(
     records: Path, backbone: str, task: str, protocol: str, schedule: str, seed: int
 ) -> Path:
-    """Return the path of a cell's record below the folder of all records."""
+    """Return the path of a cell's record in the records folder."""
     stem = f"{task}.{protocol.replace('/', '-')}.{schedule}.seed{seed}"
     return records / backbone / f"{stem}.json"
 
 
 def state_path(record: Path) -> Path:
-    """Return the path of the file that says what became of the cell."""
+    """Return the path of the cell's state file."""
     return record.with_name(record.name.removesuffix(".json") + STATE)
 
 
@@ -115,12 +121,13 @@ STATE, STATE_FORMAT = ".state.json", "ssl-cell/1"
 
 
 def conditions(record: Record) -> dict[str, Any]:
-    """Return what distinguishes records of one cell, and appears in notes below a table.
+    """Return the conditions that distinguish records of one cell.
 
-    These are engine, arithmetic, number of processes, kind of norm that these share, kind of data,
-    tolerated images, departures.
+    These are engine, precision, number of processes, type of shared norm layers, type of data, bad
+    images allowed, and deviations. They appear in notes under a table.
+
     Data do not count: a record of other data is outdated, and the new one replaces it. Weights do
-    not either: a name whose records are of other weights is refused before the evaluation.
+    not count either: if a name has records of other weights, the evaluation is refused.
     """
     num_processes = int(record.details.get("num_processes", 1))
     return {
@@ -128,47 +135,49 @@ def conditions(record: Record) -> dict[str, Any]:
         "features_in": features_in(record),
         "num_processes": num_processes,
         "shared_norm": str(record.details.get("norm", "")) if num_processes > 1 else "",
-        "data": {key: [told["small"], told["tolerated"]] for key, told in record.data.items()},
+        "data": {
+            key: [dataset["small"], dataset["tolerated"]] for key, dataset in record.data.items()
+        },
         "departures": record.departures,
     }
 
 
 def features_in(record: Record) -> str:
-    """Return the arithmetic of a record's frozen features."""
+    """Return the precision of a record's frozen features."""
     return str(record.details.get("features_in", "float32"))  # older records do not store it
 
 
 def cell_path(records: Path, record: Record) -> Path:
-    """Return the path of a record's cell below the folder of all records."""
+    """Return the path of a record's cell in the records folder."""
     protocol = record.protocol["name"]
     name, schedule = record.backbone["name"], record.schedule
     return record_path(records, name, record.task, protocol, schedule, record.seed)
 
 
 def is_record_file(file: Path, cell: Path) -> bool:
-    """Return whether the suite writes records of the cell at a path to this file.
+    """Return whether this file may be a record of a cell.
 
-    A record of further conditions has engine, arithmetic and a hash in its name. The hash is not
-    compared: an earlier version may have hashed fewer conditions.
+    cell: path of the cell's first record. The names of other records also contain engine, precision
+    and a hash. The hash is not compared, since an earlier version may have hashed fewer conditions.
     """
-    further = rf"{re.escape(cell.stem)}\..+-[0-9a-f]{{8}}\.json"  # engines of plugins have any name
-    is_named = file.name == cell.name or re.fullmatch(further, file.name) is not None
-    return file.parent == cell.parent and is_named
+    pattern = rf"{re.escape(cell.stem)}\..+-[0-9a-f]{{8}}\.json"  # a plugin's engine has any name
+    has_name = file.name == cell.name or re.fullmatch(pattern, file.name) is not None
+    return file.parent == cell.parent and has_name
 
 
 def record_files(path: Path) -> list[Path]:
-    """Return the files of all records of a cell: its own path and those with a longer name."""
-    beside = path.parent.glob(f"{glob.escape(path.stem)}.*.json")
-    others = sorted(file for file in beside if is_record_file(file, path))
-    return [*([path] if path.exists() else []), *others]
+    """Return all record files of a cell, its own path first."""
+    candidates = path.parent.glob(f"{glob.escape(path.stem)}.*.json")
+    other_records = sorted(file for file in candidates if is_record_file(file, path))
+    return [*([path] if path.exists() else []), *other_records]
 
 
 def cell_records(path: Path) -> tuple[dict[Path, Record], list[str]]:
-    """Return the records of a cell by file, and of each file that is not used, why.
+    """Return a cell's records by file, and an error per unusable file.
 
-    Such a file is torn, edited, or a record of another cell that was renamed or copied.
+    Such a file is truncated, edited, or a record of another cell that was renamed or copied.
     """
-    records, refused = {}, []
+    records, errors = {}, []
     for file in record_files(path):
         try:
             record = read_record(file)
@@ -177,43 +186,43 @@ def cell_records(path: Path) -> tuple[dict[Path, Record], list[str]]:
                 raise RecordError(f"{file}: a record of another cell, renamed or copied by hand")
             records[file] = record
         except RecordError as error:
-            refused.append(str(error))
-        except FileNotFoundError:  # replaced meanwhile
+            errors.append(str(error))
+        except FileNotFoundError:  # replaced in the meantime
             continue
-    return records, refused
+    return records, errors
 
 
 def file_for_record(path: Path, record: Record) -> Path:
-    """Return the file for a record; it never holds one of other conditions or weights.
+    """Return the file for a record.
 
-    path: the path of the record's cell.
+    A record of other conditions or weights gets another file. path: the path of the record's cell.
     """
-    known, _ = cell_records(path)
-    mine = [conditions(record), record.backbone["sha256"]]
-    for file, other in known.items():
-        if [conditions(other), other.backbone["sha256"]] == mine:
+    records, _ = cell_records(path)
+    identity = [conditions(record), record.backbone["sha256"]]
+    for file, stored in records.items():
+        if [conditions(stored), stored.backbone["sha256"]] == identity:
             return file
-    if path not in known:
+    if path not in records:
         return path
-    digest = hashlib.sha256(json.dumps(mine, sort_keys=True).encode()).hexdigest()[:8]
-    words = [record.engine, *([features_in(record)] if "features_in" in record.details else [])]
-    return path.with_name(f"{path.stem}.{'-'.join([*words, digest])}.json")
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+    precision = [features_in(record)] if "features_in" in record.details else []
+    return path.with_name(f"{path.stem}.{'-'.join([record.engine, *precision, digest])}.json")
 
 
 def hashed_fields(protocol: object) -> list[Field[Any]]:
-    """Return the fields that define a protocol: all but those marked as not hashed."""
+    """Return the hashed fields of a protocol."""
     return [spec for spec in fields(protocol) if spec.metadata.get("hashed", True)]  # type: ignore[arg-type]
 
 
 def stored_fields(protocol: object) -> dict[str, Any]:
-    """Return the fields of a protocol that its record keeps, nested ones as dictionaries."""
-    kept = [spec for spec in fields(protocol) if spec.metadata.get("stored", True)]  # type: ignore[arg-type]
+    """Return the stored fields of a protocol, nested ones as dictionaries."""
+    specs = [spec for spec in fields(protocol) if spec.metadata.get("stored", True)]  # type: ignore[arg-type]
     content = asdict(protocol)  # type: ignore[call-overload]
-    return {spec.name: content[spec.name] for spec in kept}
+    return {spec.name: content[spec.name] for spec in specs}
 
 
 def protocol_hash(task: str, protocol: object) -> str:
-    """Return twelve hex digits that hash the task id and every hashed field of a protocol.
+    """Return a hash of task id and protocol, twelve hex digits.
 
     A field marked as added counts only if it differs from its default, so that older records keep
     their hash.
@@ -223,17 +232,17 @@ def protocol_hash(task: str, protocol: object) -> str:
 
 
 def hash_of_fields(task: str, kind: type, values: Mapping[str, Any]) -> str:
-    """Return `protocol_hash` of a protocol of class `kind` from its fields, as a record has them.
+    """Return `protocol_hash` from a record's fields.
 
-    KeyError if a field is missing that was not added later.
+    kind: class of the protocol. KeyError if a field is missing that was not added later.
     """
-    numbers = {
+    hashed_values = {
         spec.name: values[spec.name]
         for spec in hashed_fields(kind)
         if not spec.metadata.get("added", False)
         or _plain_json(values.get(spec.name, spec.default)) != _plain_json(spec.default)
     }
-    text = json.dumps([task, kind.__name__, numbers], sort_keys=True, default=_plain)
+    text = json.dumps([task, kind.__name__, hashed_values], sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -242,12 +251,12 @@ def _plain_json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a part of a protocol as a value that json can store."""
+    """Return a protocol's value in a form that JSON can store."""
     return asdict(value) if is_dataclass(value) else str(value)  # type: ignore[arg-type]
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the content of a JSON file, its lists as tuples; None if it is absent or torn."""
+    """Return a JSON file with lists as tuples, or None if unusable."""
     try:
         content = json.loads(path.read_text(), object_hook=_with_tuples)
     except (OSError, ValueError):
@@ -260,7 +269,7 @@ def _with_tuples(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
-    """Write a file whole or not at all; WriteError if that fails.
+    """Write a JSON file atomically; WriteError if that fails.
 
     option: the command-line option that selects another folder.
     """
@@ -269,9 +278,9 @@ def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
 
 
 def write_json_record(path: Path, record: Record) -> None:
-    """Write a record file whole or not at all.
+    """Write a record file atomically.
 
-    WriteError if that fails, ArithmeticError for a metric that cannot be.
+    WriteError if that fails, ArithmeticError for a metric that is not a valid percentage.
     """
     if impossible := impossible_metrics(record.metrics):
         raise ArithmeticError(f"{impossible}, so no record is written")
@@ -280,12 +289,15 @@ def write_json_record(path: Path, record: Record) -> None:
 
 
 def impossible_metrics(metrics: dict[str, float]) -> str:
-    """Return which metrics are no number or out of range, in words; empty if none is."""
+    """Return a text on invalid metrics; empty if all are valid.
+
+    A metric is invalid if it is not a number or out of range.
+    """
     wrong = [
-        f"{name} is {value}, expected {least} to 100 %"
+        f"{name} is {value}, expected {minimum} to 100 %"
         for name, value in metrics.items()
-        for least in [-100 if name in SIGNED_METRICS else 0]
-        if not least - 1e-6 <= value <= 100 + 1e-6  # means of percentages round
+        for minimum in [-100 if name in SIGNED_METRICS else 0]
+        if not minimum - 1e-6 <= value <= 100 + 1e-6  # rounding errors of means
     ]
     return "; ".join(wrong)
 
@@ -293,37 +305,37 @@ def impossible_metrics(metrics: dict[str, float]) -> str:
 def hash_of_record(content: dict[str, Any]) -> str:
     """Return the hash of a record file's content without the hash itself.
 
-    Neither the order of keys counts, nor whether a number is written as 50 or as 50.0.
+    It depends neither on the order of keys nor on whether a number is written as 50 or 50.0.
     """
-    rest = {key: value for key, value in content.items() if key != CONTENT_HASH}
-    return content_hash(json.loads(json.dumps(rest, sort_keys=True), parse_int=float), 64)
+    hashed = {key: value for key, value in content.items() if key != CONTENT_HASH}
+    return content_hash(json.loads(json.dumps(hashed, sort_keys=True), parse_int=float), 64)
 
 
 def record_of(content: dict[str, Any]) -> Record:
     """Return the record in a file's content.
 
-    RecordError, KeyError or TypeError if the content is not as the suite wrote it.
+    RecordError, KeyError or TypeError if the content is not a valid record.
     """
     if content["format"] != Record.format:
         raise RecordError(f"format {content['format']!r}, expected {Record.format!r}")
     if CONTENT_HASH not in content:
-        raise RecordError(f"no {CONTENT_HASH}, as an earlier version wrote it")
+        raise RecordError(f"no {CONTENT_HASH}: an earlier version wrote it")
     if content[CONTENT_HASH] != hash_of_record(content):
-        raise RecordError(f"edited after it was written, as its {CONTENT_HASH} tells")
+        raise RecordError(f"edited after it was written: its {CONTENT_HASH} does not match")
     if impossible := impossible_metrics(content["metrics"]):
         raise RecordError(impossible)
-    parts = [(part, content[part], names) for part, names in NESTED.items()]
-    parts += [(f"data of {key}", told, DATA) for key, told in content["data"].items()]
-    for part, own, names in parts:
-        if missing := [name for name in names if name not in own]:
-            raise RecordError(f"no {', '.join(missing)} in its {part}")
+    sections = [(label, content[label], names) for label, names in NESTED.items()]
+    sections += [(f"data of {key}", values, DATA) for key, values in content["data"].items()]
+    for label, section, names in sections:
+        if missing := [name for name in names if name not in section]:
+            raise RecordError(f"no {', '.join(missing)} in its {label}")
     return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
 
 
 def store_record(path: Path, record: Record) -> Path:
     """Write the record of the cell at `path`; return the file.
 
-    It replaces no record of other conditions or weights.
+    Records of other conditions or weights are not replaced.
     """
     file = file_for_record(path, record)
     write_json_record(file, record)
@@ -331,17 +343,20 @@ def store_record(path: Path, record: Record) -> Path:
 
 
 def read_record(path: Path) -> Record:
-    """Return the record in a file; RecordError if the file is torn, edited or foreign."""
+    """Return the record in a file; RecordError if unusable.
+
+    A file is unusable if it is truncated, edited or not a record.
+    """
     try:
         return record_of(json.loads(path.read_text()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(
-            f"{path}: not a record that can be used ({error}); to replace it, evaluate again"
+            f"{path}: not a usable record ({error}). To replace it, evaluate again"
         ) from error
 
 
 def run_environment() -> dict[str, Any]:
-    """Return commit, versions, hardware and time, which every record stores."""
+    """Return commit, versions, hardware and time for a record."""
     return {
         "commit": commit(),
         "versions": installed_versions()
@@ -353,38 +368,38 @@ def run_environment() -> dict[str, Any]:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of those PACKAGES that are installed."""
+    """Return the versions of the installed PACKAGES."""
     versions = {}
     for name in PACKAGES:
-        with suppress(PackageNotFoundError):  # an extra of the installation
+        with suppress(PackageNotFoundError):  # an optional dependency
             versions[name] = version(name)
     return versions
 
 
 def detectron2_version() -> dict[str, str]:
-    """Return detectron2's version and commit as far as they are known; empty if it is absent.
+    """Return detectron2's version and commit, if known; empty if not installed.
 
-    The version alone says little: 0.6 is of 2021, and installations follow the main branch.
+    The version alone is not enough: 0.6 is from 2021, and installations follow the main branch.
     """
     try:
         package = Distribution.from_name("detectron2")
     except PackageNotFoundError:
         return {}
-    known = {"detectron2": package.version}
+    versions = {"detectron2": package.version}
     # a record must be written even if this file is damaged
     with suppress(OSError, ValueError, LookupError, TypeError, subprocess.CalledProcessError):
-        # pip notes there where it installed from: a commit, or a folder such as a checkout
+        # pip stores the origin of the installation: a commit, or a folder such as a checkout
         origin = json.loads(package.read_text("direct_url.json") or "")
         if "vcs_info" in origin:
-            known["detectron2_commit"] = str(origin["vcs_info"]["commit_id"])
+            versions["detectron2_commit"] = str(origin["vcs_info"]["commit_id"])
         else:
             folder = Path(url2pathname(urlparse(str(origin["url"])).path))
-            known["detectron2_commit"] = _git(folder, "rev-parse", "HEAD")
-    return known
+            versions["detectron2_commit"] = _git(folder, "rev-parse", "HEAD")
+    return versions
 
 
 def hardware() -> dict[str, str]:
-    """Return processor, threads and accelerator."""
+    """Return CPU architecture, threads and accelerator."""
     import torch
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
@@ -396,17 +411,22 @@ def hardware() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of this checkout, with "+" if Python files differ; empty without one."""
-    here = Path(__file__).parent
+    """Return the commit of this checkout; empty without one.
+
+    A "+" is appended if Python files have changed.
+    """
+    folder = Path(__file__).parent
     try:
-        _git(here, "ls-files", "--error-unmatch", "record.py")  # else another project's folder
-        head = _git(here, "rev-parse", "--short=10", "HEAD")
-        changed = _git(here, "status", "--porcelain", "--", ":/*.py")
+        _git(
+            folder, "ls-files", "--error-unmatch", "record.py"
+        )  # fails in another project's checkout
+        head = _git(folder, "rev-parse", "--short=10", "HEAD")
+        changes = _git(folder, "status", "--porcelain", "--", ":/*.py")
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return head + ("+" if changed else "")
+    return head + ("+" if changes else "")
 
 
-def _git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+def _git(folder: Path, *args: str) -> str:
+    process = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, check=True)
+    return process.stdout.strip()

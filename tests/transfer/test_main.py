@@ -36,11 +36,11 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "a task that it cannot do": (["cifar10_view_statistics"], "projector"),
     "an unknown recipe": (
         [SLOW_TASK, "--trained-with=nosuch/recipe"],
-        "no published number is of this",
+        "this recipe has no published number",
     ),
     "a recipe of no paper": (
         [SLOW_TASK, "--trained-with=moco/smoke"],
-        "no published number is of this",
+        "this recipe has no published number",
     ),
     "no recipe": ([SLOW_TASK, "--trained-with=moco"], "expected a recipe such as"),
     "absent data": ([SLOW_TASK, "--data=nowhere"], "dtd"),

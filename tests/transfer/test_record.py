@@ -77,7 +77,7 @@ def test_an_edited_record_is_refused_and_a_reformatted_one_is_not(tmp_path: Path
         read_record(path)
     assert [str(path) in line for line in cell_records(path)[1]] == [True]
     write_json(path, {key: value for key, value in content.items() if key != "content_hash"})
-    with pytest.raises(RecordError, match="no content_hash, as an earlier version wrote it"):
+    with pytest.raises(RecordError, match="no content_hash: an earlier version wrote it"):
         read_record(path)
 
 

@@ -68,7 +68,8 @@ class Cell:
         """Return the cell with a backbone and its declared recipe.
 
         The request gets the recipe too, so that a job knows it. is_explicit: the command line has
-        --trained-with. An empty recipe is then stored as "", which removes an earlier or a recognized recipe.
+        --trained-with. An empty recipe is then stored as "", which removes an earlier or a
+        recognized recipe.
         """
         recipe = backbone.declared or ("" if is_explicit else None)
         checkpoint = replace(self.request.checkpoint, declared=recipe)

@@ -222,8 +222,8 @@ def _named(branch: str, matches: list[Match]) -> Match:
     selected = exact or [match for match in best.values() if branch in match.label]
     if len(selected) != 1:
         raise BackboneError(
-            f"--checkpoint-key {branch} matches {len(selected) or 'none'} of the networks in the file: "
-            f"{'; '.join(map(str, best.values()))}. Pass a part of one prefix that is unique"
+            f"--checkpoint-key {branch} matches {len(selected) or 'none'} of the networks in the "
+            f"file: {'; '.join(map(str, best.values()))}. Pass a part of one prefix that is unique"
         )
     return selected[0]
 

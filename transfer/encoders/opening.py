@@ -164,8 +164,8 @@ def _backbone_file(
 
     if branch:
         raise BackboneError(
-            f"--checkpoint-key {branch} is requested, but a file of this suite contains one network: leave "
-            f"out --checkpoint-key"
+            f"--checkpoint-key {branch} does not apply: a backbone file of this suite contains one "
+            f"network. Leave out --checkpoint-key"
         )
     match fields:
         case {

@@ -1,6 +1,6 @@
-"""Get data sets: download, unpack, sort and check them.
+"""Get datasets: download, unpack, sort and check them.
 
-command.py    python -m transfer get-data: options, sources behind names, overview, order of steps
+command.py    python -m transfer get-data: options, sources by name, overview, order of steps
 sources.py    one source from its archives to its folder
 download.py   one archive, resumed and retried, from several addresses, by urllib3; its checksum
 unpack.py     tar and zip archives, which are not trusted

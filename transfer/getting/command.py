@@ -1,6 +1,6 @@
-"""python -m transfer get-data: download, unpack, sort and check data sets.
+"""python -m transfer get-data: download, unpack, sort and check datasets.
 
-An overview comes first: state, sizes, addresses and terms of each source, and the free space.
+It first prints an overview: state, sizes, addresses and terms of each source, and the free space.
 """
 
 import shutil
@@ -40,8 +40,8 @@ class GetData:
     """Bad images and annotations allowed in each dataset (missing, extra, duplicate or broken)."""
 
     def __call__(self) -> int:
-        """Get the sets and print their check; return 0 if all of them are there and complete."""
-        keys, sources = wanted(self.names, self.suite)
+        """Get and check the datasets; return 0 if all are complete."""
+        keys, sources = select_sources(self.names, self.suite)
         local = None if self.archives is None else files_by_name(self.archives)
         getting = Getting(data=self.data, local=local, tolerate=self.tolerate)
         text = render_overview(sources, getting)
@@ -61,9 +61,9 @@ class GetData:
 def get_all(
     keys: Sequence[str], sources: Sequence[Source], getting: Getting
 ) -> tuple[list[Report], list[str]]:
-    """Get every source, then check every set; return the checks and a line per failure.
+    """Get all sources and check all datasets; return checks and failures.
 
-    A set that cannot be obtained does not stop the others.
+    There is one line per failure. A failure does not stop the other datasets.
     """
     reports: dict[str, Report] = {}
     failed: list[str] = []
@@ -71,9 +71,9 @@ def get_all(
         try:
             report = get_source(source, getting)
         except DAMAGES as error:
-            why = str(error).removeprefix(f"{source.key}: ")
-            failed.append(f"{source.key} is missing: {why}")
-            print_line("get-data", f"{source.key} failed, the reason comes last")
+            reason = str(error).removeprefix(f"{source.key}: ")
+            failed.append(f"{source.key} is missing: {reason}")
+            print_line("get-data", f"{source.key} failed; the reason is printed at the end")
             continue
         if report is not None:
             reports[report.key] = report
@@ -94,8 +94,10 @@ WORDS = {
 
 
 def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
-    """Return a size with three digits, such as "171 MB"; a tilde marks a rounded one, of which 0
-    is unknown."""
+    """Return a size with three digits, such as "171 MB".
+
+    A tilde marks an estimated size; an estimate of 0 is unknown.
+    """
     if not num_bytes and not exact:
         return "unknown"
     size, unit = float(num_bytes), "B"
@@ -107,7 +109,7 @@ def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
 
 
 def render_overview(sources: Sequence[Source], getting: Getting) -> str:
-    """Return a table of the sources, a line on the terms of each, and the sum."""
+    """Return a table of the sources, their terms and the total."""
     lines = [*table([HEADER, *(_row(source, getting) for source in sources)]), ""]
     for source in sources:
         lines.append(f"{source.key}: terms: {source.terms}, {source.terms_url}")
@@ -119,7 +121,7 @@ def render_overview(sources: Sequence[Source], getting: Getting) -> str:
 
 
 def summary(sources: Sequence[Source], getting: Getting) -> str:
-    """Return one line with the sum of all sizes and the free space."""
+    """Return one line with the total size and the free space."""
     downloads = [
         archive
         for source in sources
@@ -131,7 +133,7 @@ def summary(sources: Sequence[Source], getting: Getting) -> str:
 
 
 def free_space(data: Path) -> int:
-    """Return the free bytes on the disk of a data folder, which need not exist yet."""
+    """Return the free bytes at a data folder, which may not exist."""
     folder = data.absolute()
     return shutil.disk_usage(next(f for f in (folder, *folder.parents) if f.exists())).free
 
@@ -143,7 +145,7 @@ def _size(archives: Sequence[Archive]) -> str:
 
 def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     urls = [archive.urls[0] for archive in source.archives if archive.urls]
-    place = ", ".join(dict.fromkeys(urlsplit(url).hostname or "" for url in urls)) or "you"
+    hosts = ", ".join(dict.fromkeys(urlsplit(url).hostname or "" for url in urls)) or "you"
     if source.is_there(getting.data):
         state = "there"
     elif source.archives and not getting.missing(source):
@@ -151,15 +153,15 @@ def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     else:
         state = WORDS.get(source.access, "to download")
     size = _size(source.archives) if source.archives else "unknown"
-    return source.key, state, size, source.folder, place
+    return source.key, state, size, source.folder, hosts
 
 
 SUITES: Mapping[str, tuple[str, ...]] = facts()["suites"]
-"""Data sets of each paper's tasks."""
+"""Datasets of each paper's tasks."""
 
 
 def sources_of(keys: Iterable[str]) -> tuple[Source, ...]:
-    """Return the sources of data sets, each once."""
+    """Return the sources of datasets, without repetition."""
     by_key = {source.key: source for key in keys for source in DATASETS[key].sources}
     return tuple(by_key.values())
 
@@ -169,35 +171,36 @@ def all_sources() -> dict[str, Source]:
     return {source.key: source for source in sources_of(DATASETS)}
 
 
-def wanted(names: Sequence[str], suite: str) -> tuple[tuple[str, ...], tuple[Source, ...]]:
-    """Return the data sets to check at the end and the sources to get, each once.
+def select_sources(names: Sequence[str], suite: str) -> tuple[tuple[str, ...], tuple[Source, ...]]:
+    """Return the datasets to check and the sources to get, without repetition.
 
-    ValueError for a name that means nothing.
+    ValueError for an unknown name.
     """
     if not (names or suite):
         raise ValueError(
-            f"name data sets, such as cifar10 dtd, or all, or give --suite ({', '.join(SUITES)})"
+            f"no dataset given: pass names, such as cifar10 dtd, or all, or --suite "
+            f"({', '.join(SUITES)})"
         )
     if suite and suite not in SUITES:
         raise ValueError(
-            f"--suite {suite}: expected one of {', '.join(SUITES)}; of another paper, "
-            f"run_all.py --suite {suite} --plan names the sets"
+            f"--suite {suite}: expected one of {', '.join(SUITES)}; for another paper, "
+            f"run_all.py --suite {suite} --plan lists the datasets"
         )
-    available = [key for key, info in DATASETS.items() if info.sources]
+    downloadable = [key for key, info in DATASETS.items() if info.sources]
     if "all" in names:
-        names, suite = available, ""
-    sources, of_keys = all_sources(), dict[str, Source]()
+        names, suite = downloadable, ""
+    sources, selected = all_sources(), dict[str, Source]()
     keys: list[str] = []
     for name in (*names, *SUITES.get(suite, ())):
-        if name in available:
+        if name in downloadable:
             keys.append(name)
-            of_keys |= {source.key: source for source in DATASETS[name].sources}
+            selected |= {source.key: source for source in DATASETS[name].sources}
         elif name in DATASETS:
             raise ValueError(f"{name} cannot be downloaded: {DATASETS[name].how_to_get}")
         elif name in sources:
-            of_keys[name] = sources[name]
+            selected[name] = sources[name]
             keys += sources[name].checked_as[:1]
         else:
-            known = dict.fromkeys((*available, *sources))
-            raise ValueError(f"no data set {name!r}; did you mean {nearest(name, known)}?")
-    return tuple(dict.fromkeys(keys)), tuple(of_keys.values())
+            all_names = dict.fromkeys((*downloadable, *sources))
+            raise ValueError(f"no dataset {name!r}; did you mean {nearest(name, all_names)}?")
+    return tuple(dict.fromkeys(keys)), tuple(selected.values())

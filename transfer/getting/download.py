@@ -1,7 +1,7 @@
-"""Download one archive: resumed, retried, from several addresses, and verified at the end.
+"""Download one archive: resumed, retried, from several addresses, and verified.
 
-urllib3 retries requests, waits as servers ask, follows redirects and notices cut transfers. Ours
-are the resumption and the checksum, which tells that all pieces belong to one file.
+urllib3 retries requests, waits as servers ask, follows redirects and detects interrupted transfers.
+This module adds resumption and the checksum, which shows that all pieces belong to one file.
 """
 
 import hashlib
@@ -34,19 +34,19 @@ RETRY = Retry(
     retry_after_max=600,
     raise_on_status=False,
 )
-"""Tries of one address, in a row; transfers that break off count as reads."""
-LEAST_BYTES = 60_000
-"""A transfer that breaks off after fewer bytes is no progress."""
+"""Consecutive tries of one address; an interrupted transfer counts as a read."""
+MIN_PROGRESS_BYTES = 60_000
+"""Minimum number of bytes that count as progress of an interrupted transfer."""
 
 
 class _UnusableError(ValueError):
-    """Reason why an address is not tried again."""
+    """Reason not to try an address again."""
 
 
 def download(archive: Archive, file: Path) -> None:
-    """Download an archive to a file, which appears when it is whole and verified.
+    """Download an archive to a file, which appears when it is verified.
 
-    An earlier transfer goes on. DataError if every address fails, WriteError if the file cannot
+    An earlier transfer is resumed. DataError if every address fails, WriteError if the file cannot
     be written.
     """
     partial = file.with_name(f"{file.name}.part")
@@ -65,33 +65,36 @@ def download(archive: Archive, file: Path) -> None:
     raise DataError(
         f"{archive.name} cannot be downloaded:\n  "
         + "\n  ".join(reasons)
-        + "\nThe same command goes on; --from FOLDER takes the file from a folder"
+        + "\nRun the same command to resume; --from FOLDER takes the file from a folder"
     )
 
 
 def _fetch(archive: Archive, address: str, partial: Path) -> None:
-    """Download from one address to the partial file, until it is whole and verified."""
-    left, spoiled = RETRY, False
+    """Download from one address until the partial file is complete and verified."""
+    retries, was_wrong = RETRY, False
     while True:
-        before = _size(partial)
-        broken = _transfer(archive, address, partial)
-        if broken is not None:
-            left = RETRY if _size(partial) - before >= LEAST_BYTES else left
-            left = left.increment("GET", address, error=broken)
-            print_line("download", f"{broken}; tried again")
-            left.sleep()
+        old_size = _size(partial)
+        error = _transfer(archive, address, partial)
+        if error is not None:
+            retries = RETRY if _size(partial) - old_size >= MIN_PROGRESS_BYTES else retries
+            retries = retries.increment("GET", address, error=error)
+            print_line("download", f"{error}; trying again")
+            retries.sleep()
             continue
-        why = mismatch(archive, partial)
-        if not why:
+        difference = mismatch(archive, partial)
+        if not difference:
             return
         partial.unlink()
-        if spoiled:
-            raise _UnusableError(f"the file is another one ({why})")
-        spoiled = True  # a wrong byte may be of an earlier transfer, or of another address
+        if was_wrong:
+            raise _UnusableError(f"the server has another file ({difference})")
+        was_wrong = True  # bytes of an earlier transfer or of another address may be wrong
 
 
 def _transfer(archive: Archive, address: str, partial: Path) -> HTTPError | None:
-    """Append to the partial file what is missing; return why the transfer broke off, if it did."""
+    """Append the missing bytes to the partial file.
+
+    Returns the error that interrupted the transfer, or None.
+    """
     start = _size(partial) if archive.checksum else 0
     if archive.exact and start == archive.num_bytes:
         return None
@@ -108,7 +111,7 @@ def _transfer(archive: Archive, address: str, partial: Path) -> HTTPError | None
         decode_content=False,
     )
     with closing(response):
-        if response.status == 416:  # nothing follows, so what is there is compared
+        if response.status == 416:  # no bytes are missing; the caller verifies the file
             return None
         _require_file(archive, response, start)
         return _append(archive, response, partial, start if response.status == 206 else 0)
@@ -117,49 +120,52 @@ def _transfer(archive: Archive, address: str, partial: Path) -> HTTPError | None
 def _append(
     archive: Archive, response: BaseHTTPResponse, partial: Path, start: int
 ) -> HTTPError | None:
-    """Write the body of a response to the partial file; return why it broke off, if it did."""
-    most, done = archive.num_bytes if archive.exact else 2 * archive.num_bytes, start
+    """Write the body of a response to the partial file.
+
+    Returns the error that interrupted the transfer, or None.
+    """
+    max_bytes, num_bytes = archive.num_bytes if archive.exact else 2 * archive.num_bytes, start
     with (
         explain_write_errors(partial, "--data"),
         partial.open("ab" if start else "wb") as output,
-        progress("download", archive.name, archive.num_bytes // MB, "MB", start // MB) as shown,
+        progress("download", archive.name, archive.num_bytes // MB, "MB", start // MB) as bar,
     ):
         while True:
             try:
-                chunk = response.read1(MB)  # what has come, without waiting for a whole chunk
+                chunk = response.read1(MB)  # available bytes, without waiting for a full chunk
             except HTTPError as error:
                 return error
             if not chunk:
                 return None
             output.write(chunk)
-            done += len(chunk)
-            shown.add(done // MB - shown.done)
-            if done > most:
-                raise _UnusableError(f"it sends more than {most:,} bytes")
+            num_bytes += len(chunk)
+            bar.add(num_bytes // MB - bar.done)
+            if num_bytes > max_bytes:
+                raise _UnusableError(f"the server sent more than the expected {max_bytes:,} bytes")
 
 
 def _require_file(archive: Archive, response: BaseHTTPResponse, start: int) -> None:
-    """Raise _UnusableError if a response is not the file, or not its rest from byte `start`.
+    """Raise _UnusableError unless a response is the file from byte `start` on.
 
-    A server may send the whole file instead.
+    A server may send the complete file instead.
     """
     span = response.headers.get("Content-Range", "no range")
     if response.status not in (200, 206):
         raise _UnusableError(f"status {response.status} {response.reason}")
     if response.status == 206 and not span.startswith(f"bytes {start}-"):
-        raise _UnusableError(f"it sends {span} where the rest from {start} is needed")
+        raise _UnusableError(f"the server sent {span}, expected the bytes from {start} on")
     length = response.length_remaining
     if archive.exact and length is not None:
         size = length + (start if response.status == 206 else 0)
         if size != archive.num_bytes:
-            raise _UnusableError(f"its file has {size:,} bytes, {archive.num_bytes:,} expected")
+            raise _UnusableError(f"the file has {size:,} bytes, {archive.num_bytes:,} expected")
 
 
 def _pool(address: str) -> PoolManager:
-    """Return connections to the server of an address, or to the environment's proxy for it."""
-    parts = urlsplit(address)
-    proxy = getproxies().get(parts.scheme, "")
-    if not proxy or proxy_bypass(parts.netloc):
+    """Return connections to an address's server, or to the environment's proxy."""
+    url = urlsplit(address)
+    proxy = getproxies().get(url.scheme, "")
+    if not proxy or proxy_bypass(url.netloc):
         return PoolManager()
     return ProxyManager(
         proxy, proxy_headers=make_headers(proxy_basic_auth=parse_url(proxy).auth or None)
@@ -171,13 +177,13 @@ def _size(file: Path) -> int:
 
 
 def mismatch(archive: Archive, file: Path) -> str:
-    """Return how a file differs from the published one; empty if it does not.
+    """Return how a file differs from the published one; empty if equal.
 
-    Without a published size and checksum nothing can differ.
+    A file without published size and checksum counts as equal.
     """
-    found = file.stat().st_size
-    if archive.exact and found != archive.num_bytes:
-        return f"{found:,} bytes, {archive.num_bytes:,} expected"
+    num_bytes = file.stat().st_size
+    if archive.exact and num_bytes != archive.num_bytes:
+        return f"{num_bytes:,} bytes, {archive.num_bytes:,} expected"
     if not archive.checksum:
         return ""
     kind, _, expected = archive.checksum.partition(":")

@@ -1,8 +1,9 @@
-"""One source from its archives to its folder, which appears under its name when it is complete.
+"""Get one source, from its archives to its folder.
 
-All work is done in `.getting/KEY/` of the data folder: `raw/` takes what is unpacked, `done/` marks
-the archives that are unpacked, and `complete/` is a data folder with the finished set, which is
-checked there and then renamed. An interrupted run resumes after the last archive.
+All work is done in `.getting/KEY/` of the data folder. `raw/` receives the unpacked files, and
+`done/` marks the unpacked archives. `complete/` is a data folder with the finished dataset, which
+is checked there and then moved to its final name. An interrupted run resumes after the last
+archive.
 """
 
 import shutil
@@ -23,9 +24,9 @@ from transfer.getting.unpack import is_archive, unpack
 
 WORK = ".getting"
 ARCHIVES = "archives"
-"""Folder, in the data folder, of downloaded archives, with one folder for each source."""
+"""Subfolder of the data folder for downloaded archives, one folder per source."""
 ARCHIVE_DEPTH = 3
-"""Levels of folders in the user's folder that are searched for archives."""
+"""Maximum depth of subfolders in which the user's archives are searched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +35,15 @@ class Getting:
 
     data: Path
     local: Mapping[str, Sequence[Path]] | None = None
-    """The user's files by name; nothing is downloaded. None: archives are downloaded."""
+    """The user's files by name, without any download; None: archives are downloaded."""
     tolerate: int = 0
-    """Missing, surplus, repeated or unreadable images that a set may have."""
+    """Maximum number of bad images (missing, extra, repeated or unreadable) per dataset."""
 
     def file(self, source: Source, archive: Archive) -> Path | None:
-        """Return the user's file of an archive, or the one that was downloaded; None if missing.
+        """Return the user's or the downloaded file of an archive, or None.
 
-        If several of the user's files have its name, the one of the published size is taken:
-        `images.tar.gz` may belong to another set.
+        If several of the user's files have its name, the one with the published size is used:
+        `images.tar.gz` may belong to another dataset.
         """
         if self.local is None:
             file = self.data / ARCHIVES / source.key / archive.name
@@ -51,7 +52,10 @@ class Getting:
         return max(files, key=lambda f: f.stat().st_size == archive.num_bytes, default=None)
 
     def archives(self, source: Source) -> tuple[Archive, ...]:
-        """Return the archives to unpack: of the user's, those of the first complete variant."""
+        """Return the archives to unpack.
+
+        With the user's files, these are the archives of the first complete variant.
+        """
         for archives in (source.archives, *source.variants) if self.local is not None else ():
             present = tuple(archive for archive in archives if self._has(source, archive))
             if present and all(a in present for a in archives if not a.optional):
@@ -59,21 +63,21 @@ class Getting:
         return source.archives
 
     def missing(self, source: Source) -> list[Archive]:
-        """Return the archives that must be obtained before the source can be unpacked."""
-        work = self.data / WORK / source.key
-        if source.is_there(self.data) or (work / "complete" / source.folder).exists():
+        """Return the archives that must be obtained before unpacking."""
+        work_folder = self.data / WORK / source.key
+        if source.is_there(self.data) or (work_folder / "complete" / source.folder).exists():
             return []
         return [a for a in self.archives(source) if not self._has(source, a)]
 
     def _has(self, source: Source, archive: Archive) -> bool:
-        done = self.data / WORK / source.key / "done" / archive.name
-        return done.exists() or self.file(source, archive) is not None
+        marker = self.data / WORK / source.key / "done" / archive.name
+        return marker.exists() or self.file(source, archive) is not None
 
 
 def files_by_name(folder: Path) -> dict[str, list[Path]]:
-    """Return the files at and below a folder by name, nearer ones first."""
+    """Return the files in a folder by name, upper levels first."""
     if not folder.is_dir():
-        raise DataError(f"--from {folder}: not a folder. Pass the one that holds the archives")
+        raise DataError(f"--from {folder}: not a folder. Pass the one that contains the archives")
     files: dict[str, list[Path]] = {}
     for depth in range(ARCHIVE_DEPTH + 1):
         for file in sorted(folder.glob("*/" * depth + "*")):
@@ -83,36 +87,38 @@ def files_by_name(folder: Path) -> dict[str, list[Path]]:
 
 
 def get_source(source: Source, getting: Getting) -> Report | None:
-    """Bring one folder of files to its place; return its check if one was made.
+    """Obtain one folder of files; return its check if one was made.
 
-    DataError if the user must fetch an archive, or if one is damaged or the set is incomplete.
+    DataError if the user must fetch an archive, if one is damaged, or if the dataset is incomplete.
     """
-    data, work, report = getting.data, getting.data / WORK / source.key, None
+    data, work_folder, report = getting.data, getting.data / WORK / source.key, None
     note = partial(print_line, "get-data", f"{source.key}: waiting for another process")
-    with explain_write_errors(work, "--data"):
-        with wait_for_lock(work / "lock", "--data", note):
-            if not source.is_there(data):  # else another process may have got it in the meantime
-                staged = work / "complete" / source.folder
+    with explain_write_errors(work_folder, "--data"):
+        with wait_for_lock(work_folder / "lock", "--data", note):
+            if not source.is_there(data):  # another process may have obtained it
+                staged = work_folder / "complete" / source.folder
                 if not staged.exists():
-                    _unpack_all(source, getting, work)
-                    _stage(source, work / "raw", staged)
-                report = _require_complete(source, getting, work / "complete")
+                    _unpack_all(source, getting, work_folder)
+                    _stage(source, work_folder / "raw", staged)
+                report = _require_complete(source, getting, work_folder / "complete")
                 (data / source.folder).parent.mkdir(parents=True, exist_ok=True)
                 staged.rename(data / source.folder)
             if source.finish is not None:
                 source.finish(data)
-            shutil.rmtree(work, ignore_errors=True)  # a process that waited finds nothing
-        with suppress(OSError):  # other sets are being obtained
-            work.parent.rmdir()
+            shutil.rmtree(
+                work_folder, ignore_errors=True
+            )  # a process that waited may have removed it
+        with suppress(OSError):  # not empty while other datasets are being obtained
+            work_folder.parent.rmdir()
     return report
 
 
-def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
-    """Unpack every archive that no earlier run has unpacked; download those that are missing."""
+def _unpack_all(source: Source, getting: Getting, work_folder: Path) -> None:
+    """Unpack all remaining archives; download missing ones."""
     _require_archives(source, getting)
     for archive in getting.archives(source):
-        done = work / "done" / archive.name
-        if done.exists():
+        marker = work_folder / "done" / archive.name
+        if marker.exists():
             continue
         file = getting.file(source, archive)
         if file is None:
@@ -120,20 +126,20 @@ def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
             download(archive, file)
         elif reason := mismatch(archive, file):
             raise DataError(
-                f"{file}: not the published file ({reason}). Remove it, or get it again"
+                f"{file}: not the published file ({reason}). Remove it, or download it again"
             )
-        target = work / "raw" / archive.into
+        target = work_folder / "raw" / archive.into
         if is_archive(archive.name):
             unpack(file, target, archive.nested)
         else:
             target.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target / archive.name)
-        done.parent.mkdir(exist_ok=True)
-        done.touch()
+        marker.parent.mkdir(exist_ok=True)
+        marker.touch()
 
 
 def _require_archives(source: Source, getting: Getting) -> None:
-    """Raise DataError that names every archive that the user must fetch."""
+    """Raise DataError with all archives that the user must fetch."""
     missing = [a for a in getting.missing(source) if getting.local is not None or not a.urls]
     if not missing and source.archives:
         return
@@ -147,7 +153,7 @@ def _require_archives(source: Source, getting: Getting) -> None:
 
 
 def _stage(source: Source, raw: Path, staged: Path) -> None:
-    """Sort the unpacked files, and move the set's folder into a data folder of its own."""
+    """Sort the unpacked files, and move the dataset to `staged`."""
     if source.arrange is not None:
         source.arrange(raw)
     root = next((raw / root for root in source.roots if (raw / root).is_dir()), None)
@@ -164,7 +170,7 @@ def _stage(source: Source, raw: Path, staged: Path) -> None:
 
 
 def _require_complete(source: Source, getting: Getting, folder: Path) -> Report | None:
-    """Return the check of a finished set before it is moved; DataError if it is incomplete."""
+    """Return the check of a finished dataset; DataError if it is incomplete."""
     small = getting.data / SMALL_DATA
     if small.exists():
         shutil.copyfile(small, folder / SMALL_DATA)
@@ -177,6 +183,6 @@ def _require_complete(source: Source, getting: Getting, folder: Path) -> Report 
             return reports[-1]
     raise DataError(
         f"{source.key}: incomplete, so it stays in {folder / source.folder}:\n  "
-        f"{reports[0].first_problems}\nRemove {folder.parent} to begin again, or accept it as it "
-        f"is with --tolerate {max(1, reports[0].num_bad)}"
+        f"{reports[0].first_problems}\nRemove {folder.parent} to start again, or accept it with "
+        f"--tolerate {max(1, reports[0].num_bad)}"
     )

@@ -72,7 +72,7 @@ def test_a_file_that_never_ends_is_refused(
     archive: Archive, server: Server, tmp_path: Path
 ) -> None:
     rounded = replace(archive, exact=False, num_bytes=len(CONTENT) // 3)
-    with pytest.raises(DataError, match="sends more than"):
+    with pytest.raises(DataError, match="sent more than"):
         download(rounded, tmp_path / "x.tar")
     with pytest.raises(DataError, match=f"{len(CONTENT):,} bytes, 10 expected"):
         download(replace(archive, num_bytes=10), tmp_path / "y.tar")
@@ -90,7 +90,7 @@ def test_addresses_are_tried_in_turn_and_each_that_failed_is_named(
         "page": f"{len(CONTENT):,} expected",
         "cut": "IncompleteRead",
         "size": f"{len(CONTENT) - 1:,} bytes, {len(CONTENT):,} expected",
-        "other": "the file is another one",
+        "other": "the server has another file",
     }
     server.redirects |= {"bad": "http://[bad/", "ftp": "ftp://127.0.0.1/x", "loop": "loop"}
     server.files["page"] = b"<html>Sorry, this moved.</html>"
