@@ -40,7 +40,7 @@ def test_errors_in_python_name_arguments(tmp_path: Path) -> None:
     file, vit = str(tmp_path / "net.pth"), "timm:vit_small_patch16_224"
     encoder = Encoder.from_module(network(), size_px=32, **SQUARE)
     calls: dict[str, Callable[[], object]] = {
-        "say `mean` and `std`": lambda: Encoder.from_file(file, encoder=vit),
+        "pass `mean` and `std`": lambda: Encoder.from_file(file, encoder=vit),
         "none of its": lambda: Encoder.from_file(file, encoder=vit, **SQUARE),
         "pool='avg'": lambda: Encoder.from_file(file, encoder=vit, pool="avg", **SQUARE),  # type: ignore[arg-type]
         "encoder='vit'": lambda: Encoder.from_file(file, encoder="vit"),
