@@ -31,8 +31,7 @@ from transfer.detection.train import sgd
 from transfer.encoders.encoder import Precision as FeaturePrecision
 from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.classification import Classifier, Crops
-from transfer.finetuning.loop import fused, measured_convolutions
-from transfer.finetuning.loop import place as place_network
+from transfer.finetuning.loop import fused, measured_convolutions, move_to_device
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.crops import RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
@@ -215,7 +214,7 @@ def segmentation_rate(device: torch.device, folder: Path) -> Facts:
 
     def make(images: int) -> Subject:
         network = new_fcn(arch, folder, px=px, head_channels=channels)
-        place_network(network, device)
+        move_to_device(network, device)
         optimizer = torch.optim.SGD(
             network.parameters(), lr=1e-3, momentum=0.9, fused=fused(network)
         )
@@ -278,7 +277,7 @@ def detector_subject(
     learning_rate: float,
 ) -> Subject:
     """Return a detector in its first steps of a warm-up, in which nothing diverges."""
-    place_network(detector, device)
+    move_to_device(detector, device)
     optimizer = sgd(detector, recipe)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from benchmarks.results.tables import Cell, Grid, Line, plain
-from transfer.galleries.tile import MOST_BYTES
+from transfer.galleries.tile import MAX_BYTES
 
 Address = Callable[[Iterable[str]], str]
 """Function from records to the address on the page of everything behind them."""
@@ -262,6 +262,6 @@ def sheet(
 
 def jpeg_address(content: bytes) -> str:
     """Return the address that contains a JPEG; empty for other content and for large files."""
-    if not content.startswith(JPEG) or len(content) > MOST_BYTES:
+    if not content.startswith(JPEG) or len(content) > MAX_BYTES:
         return ""
     return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}"

@@ -53,7 +53,7 @@ def check_step(step: Step, measured: str, case: str = "") -> None:
 def take_fine_tuning_step(
     network: nn.Module,
     optimizer: Callable[[], torch.optim.SGD],
-    course: TrainingSchedule,
+    schedule: TrainingSchedule,
     samples: Sequence[Any],
 ) -> Step:
     """Return one step of a network on samples, all on the CPU before.
@@ -63,10 +63,10 @@ def take_fine_tuning_step(
     with pretend_cuda():
         network.to(CUDA).train()
         training = Training(
-            network=network, optimizer=optimizer(), course=course, folder=Path("training")
+            network=network, optimizer=optimizer(), schedule=schedule, folder=Path("training")
         )
         process = Process(device=CUDA)
-        stream = Stream(samples=samples, course=course, seed=0, process=process)  # type: ignore[arg-type]
+        stream = Stream(samples=samples, schedule=schedule, seed=0, process=process)  # type: ignore[arg-type]
 
         def take() -> None:
             batch = [sample.pin_memory().to(CUDA) for sample in samples]

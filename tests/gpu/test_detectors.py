@@ -27,7 +27,7 @@ from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.detector import ResizedDetections
 from transfer.detection.engines import EngineName, build_detector, is_available
 from transfer.detection.recipe import DetectorRecipe
-from transfer.finetuning.loop import place as place_network
+from transfer.finetuning.loop import move_to_device
 from transfer.finetuning.schedule import Precision
 
 ENGINES: tuple[EngineName, ...] = ("torchvision", "detectron2")
@@ -147,7 +147,7 @@ def fixed_answer(
     fill(detector.state_dict())
     if double:
         in_double(detector)
-    place_network(detector, device)
+    move_to_device(detector, device)
     return answer(detector, [sample.to(device) for sample in small_samples(2, NUM_CLASSES)])
 
 
@@ -162,6 +162,6 @@ def first_pass(
 ) -> tuple[float, bool]:
     """Return the sum of the losses before the first step, and whether gradients are finite."""
     detector = new_detector(small_recipe(recipe), engine, "resnet18", NUM_CLASSES)
-    place_network(detector, device)
+    move_to_device(detector, device)
     samples = [sample.to(device) for sample in small_samples(2, NUM_CLASSES)]
     return one_pass(detector.train(), samples, device, precision)

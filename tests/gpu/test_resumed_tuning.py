@@ -46,7 +46,7 @@ SUBJECTS = {
 def training_of(subject: Subject, folder: Path) -> Training:
     """Return the training in the folder before its first step."""
     network = subject.network.train()
-    return Training(network=network, optimizer=subject.optimizer, course=COCO_FPN, folder=folder)
+    return Training(network=network, optimizer=subject.optimizer, schedule=COCO_FPN, folder=folder)
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)

@@ -15,7 +15,7 @@ from tests.gpu.findings import (
 )
 from tests.gpu.started import Place
 from tests.transfer.detection.fixed_detector import fill, settle_at_once
-from transfer.finetuning.loop import place as place_network
+from transfer.finetuning.loop import move_to_device
 from transfer.finetuning.schedule import Precision
 
 SMALL_BATCH = 4
@@ -62,7 +62,7 @@ def fixed_answer(
     network = new_fcn("resnet18", folder, px=65, head_channels=32)
     fill(network.state_dict())
     network.to(dtype)
-    place_network(network, device)
+    move_to_device(network, device)
     settle_at_once(network)
     samples = [sample.to(device) for sample in fixed_crops(2, 65)]
     loss = network.train()(samples)["loss_seg"]
@@ -79,6 +79,6 @@ def fixed_answer(
 def first_pass(device: torch.device, precision: Precision, folder: Path) -> tuple[float, bool]:
     """Return the loss before the first step, and whether the gradients are finite."""
     network = new_fcn("resnet18", folder, px=65, head_channels=32)
-    place_network(network, device)
+    move_to_device(network, device)
     samples = [sample.to(device) for sample in fixed_crops(2, 65)]
     return one_pass(network.train(), samples, device, precision)

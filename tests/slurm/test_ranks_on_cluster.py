@@ -35,7 +35,7 @@ def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
     wait_until(lambda: Path(log).exists() and "  weights " in Path(log).read_text())
     pretend.tell("scancel", "--signal=USR2", id_)
     assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
-    assert "going on after iteration" in Path(log).read_text()
+    assert "resuming after iteration" in Path(log).read_text()
     assert transfer([*args, *positions["one"], "--gpus", "2"]) == 0
     two, item = (record(folder / where) for where in ("two", "one"))
     assert two["details"]["num_processes"] == 2

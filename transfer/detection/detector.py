@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from transfer.detection.recipe import DetectorRecipe
 from transfer.finetuning import stream
-from transfer.finetuning.proof import prove_maps
+from transfer.finetuning.verify import verify_maps
 
 NORMS = {"fpn": 8, "mask_head": 4, "keypoint_head": 8, "rpn_head": 1}
 """Number of norm layers of each part: one after every convolution before an activation or sum."""
@@ -86,19 +86,19 @@ class Detector(nn.Module, ABC):
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
         """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place.
 
-        `prove` finds places that got no tensor.
+        `verify` detects layers that were not loaded.
         """
 
-    def prove(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
+    def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
         """Return the largest difference of each stage's map from that of the loaded backbone.
 
-        ValueError as of `prove_maps`.
+        ValueError as of `verify_maps`.
         """
         recipe = self.recipe
         layers = {**NORMS, "box_head": recipe.box_head_convs}
         exist = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
         added = sum(layers[part] for part in recipe.normed if part in exist)
-        return prove_maps(
+        return verify_maps(
             self,
             lambda images: self.feature_maps(list(images)),
             state_dict,

@@ -9,7 +9,7 @@ detectron2 can open a trained detector: `write_files` and `load_config`.
 
 detectron2 calls torchvision's layer1 res2 and stores a norm inside its convolution. Its bottlenecks
 stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not show that:
-`transfer.finetuning.proof` compares features.
+`transfer.finetuning.verify` compares features.
 """
 
 import io

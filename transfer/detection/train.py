@@ -26,7 +26,7 @@ from transfer.detection.results import Detections, to_original_size
 from transfer.detection.samples import test_image, training_sample
 from transfer.finetuning.loop import fused
 from transfer.finetuning.state import Training
-from transfer.finetuning.stream import Place, Samples
+from transfer.finetuning.stream import Samples, StreamItem
 
 Indices = Sequence[int] | NDArray[np.int64]
 
@@ -37,10 +37,10 @@ def training_samples(
     """Return the samples of the images at these indices, each of its own size."""
     chosen = np.asarray(indices, dtype=np.int64)
 
-    def batch(places: Sequence[Place]) -> list[Sample]:
+    def batch(items: Sequence[StreamItem]) -> list[Sample]:
         return [
-            training_sample(scenes, int(chosen[number]), recipe, (seed, place))
-            for place, number in places
+            training_sample(scenes, int(chosen[number]), recipe, (seed, position))
+            for position, number in items
         ]
 
     return Samples(len(chosen), batch, scenes.wide[chosen] if recipe.group_by_aspect else None)
@@ -50,7 +50,7 @@ def training(detector: Detector, recipe: DetectorRecipe, folder: Path) -> Traini
     """Return the training of a detector, which is on its device, for the loop of finetuning/."""
     optimizer = sgd(detector, recipe)
     return Training(
-        network=detector, optimizer=optimizer, course=recipe, folder=folder, name=recipe.finds
+        network=detector, optimizer=optimizer, schedule=recipe, folder=folder, name=recipe.finds
     )
 
 

@@ -1,11 +1,11 @@
-"""Training of whole networks for hours: detectors, segmentation, classification with few labels.
+"""Long trainings of complete networks: detection, segmentation, semi-supervised classification.
 
 loop.py            the training loop; GPU memory
-state.py           a training and its checkpoint
-schedule.py        the settings that the loop reads, recipes, learning rates and their search
-stream.py          the order of the images
-options.py         the options of a user; a recipe for another length or batch
-norms.py           the norm layer, and its statistics after training
-proof.py           check that the loaded backbone computes what its source does
+state.py           the state of a training, its checkpoint and summary
+schedule.py        settings that the loop uses, recipes, learning rate schedule and search
+stream.py          order of the images, batches
+options.py         user options; recipes with another length or batch size
+norms.py           norm layers and their statistics after training
+verify.py          checks that the loaded backbone computes the same as its source
 classification.py  an image classifier with a fine-tuned backbone
 """

@@ -18,13 +18,13 @@ from transfer.finetuning import loop
 from transfer.finetuning.loop import fused
 from transfer.finetuning.schedule import Precision, TrainingSchedule
 from transfer.finetuning.state import Training, TrainingSummary, summary
-from transfer.finetuning.stream import Place, Sample, Samples
+from transfer.finetuning.stream import Sample, Samples, StreamItem
 from transfer.frozen.crops import CROPS, RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
 
-CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
+CODE_VERSION = 1  # part of each training's identity: increase it when the weights would change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +43,16 @@ class FineTuning(TrainingSchedule):
     accumulated: int = 1
     precise_norm_batches: int = 0
     head_factor: float
-    """Learning rate of the classifier in units of the backbone's."""
+    """Learning rate of the classifier, relative to the backbone's."""
     sgd_momentum: float
     weight_decay: float
-    """Weight decay of all parameters, those of norms included."""
+    """Weight decay of all parameters, including norm layers."""
     crop_px: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Crops(Sample):
-    """The crops of a pass and their classes; the network normalizes them."""
+    """The crops of a micro-batch with labels; the network normalizes them."""
 
     pixels: Tensor
     """(n, 3, H, W) uint8, RGB, channels last."""
@@ -61,24 +61,24 @@ class Crops(Sample):
 
 
 def training_samples(images: Images, crop_px: int, seed: int) -> Samples[Crops]:
-    """Return the random crops and flips of the linear probes, stacked.
+    """Return stacked random crops and flips, as for the linear probes.
 
-    Images whose pixels are kept are cropped from there.
+    Cached images are cropped without decoding them again.
     """
     crops = RandomCrops(images, crop_px, seed)
 
-    def batch(places: Sequence[Place]) -> list[Crops]:
-        pixels, labels = crops(places)
+    def batch(items: Sequence[StreamItem]) -> list[Crops]:
+        pixels, labels = crops(items)
         return [Crops(pixels=pixels, labels=labels)]
 
     return Samples(len(images), batch)
 
 
 class Classifier(nn.Module):
-    """A backbone and a linear layer; called with crops, it returns the cross-entropy by name."""
+    """A backbone with a linear classifier; called with crops, it returns the loss by name."""
 
     def __init__(self, backbone: Encoder, num_classes: int, seed: int) -> None:
-        """Initialize the layer's weights by N(0, 0.01^2) from the seed, its bias by 0 (MoCo)."""
+        """Initialize the classifier as in MoCo: weights N(0, 0.01^2) from the seed, bias 0."""
         super().__init__()
         head = nn.Linear(backbone.feature_dim, num_classes)
         generator = torch.Generator().manual_seed(seed)
@@ -91,22 +91,22 @@ class Classifier(nn.Module):
         self.layers = nn.Sequential(network, head).to(memory_format=torch.channels_last)
 
     def forward(self, samples: list[Crops]) -> dict[str, Tensor]:
-        """Return the cross-entropy of the crops of a pass, which are the only sample."""
+        """Return the cross-entropy of a micro-batch, which is a single sample."""
         (crops,) = samples
         images = (crops.pixels.float() / 255 - self.get_buffer("mean")) / self.get_buffer("std")
         return {"cross-entropy": F.cross_entropy(self.layers(images).float(), crops.labels)}
 
-    def optimizer(self, course: FineTuning) -> torch.optim.SGD:
-        """Return SGD with a learning rate for the backbone and one for the classifier."""
+    def optimizer(self, schedule: FineTuning) -> torch.optim.SGD:
+        """Return SGD with separate learning rates for backbone and classifier."""
         backbone, head = self.layers
         return torch.optim.SGD(
             [
                 {"params": list(backbone.parameters()), "rate_factor": 1.0},
-                {"params": list(head.parameters()), "rate_factor": course.head_factor},
+                {"params": list(head.parameters()), "rate_factor": schedule.head_factor},
             ],
-            lr=course.learning_rate,
-            momentum=course.sgd_momentum,
-            weight_decay=course.weight_decay,
+            lr=schedule.learning_rate,
+            momentum=schedule.sgd_momentum,
+            weight_decay=schedule.weight_decay,
             fused=fused(self),
         )
 
@@ -114,7 +114,7 @@ class Classifier(nn.Module):
 def fine_tune(
     backbone: Encoder,
     images: Images,
-    course: FineTuning,
+    schedule: FineTuning,
     *,
     name: str,
     seed: int,
@@ -123,19 +123,19 @@ def fine_tune(
 ) -> tuple[Classifier, TrainingSummary]:
     """Train all layers of a classifier; NotFiniteError if it diverges.
 
-    name: that of the training, for messages and for its folder below `work`.
+    name: of the training, for messages and for its folder in `work`.
     """
     classifier = Classifier(backbone, len(images.class_names), seed).to(process.device)
-    # all that shapes the weights
-    same = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(course), seed, CROPS]
+    # everything that affects the weights
+    identity = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(schedule), seed, CROPS]
     training = Training(
         network=classifier,
-        optimizer=classifier.optimizer(course),
-        course=course,
-        folder=work / f"{name}-{content_hash(same, 12)}",
+        optimizer=classifier.optimizer(schedule),
+        schedule=schedule,
+        folder=work / f"{name}-{content_hash(identity, 12)}",
         name=name,
     )
-    samples = training_samples(images, course.crop_px, seed)
+    samples = training_samples(images, schedule.crop_px, seed)
     with unchanged(images, training):
         loop.train(training, samples, seed=seed, process=process, one_size=True)
     return classifier, summary(training)
@@ -145,13 +145,13 @@ def predict_scores(
     classifier: Classifier, images: Images, transform: EvalTransform, form: InputFormat
 ) -> Tensor:
     """Return the scores (n, L) of a trained classifier, on the CPU."""
-    parts = []
-    where = next(classifier.layers.parameters()).device
-    normalize, prepared = Normalization(form, where), EvalImages(images, transform)
+    batch_scores = []
+    device = next(classifier.layers.parameters()).device
+    normalize, prepared = Normalization(form, device), EvalImages(images, transform)
     with progress("test", "images", len(images)) as counter:
-        for _, batch in raw_batches(prepared, 0, pinned=where.type == "cuda"):
+        for _, batch in raw_batches(prepared, 0, pinned=device.type == "cuda"):
             if any_process([stop.is_requested()], this_process())[0]:
                 raise stop.Stopped(stop.EXIT_RESUMABLE)
-            parts.append(forward(classifier.layers, normalize(batch)).cpu())
+            batch_scores.append(forward(classifier.layers, normalize(batch)).cpu())
             counter.add(len(batch))
-    return torch.cat(parts)
+    return torch.cat(batch_scores)

@@ -1,7 +1,7 @@
-"""The training loop of detectors of both engines, segmentation and classification.
+"""The training loop of detection (both engines), segmentation and classification.
 
-An iteration depends only on its number, the seed and the state before it, so a resumed training
-equals an uninterrupted one.
+An iteration only depends on its number, the seed and the previous state. A resumed training
+therefore gives the same result as an uninterrupted one.
 """
 
 import os
@@ -23,24 +23,25 @@ from pretrain.running.torch_versions import data_parallel
 from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import learning_rate, set_rate
 from transfer.finetuning.state import Training, restore, save
-from transfer.finetuning.stream import Sample, Samples, Stream, images_per_pass
+from transfer.finetuning.stream import Sample, Samples, Stream, images_per_micro_batch
 
 READ_EVERY = 20
-"""Iterations between reads of the losses, each of which waits for the device."""
+"""Iterations between reads of the losses; each read waits for the device."""
 SAVE_EVERY_S = 300
 ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 WORKSPACE_VARIABLE, WORKSPACE_MB = "CUDNN_CONV_WSCAP_DBG", "8192"
-"""Environment variable (PyTorch's notes on CUDA list it) and limit of a convolution's workspace.
+"""Environment variable (listed in PyTorch's CUDA notes) and limit of a convolution's workspace.
 
-torch offers cudnn all free memory and keeps the fastest algorithm, however much memory it takes: on
-an H200 voc12_seg_fcn in float32 took 79 GB, in bfloat16 5.8. TensorFlow's limit is 8 GB, too
-(tensorflow#56055). The effect of ours is not measured."""
+torch offers all free memory to cudnn and uses the fastest algorithm, regardless of its memory: on
+an H200, voc12_seg_fcn took 79 GB in float32 and 5.8 GB in bfloat16. TensorFlow's limit is also 8 GB
+(tensorflow#56055). The effect of this limit was not measured.
+"""
 
 
-def place(network: nn.Module, device: torch.device) -> None:
-    """Move a network to its device; on a GPU its convolutions get the layout of tensor cores.
+def move_to_device(network: nn.Module, device: torch.device) -> None:
+    """Move a network to its device; on a GPU, use the channels-last layout for tensor cores.
 
-    A CPU keeps the layout and the kernels that the published runs of this suite were proven with.
+    On a CPU, the layout is unchanged, as in this suite's published results.
     """
     network.to(device)
     if device.type == "cuda":
@@ -48,37 +49,37 @@ def place(network: nn.Module, device: torch.device) -> None:
 
 
 def fused(network: nn.Module) -> bool | None:
-    """Return SGD's option `fused`: one kernel for all weights on a GPU, torch's choice elsewhere.
+    """Return SGD's option `fused`: True on a GPU, otherwise torch's default.
 
-    With float16 it also checks the gradients on the device, where others wait for it.
+    With float16, the fused kernel also checks the gradients on the device, without a wait.
     """
     return True if next(network.parameters()).is_cuda else None
 
 
 @contextmanager
 def measured_convolutions(device: torch.device, *, one_size: bool) -> Iterator[None]:
-    """Let cudnn measure its algorithms within the context, if all images have one size.
+    """Let cudnn benchmark its algorithms in this context, if all images have one size.
 
-    With images of many sizes it would measure again and again.
+    With many sizes, cudnn would benchmark repeatedly.
     """
     limit_workspaces()
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = before or (device.type == "cuda" and one_size)
+    earlier = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = earlier or (device.type == "cuda" and one_size)
     try:
         yield
     finally:
-        torch.backends.cudnn.benchmark = before
+        torch.backends.cudnn.benchmark = earlier
 
 
 def limit_workspaces() -> None:
-    """Limit the memory of a convolution's algorithm; what the user has set stays."""
+    """Limit the workspace of convolutions, unless the user has set a limit."""
     os.environ.setdefault(WORKSPACE_VARIABLE, WORKSPACE_MB)
 
 
 def use_expandable_segments() -> None:
-    """Let a GPU's memory grow in place, so that images of many sizes do not cut it to pieces.
+    """Use expandable segments, so that images of many sizes do not fragment GPU memory.
 
-    It has an effect until CUDA starts in this process. What the user has set stays.
+    It must be called before CUDA is initialized. Settings of the user are kept.
     """
     if not any(name in os.environ for name in ALLOCATOR_VARIABLES):
         os.environ[ALLOCATOR_VARIABLES[0]] = "expandable_segments:True"
@@ -92,29 +93,28 @@ def train(
     process: Process,
     one_size: bool = False,
 ) -> None:
-    """Train a network, which is on its device, and make its norms' statistics precise.
+    """Train a network (on its device), then compute precise norm statistics.
 
-    Called with a list of samples, the network returns the losses to sum, by name. The training's
-    folder belongs to it alone. An interrupted call, repeated with the same arguments, ends with the
-    same weights; a finished training is only loaded. NotFiniteError if it diverges, Stopped after a
-    signal.
-    one_size: whether all samples have the same size, for which a GPU may measure its algorithms.
+    Called with a list of samples, the network returns the losses to sum, by name. Each training has
+    its own folder. An interrupted call, repeated with the same arguments, gives the same weights. A
+    finished training is only loaded. NotFiniteError if it diverges, Stopped after a signal.
+    one_size: whether all samples have the same size, so that cudnn may benchmark its algorithms.
     """
-    course = training.course
-    images_per_pass(course, process)  # ValueError if the batch does not divide
-    if course.precision == "float16" and process.device.type != "cuda":
+    schedule = training.schedule
+    images_per_micro_batch(schedule, process)  # ValueError if the batch is not divisible
+    if schedule.precision == "float16" and process.device.type != "cuda":
         raise ValueError(
-            f"float16 needs a CUDA device, found {process.device.type}; take bfloat16 or float32"
+            f"float16 needs a CUDA device, found {process.device.type}; use bfloat16 or float32"
         )
-    stream = Stream(samples=samples, course=course, seed=seed, process=process)
+    stream = Stream(samples=samples, schedule=schedule, seed=seed, process=process)
     training.network.train()
     problem = restore(training)
-    any_process([False], process)  # all have read before the first one may write
+    any_process([False], process)  # wait until all processes have read, before one writes
     if process.is_main and training.iteration:
-        print_line("train", f"{training.name}  going on after iteration {training.iteration}")
+        print_line("train", f"{training.name}  resuming after iteration {training.iteration}")
     elif process.is_main and problem:
-        told = f"{training.file} {problem}: the training starts anew"
-        print_line("train", f"{training.name}  {told}")
+        warning = f"{training.file} {problem}: the training starts again"
+        print_line("train", f"{training.name}  {warning}")
     with measured_convolutions(process.device, one_size=one_size):
         _iterate(stream, training)
     if not training.finished:
@@ -123,68 +123,72 @@ def train(
 
 
 def _iterate(stream: Stream, training: Training) -> None:
-    """Make all steps that are left."""
-    course, process, total = stream.course, stream.process, stream.course.iterations
-    first, size, name = training.iteration, course.batch_size, training.name
+    """Run all remaining steps."""
+    schedule, process, total = stream.schedule, stream.process, stream.schedule.iterations
+    first, size, name = training.iteration, schedule.batch_size, training.name
     if first == total:
         return
     network = _wrapped(training.network, process)
-    batches = stream.batches(range(first * course.accumulated, total * course.accumulated))
+    batches = stream.batches(range(first * schedule.accumulated, total * schedule.accumulated))
     saved_s = time.monotonic()
     counting = progress("train", name, total * size, "images", first * size)
     with counting if process.is_main else nullcontext() as counter:
-        for done in range(first + 1, total + 1):
+        for iteration in range(first + 1, total + 1):
             try:
-                step(stream, training, network, islice(batches, course.accumulated))
+                step(stream, training, network, islice(batches, schedule.accumulated))
             except FloatingPointError as error:
-                # both engines raise it for proposals that are not finite; the diverged iteration
-                # may be an earlier, unread one
+                # both engines raise it for proposals that are not finite; an earlier, unread
+                # iteration may have diverged
                 raise _not_finite(training, training.unread, str(error)) from error
-            training.iteration = done
-            reading = done == total or done % READ_EVERY == 0
-            # several processes communicate only where they wait for their devices anyway
-            if not reading and process.num_processes > 1:
+            training.iteration = iteration
+            is_read_due = iteration == total or iteration % READ_EVERY == 0
+            # processes only communicate when they wait for their devices anyway
+            if not is_read_due and process.num_processes > 1:
                 continue
-            due = time.monotonic() - saved_s > SAVE_EVERY_S
-            stopping, due = any_process([stop.is_requested(), due], process)
-            # always before a save: the state of a training that has diverged must not be stored
-            if reading or stopping or due:
+            is_save_due = time.monotonic() - saved_s > SAVE_EVERY_S
+            is_stop_requested, is_save_due = any_process(
+                [stop.is_requested(), is_save_due], process
+            )
+            # always before a save, so that a diverged state is never saved
+            if is_read_due or is_stop_requested or is_save_due:
                 _read_losses(training, process)
             if counter is not None:
                 losses = training.losses
                 loss = f"  loss {float(losses[-1][-1].sum()):.3f}" if losses else ""
-                counter.subject = f"{name}  iteration {done}/{total}{loss}"
-                counter.add(done * size - counter.done)
-            if done == total or stopping or due:
+                counter.subject = f"{name}  iteration {iteration}/{total}{loss}"
+                counter.add(iteration * size - counter.done)
+            if iteration == total or is_stop_requested or is_save_due:
                 if process.is_main:
                     save(training)
                 saved_s = time.monotonic()
-            if stopping:
+            if is_stop_requested:
                 _stop_together(process)
 
 
 def step(
-    stream: Stream, training: Training, network: nn.Module, passes: Iterable[list[Sample]]
+    stream: Stream, training: Training, network: nn.Module, micro_batches: Iterable[list[Sample]]
 ) -> None:
-    """Make one optimizer step; its losses stay on the device and are read later."""
-    course, device = training.course, stream.process.device.type
-    dtype = torch.float16 if course.precision == "float16" else torch.bfloat16
-    set_rate(training.optimizer, learning_rate(course, training.iteration))
+    """Run one optimizer step; its losses stay on the device and are read later."""
+    schedule, device = training.schedule, stream.process.device.type
+    dtype = torch.float16 if schedule.precision == "float16" else torch.bfloat16
+    set_rate(training.optimizer, learning_rate(schedule, training.iteration))
     training.optimizer.zero_grad(set_to_none=True)
     sums: dict[str, Tensor] = {}
-    for number, samples in enumerate(passes):
-        stream.seed_draws(training.iteration * course.accumulated + number)
-        own: AbstractContextManager[None] = nullcontext()
-        if isinstance(network, DistributedDataParallel) and number + 1 < course.accumulated:
-            own = network.no_sync()  # gradients stay in their process until the step's last pass
-        with own:
-            with torch.autocast(device, dtype, enabled=course.precision != "float32"):
+    for number, samples in enumerate(micro_batches):
+        stream.seed_draws(training.iteration * schedule.accumulated + number)
+        context: AbstractContextManager[None] = nullcontext()
+        if isinstance(network, DistributedDataParallel) and number + 1 < schedule.accumulated:
+            context = (
+                network.no_sync()
+            )  # gradients are only averaged in the step's last micro-batch
+        with context:
+            with torch.autocast(device, dtype, enabled=schedule.precision != "float32"):
                 losses: dict[str, Tensor] = network(samples)
             total = torch.stack([loss.float() for loss in losses.values()]).sum()
-            training.scaler.scale(total / course.accumulated).backward()
+            training.scaler.scale(total / schedule.accumulated).backward()
         for name, loss in losses.items():
-            part = loss.detach().float() / course.accumulated
-            sums[name] = sums[name] + part if name in sums else part
+            value = loss.detach().float() / schedule.accumulated
+            sums[name] = sums[name] + value if name in sums else value
     training.scaler.step(training.optimizer)
     training.scaler.update()
     training.names = tuple(sorted(sums))
@@ -198,8 +202,8 @@ def _wrapped(network: nn.Module, process: Process) -> nn.Module:
 
 
 def _make_norms_precise(stream: Stream, training: Training) -> None:
-    """Average the norms' statistics over the batches that would come next, and save the weights."""
-    if count := stream.course.precise_norm_batches:
+    """Average the norm statistics over the next batches, and save the weights."""
+    if count := stream.schedule.precise_norm_batches:
         if stream.process.is_main:
             print_line("norms", f"{training.name}  statistics over {count} batches")
         set_precise_norms(training.network, _norm_batches(stream, count), stream.process)
@@ -209,7 +213,7 @@ def _make_norms_precise(stream: Stream, training: Training) -> None:
 
 
 def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
-    first = stream.course.iterations * stream.course.accumulated
+    first = stream.schedule.iterations * stream.schedule.accumulated
     for number, batch in enumerate(stream.batches(range(first, first + count))):
         if number % READ_EVERY == 0 and any_process([stop.is_requested()], stream.process)[0]:
             _stop_together(stream.process)
@@ -218,7 +222,7 @@ def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
 
 
 def _read_losses(training: Training, process: Process) -> None:
-    """Copy the losses from the device; NotFiniteError in every process if one is not finite."""
+    """Copy the losses from the device; NotFiniteError if one is not finite."""
     losses = torch.stack(training.unread)
     if process.num_processes > 1:
         dist.all_reduce(losses)
@@ -230,26 +234,28 @@ def _read_losses(training: Training, process: Process) -> None:
     training.unread.clear()
 
 
-def _not_finite(training: Training, unread: list[Tensor], engine_says: str) -> NotFiniteError:
+def _not_finite(training: Training, unread: list[Tensor], engine_message: str) -> NotFiniteError:
     """Return an error that names the first bad iteration.
 
-    unread: losses of the iterations since the last read, (number of losses,) each.
+    unread: losses (number of losses,) of each iteration since the last read.
     """
     bad = [number for number, losses in enumerate(unread) if not bool(losses.isfinite().all())]
-    values, iteration = engine_says, training.iteration + 1
+    values, iteration = engine_message, training.iteration + 1
     if bad:
         pairs = zip(training.names, unread[bad[0]].tolist(), strict=True)
         values = ", ".join(f"{name} {value:g}" for name, value in pairs)
         iteration = training.iteration - len(training.unread) + bad[0] + 1
-    known = training.file.exists()
-    kept = f"the last good state is {training.file}" if known else "no state was saved yet"
+    is_saved = training.file.exists()
+    saved_state = (
+        f"the last good state is {training.file}" if is_saved else "no state was saved yet"
+    )
     return NotFiniteError(
-        f"{training.name}: iteration {iteration} of {training.course.iterations}: a loss is not "
-        f"finite ({values}); {kept}. Check the backbone, lower the learning rate "
-        f"{training.course.learning_rate:g}, or train in float32"
+        f"{training.name}: iteration {iteration} of {training.schedule.iterations}: a loss is not "
+        f"finite ({values}); {saved_state}. Check the backbone, lower the learning rate "
+        f"{training.schedule.learning_rate:g}, or train in float32"
     )
 
 
 def _stop_together(process: Process) -> None:
-    any_process([True], process)  # no process ends while another one still writes
+    any_process([True], process)  # wait for processes that still write
     raise stop.Stopped(stop.EXIT_RESUMABLE)

@@ -1,4 +1,4 @@
-"""Options of a user for long trainings, their ranges, and recipes of another length or batch."""
+"""User options of long trainings, their ranges; recipes with another length or batch size."""
 
 import math
 from collections.abc import Mapping
@@ -28,9 +28,12 @@ RANGES: Mapping[str, Range] = {
     "tolerate": COUNT,
     "workers": Range(0, 1024),
 }
-"""Range of every numeric option of transfer, by the name of its field."""
+"""Range of each numeric option of transfer, by field name."""
 NAMED = {"paper": 1.0, "short": 0.1, "smoke": 0.0}
-"""Share of each named schedule; a smoke run has none, since each task defines its few steps."""
+"""Length of each named schedule, relative to the paper.
+
+The length of a smoke run is 0, since each task defines its few steps.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,18 +71,18 @@ class TrainingOptions:
         return {o.name: value for o in fields(self) if (value := vars(self)[o.name]) != o.default}
 
     def num_processes(self, batch_size: int) -> int:
-        """Return the number of processes: torchrun's, else `gpus`, else the most that divide."""
-        most = range(1, max(1, num_gpus()) + 1)
-        return started_processes() or self.gpus or max(n for n in most if batch_size % n == 0)
+        """Return torchrun's number of processes, or `gpus`, or the largest possible number."""
+        choices = range(1, max(1, num_gpus()) + 1)
+        return started_processes() or self.gpus or max(n for n in choices if batch_size % n == 0)
 
     def applied(self, recipe: AnyRecipe) -> AnyRecipe:
-        """Return the recipe with these options; ValueError if it cannot run, or not here."""
+        """Return the recipe with these options; ValueError if it cannot run here."""
         gpus = num_gpus()
         if gpus and self.gpus > gpus:
             raise ValueError(
                 f"--gpus {self.gpus}: this machine has only {gpus}. Pass --gpus {gpus} or fewer"
             )
-        # --gpus on a machine without any plans for another machine
+        # with --gpus on a machine without GPUs, the plan is for another machine
         if self.precision == "float16" and not gpus and not self.gpus:
             raise ValueError(
                 f"--precision {self.precision} needs a GPU. On a CPU, pass --precision bfloat16"
@@ -97,30 +100,30 @@ class TrainingOptions:
         return self._divided(recipe)
 
     def _divided(self, recipe: AnyRecipe) -> AnyRecipe:
-        """Return the recipe with as many passes per step as `images_per_gpu` requires."""
+        """Return the recipe with as many micro-batches per step as `images_per_gpu` requires."""
         num_processes = self.num_processes(recipe.batch_size)
         accumulated = recipe.accumulated
         if self.images_per_gpu:
-            asked = recipe.batch_size / (self.images_per_gpu * num_processes)
-            accumulated = max(1, round(asked))
-        pieces = accumulated * num_processes
-        told = self.images_per_gpu or recipe.batch_size / pieces
-        if recipe.batch_size % pieces or recipe.batch_size // pieces != told:
+            num_micro_batches = recipe.batch_size / (self.images_per_gpu * num_processes)
+            accumulated = max(1, round(num_micro_batches))
+        num_shares = accumulated * num_processes
+        images_per_share = self.images_per_gpu or recipe.batch_size / num_shares
+        if recipe.batch_size % num_shares or recipe.batch_size // num_shares != images_per_share:
             raise ValueError(
                 f"a batch of {recipe.batch_size} images cannot be divided among {num_processes} "
                 f"processes with {self.images_per_gpu or 'equally many'} images each; choose "
-                f"--gpus, --images-per-gpu or --batch-size so that it can"
+                f"another --gpus, --images-per-gpu or --batch-size"
             )
         return replace(
             recipe,
             accumulated=accumulated,
-            # a pass has fewer images, but the statistics are averaged over as many as before
+            # smaller micro-batches, but statistics over the same number of images
             precise_norm_batches=recipe.precise_norm_batches * accumulated // recipe.accumulated,
         )
 
 
 def length_fraction(schedule: str) -> float:
-    """Return a schedule's share of the paper's length, 0 to 1.
+    """Return a schedule's length as a fraction of the paper's, 0 to 1.
 
     schedule: "paper", "short", "smoke", or a number such as "0.02".
     """
@@ -133,19 +136,19 @@ def length_fraction(schedule: str) -> float:
     if not 0 < value < 1:
         raise ValueError(
             f"--schedule {schedule!r}: expected paper, short, smoke, "
-            "or the share of the paper's length, such as 0.02"
+            "or a fraction of the paper's length, such as 0.02"
         )
     return value
 
 
-def of_length(recipe: AnyRecipe, share: float) -> AnyRecipe:
-    """Return the recipe for a share of the iterations.
+def of_length(recipe: AnyRecipe, fraction: float) -> AnyRecipe:
+    """Return the recipe with a fraction of the iterations.
 
-    The warm-up keeps its length, but ends at latest halfway to the first drop, or to the end: a
-    drop within the warm-up would make all of it ten times lower.
+    The warm-up keeps its length, but takes at most half of the iterations before the first drop
+    (or the end). A drop within the warm-up would divide all its learning rates by ten.
     """
-    iterations = max(1, round(recipe.iterations * share))
-    milestones = tuple(max(1, round(step * share)) for step in recipe.milestones)
+    iterations = max(1, round(recipe.iterations * fraction))
+    milestones = tuple(max(1, round(step * fraction)) for step in recipe.milestones)
     first = min(milestones, default=iterations)
     return replace(
         recipe,
@@ -156,9 +159,9 @@ def of_length(recipe: AnyRecipe, share: float) -> AnyRecipe:
 
 
 def with_batch(recipe: AnyRecipe, batch_size: int) -> AnyRecipe:
-    """Return the recipe for another batch by the linear scaling rule.
+    """Return the recipe with another batch size, by the linear scaling rule.
 
-    The learning rate scales with the batch, all counts of iterations with its inverse.
+    The learning rate scales with the batch size, numbers of iterations with its inverse.
     """
     factor = batch_size / recipe.batch_size
     return replace(

@@ -1,4 +1,4 @@
-"""The settings that the loop reads, recipes, learning rates and the search for the best one."""
+"""Settings of the training loop, recipes, learning rate schedule and search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class TrainingSchedule:
-    """The part of a frozen dataclass of settings that does not concern network and images."""
+    """Settings of the training loop, independent of network and images."""
 
     iterations: int
     """Optimizer steps in total."""
@@ -28,64 +28,68 @@ class TrainingSchedule:
     decay: float
     """Factor of the learning rate at each milestone."""
     decay_shape: Literal["steps", "linear", "cosine"] = "steps"
-    """Course of the learning rate: by milestones, or to 0 over all iterations, from the first."""
+    """Shape of the learning rate: drops at milestones, or decay to 0 over all iterations."""
     learning_rate: float
     """Learning rate after the warm-up."""
     warmup_iterations: int
     """Iterations over which the learning rate rises linearly; 0: none."""
     warmup_factor: float
-    """Share of the learning rate at which the warm-up starts."""
+    """Learning rate at the start of the warm-up, relative to `learning_rate`."""
     batch_size: int
-    """Images per optimizer step, over all GPUs and accumulated passes."""
+    """Images per optimizer step, over all GPUs and accumulated micro-batches."""
     accumulated: int
-    """Passes whose gradients make one step; each has its own norm statistics."""
+    """Micro-batches per step; each has its own norm statistics."""
     precision: Precision
     """Precision of convolutions and matrix products in training (autocast)."""
     precise_norm_batches: int
-    """Batches over which norms' statistics are averaged at the end; 0: moving averages stay."""
+    """Batches for the final norm statistics; 0: keep the moving averages."""
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set each group's learning rate to its "rate_factor" (1 if absent) times `rate`."""
+    """Set each group's learning rate to `rate` times its "rate_factor" (default 1)."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("rate_factor", 1.0)
 
 
-def learning_rate(course: TrainingSchedule, iteration: int) -> float:
-    """Return the learning rate of the step after `iteration` finished ones; milestones decay it.
+def learning_rate(schedule: TrainingSchedule, iteration: int) -> float:
+    """Return the learning rate of the step after `iteration` finished ones.
 
-    The warm-up rises linearly to the value that the milestones give at its end. Without milestones
-    it multiplies the rate that falls from the first iteration, as in mmsegmentation and DINOv3.
+    With "steps", the warm-up rises linearly to the value after its last iteration. Otherwise, the
+    warm-up factor multiplies the decaying learning rate, as in mmsegmentation and DINOv3.
     """
-    warmup = course.warmup_iterations
-    if course.decay_shape != "steps":
-        done = iteration / course.iterations
-        share = 1 - done if course.decay_shape == "linear" else (1 + math.cos(math.pi * done)) / 2
-        risen = min(1.0, iteration / warmup) if warmup else 1.0
-        factor = course.warmup_factor + (1 - course.warmup_factor) * risen
-        return course.learning_rate * share * factor
-    drops = sum(max(iteration, warmup) >= milestone for milestone in course.milestones)
-    end = course.learning_rate * float(course.decay**drops)
+    warmup = schedule.warmup_iterations
+    if schedule.decay_shape != "steps":
+        progress = iteration / schedule.iterations
+        decay = (
+            1 - progress
+            if schedule.decay_shape == "linear"
+            else (1 + math.cos(math.pi * progress)) / 2
+        )
+        warmup_progress = min(1.0, iteration / warmup) if warmup else 1.0
+        factor = schedule.warmup_factor + (1 - schedule.warmup_factor) * warmup_progress
+        return schedule.learning_rate * decay * factor
+    drops = sum(max(iteration, warmup) >= milestone for milestone in schedule.milestones)
+    end = schedule.learning_rate * float(schedule.decay**drops)
     if iteration >= warmup:
         return end
-    start = course.learning_rate * course.warmup_factor
+    start = schedule.learning_rate * schedule.warmup_factor
     return start + (end - start) * iteration / warmup
 
 
 class FineTuningRecipe(TrainingSchedule, ABC):
-    """A frozen dataclass with every setting of a network, its training and its test."""
+    """Base class of frozen dataclasses with all settings of network, training and test."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     decay = 0.1
-    """Value of detectron2 and mmsegmentation."""
+    """Default of detectron2 and mmsegmentation."""
     sgd_momentum: float
     """Momentum of the optimizer."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"]
-    """Kind of norm layer that shares statistics among GPUs; on one GPU or a CPU it is plain BN."""
+    """Synchronized norm layer on several GPUs; one GPU or a CPU uses plain BN."""
 
     @abstractmethod
     def tiny(self) -> Self:
-        """Return a recipe for a few steps of a narrow network on small images, to test the code."""
+        """Return a smoke test: a few steps of a narrow network on small images."""
 
     @abstractmethod
     def at_size(self, px: int, /) -> Self:
@@ -98,10 +102,10 @@ AnyRecipe = TypeVar("AnyRecipe", bound=FineTuningRecipe)
 def search_learning_rates(
     rates: Sequence[float], score: Callable[[float], float], metric: str
 ) -> dict[float, float]:
-    """Return the score of each rate that does not diverge, the same on every process.
+    """Return the score of each learning rate that does not diverge, equal on all processes.
 
-    score: function that trains with a rate and returns the metric, in percent; only the first
-    process's number counts. NotFiniteError if all rates diverge.
+    score: trains with a learning rate and returns the metric in percent; the first process's value
+    is used. NotFiniteError if all learning rates diverge.
     """
     import torch.distributed as dist
 
@@ -112,7 +116,7 @@ def search_learning_rates(
             shared = [score(rate)]
         except NotFiniteError as error:
             if process.num_processes > 1 and error.__cause__ is not None:
-                raise  # in the midst of a step of this process alone, for which the others wait
+                raise  # only this process failed within a step, and the others wait for it
             continue
         if process.num_processes > 1:
             wait_for_all("that count the score")

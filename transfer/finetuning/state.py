@@ -15,7 +15,7 @@ from pretrain.running.atomic_files import load_stage, save_stage
 from transfer.finetuning.schedule import TrainingSchedule
 
 SMOOTHED = 100
-"""Number of last iterations whose mean is the final loss."""
+"""Number of last iterations over which the final loss is averaged."""
 CURVE_POINTS = 100
 
 
@@ -27,46 +27,46 @@ class TrainingSummary:
     losses: dict[str, float]
     """Losses by name, means over the last 100 iterations."""
     curve: tuple[tuple[int, float], ...]
-    """Points of finished iterations, and mean of the summed losses since the point before."""
+    """Finished iterations, and mean total loss since the previous point."""
     seconds: float
-    """Training time, the sum over all runs of an interrupted training."""
+    """Training time, summed over all runs of an interrupted training."""
     peak_memory_gb: float
-    """Peak memory of the first process: GPU memory, or that of the process on a CPU."""
+    """Peak memory of the first process: GPU memory, or its resident memory on a CPU."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Training:
-    """A training: what is trained, how and where, and all that changes during it."""
+    """Network, optimizer, schedule and changing state of a training."""
 
     network: nn.Module
     optimizer: torch.optim.Optimizer
-    course: TrainingSchedule
+    schedule: TrainingSchedule
     folder: Path
-    """Folder that belongs to this training alone."""
+    """Folder that only this training uses."""
     name: str = ""
     iteration: int = 0
     """Finished iterations."""
     finished: bool = False
-    """True when the norms' statistics are precise, too."""
+    """True when the norm statistics are computed, too."""
     seconds: float = 0.0
     """Training time before `since`."""
     since: float = field(default_factory=time.monotonic)
     peak_memory_gb: float = 0.0
     names: tuple[str, ...] = ()
-    """Names of the losses, in the order of the columns below."""
+    """Names of the losses, in the order of `unread` and `losses`."""
     unread: list[Tensor] = field(default_factory=list)
-    """Losses (number of losses,) of each iteration since the last read, on the device."""
+    """Losses (number of losses,) per iteration since the last read, on the device."""
     losses: list[Tensor] = field(default_factory=list)
-    """Losses (iterations, number of losses) of all earlier iterations, means over processes."""
+    """Losses (iterations, number of losses) of earlier iterations, averaged over processes."""
 
     @cached_property
     def scaler(self) -> torch.amp.GradScaler:
-        """Scaler of the loss, which is 1 but in float16."""
-        return torch.amp.GradScaler("cuda", enabled=self.course.precision == "float16")
+        """Loss scaler; only enabled in float16."""
+        return torch.amp.GradScaler("cuda", enabled=self.schedule.precision == "float16")
 
     @property
     def file(self) -> Path:
-        """File of the state."""
+        """Checkpoint file of the state."""
         return self.folder / "training.stage"
 
     def discard(self) -> None:
@@ -75,11 +75,11 @@ class Training:
 
 
 PLAIN = ("iteration", "finished", "seconds", "peak_memory_gb", "names")
-"""Fields of a training that its file holds as they are."""
+"""Fields that the checkpoint stores unchanged."""
 
 
 def save(training: Training) -> None:
-    """Write the state whole or not at all, without the optimizer's if the training is finished."""
+    """Write the state atomically; a finished training is saved without optimizer state."""
     now = time.monotonic()
     training.seconds += now - training.since
     training.since = now
@@ -96,7 +96,7 @@ def save(training: Training) -> None:
 
 
 def restore(training: Training) -> str:
-    """Restore the saved state; return why a file could not be used, and change nothing then."""
+    """Restore the saved state; return the reason if the file cannot be used, otherwise ""."""
     state = load_stage(training.file)
     if state is None:
         return "is damaged" if training.file.exists() else ""
@@ -109,11 +109,11 @@ def restore(training: Training) -> str:
     momenta = state.get("momenta", {})
     for name, parameter in training.network.named_parameters():
         stored = momenta.get(name)
-        # one tensor in files of earlier versions
+        # a tensor in files of earlier versions
         stored = {"momentum_buffer": stored} if isinstance(stored, Tensor) else stored or {}
         for key, value in stored.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape:
-                # in the layout of the weights: fused kernels refuse another one
+                # fused kernels require the layout of the weights
                 value = torch.empty_like(parameter).copy_(value)
             training.optimizer.state[parameter][key] = value
     if state.get("scaler"):
@@ -122,7 +122,7 @@ def restore(training: Training) -> str:
 
 
 def summary(training: Training) -> TrainingSummary:
-    """Return the summary of a finished training, also of one that was only loaded."""
+    """Return the summary of a finished training, even if it was only loaded."""
     losses = _all_losses(training)
     final = losses[-SMOOTHED:].mean(dim=0)
     total = losses.sum(dim=1)
@@ -143,7 +143,7 @@ def summary(training: Training) -> TrainingSummary:
 
 
 def peak_memory_gb() -> float:
-    """Return the peak memory in GB of the GPU, if there is one, else of this process."""
+    """Return the peak memory in GB of the GPU, or without one of this process."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 1e9
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

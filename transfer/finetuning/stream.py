@@ -1,7 +1,7 @@
-"""The order of a training's images, and the batches that loader processes make of them.
+"""The order of the training images, and their batches.
 
-The order is detectron2's: consecutive permutations of all images, dealt to the processes in turn
-and gathered into batches of one orientation.
+The order is the same as in detectron2: consecutive permutations of all images, distributed among
+the processes and grouped into batches of one orientation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,23 +20,23 @@ from transfer.datasets.expected import DataError
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.frozen.extraction import num_workers
 
-Place = tuple[int, int]
-"""Position in the stream of all processes, and number of the image."""
+StreamItem = tuple[int, int]
+"""Position in the stream of all processes, and index of the image."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """One randomly transformed training image with its labels, or several that are stacked."""
+    """One or several (stacked) randomly transformed training images with labels."""
 
     def to(self, device: torch.device) -> Self:
-        """Return the sample on a device; copies from pinned memory are asynchronous."""
-        return self._with_each(lambda tensor: tensor.to(device, non_blocking=True))
+        """Copy the sample to a device, asynchronously from pinned memory."""
+        return self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Self:
-        """Return the sample in pinned memory, from which a GPU copies asynchronously."""
-        return self._with_each(Tensor.pin_memory)
+        """Copy the sample to pinned memory."""
+        return self._map_tensors(Tensor.pin_memory)
 
-    def _with_each(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> Self:
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **{name: change(tensor) for name, tensor in tensors.items()})
 
@@ -46,93 +46,94 @@ AnySample = TypeVar("AnySample", bound=Sample, covariant=True)
 
 @dataclass(frozen=True, eq=False)
 class Samples(Generic[AnySample]):
-    """Training images with random transformations, drawn by the seed and the place in the stream.
+    """Training images with random transformations.
 
-    Neither the number of loader processes nor an interruption therefore changes a pixel.
+    Transformations only depend on the seed and the position in the stream, so neither the number of
+    loader processes nor an interruption changes a pixel.
     """
 
     num_images: int
-    batch: Callable[[Sequence[Place]], Sequence[AnySample]]
-    """Function that makes the samples of places; images of one size may be stacked into one."""
+    batch: Callable[[Sequence[StreamItem]], Sequence[AnySample]]
+    """Creates the samples of some items; images of one size may be stacked."""
     wide: NDArray[np.bool_] | None = None
-    """Mask (n,) of the wide images, if a batch may hold one orientation only."""
+    """Mask (n,) of the wide images, if batches must have one orientation."""
 
 
-def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[Place]:
-    """Yield, without end, the places of the shuffled passes that one process gets.
+def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[StreamItem]:
+    """Yield one process's items of infinitely many shuffled epochs.
 
-    DataError for zero images, of which no batch would ever be full.
+    DataError for zero images, which would never fill a batch.
     """
     if num_images < 1:
-        raise DataError("there is no image to train on; expected at least one")
+        raise DataError("no training images; expected at least one")
     generator = torch.Generator().manual_seed(seed)
-    for turn in count():
+    for epoch in count():
         order = torch.randperm(num_images, generator=generator).tolist()
-        start = turn * num_images
+        start = epoch * num_images
         first = (process.rank - start) % process.num_processes
         for offset in range(first, num_images, process.num_processes):
             yield start + offset, order[offset]
 
 
-def batches_of_places(
-    stream: Iterator[Place], size: int, wide: NDArray[np.bool_] | None
-) -> Iterator[list[Place]]:
-    """Yield batches of images that are all wide, or all not, as soon as one is full.
+def batches_of_items(
+    stream: Iterator[StreamItem], size: int, wide: NDArray[np.bool_] | None
+) -> Iterator[list[StreamItem]]:
+    """Yield batches of either wide or other images, as soon as one is full.
 
-    wide: mask (n,) of the wide images; None: a batch may hold any images.
+    wide: mask (n,) of the wide images; None: do not separate orientations.
     """
-    waiting: dict[bool, list[Place]] = {True: [], False: []}
-    for place in stream:
-        key = wide is None or bool(wide[place[1]])
-        waiting[key].append(place)
+    waiting: dict[bool, list[StreamItem]] = {True: [], False: []}
+    for item in stream:
+        key = wide is None or bool(wide[item[1]])
+        waiting[key].append(item)
         if len(waiting[key]) == size:
             yield waiting[key]
             waiting[key] = []
 
 
-def images_per_pass(course: TrainingSchedule, process: Process) -> int:
-    """Return the images of one process in one pass; ValueError if the batch does not divide."""
-    passes = process.num_processes * course.accumulated
-    if course.batch_size < 1:
-        raise ValueError(f"a batch of {course.batch_size} images; expected at least one")
-    if course.batch_size % passes:
+def images_per_micro_batch(schedule: TrainingSchedule, process: Process) -> int:
+    """Return the micro-batch size per process; ValueError if the batch is not divisible."""
+    num_micro_batches = process.num_processes * schedule.accumulated
+    if schedule.batch_size < 1:
+        raise ValueError(f"a batch of {schedule.batch_size} images; expected at least one")
+    if schedule.batch_size % num_micro_batches:
         raise ValueError(
-            f"a batch of {course.batch_size} images does not divide by {process.num_processes} "
-            f"processes times {course.accumulated} passes; choose numbers that divide it"
+            f"a batch of {schedule.batch_size} images is not divisible by {process.num_processes} "
+            f"processes times {schedule.accumulated} micro-batches; choose other numbers"
         )
-    return course.batch_size // passes
+    return schedule.batch_size // num_micro_batches
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stream:
-    """The batches of a training, in their order."""
+    """The sequence of batches of a training."""
 
     samples: Samples[Sample]
-    course: TrainingSchedule
+    schedule: TrainingSchedule
     seed: int
     process: Process
 
-    def batches(self, passes: range) -> Iterator[list[Sample]]:
-        """Yield the batches of these passes for this process, on its device.
+    def batches(self, numbers: range) -> Iterator[list[Sample]]:
+        """Yield micro-batches of this process, on its device.
 
-        passes: numbers in the whole run, with step 1. Earlier passes are skipped without opening an
-        image.
+        numbers: their numbers in the complete training, with step 1. Earlier ones are skipped
+        without opening an image.
         """
         process = self.process
-        places = shuffled_indices(self.samples.num_images, self.seed, process)
-        size = images_per_pass(self.course, process)
-        workers = num_workers(self.course.iterations * self.course.batch_size)
+        items = shuffled_indices(self.samples.num_images, self.seed, process)
+        size = images_per_micro_batch(self.schedule, process)
+        workers = num_workers(self.schedule.iterations * self.schedule.batch_size)
         loaded = load_batches(
             lambda batch: list(self.samples.batch(batch)),
-            islice(batches_of_places(places, size, self.samples.wide), passes.start, passes.stop),
+            islice(batches_of_items(items, size, self.samples.wide), numbers.start, numbers.stop),
             num_workers=-(-workers // process.num_processes),
         )
         on_gpu = process.device.type == "cuda"
         for batch in loaded:
-            own = (sample.pin_memory() if on_gpu else sample for sample in batch)
-            yield [sample.to(process.device) for sample in own]
+            pinned = (sample.pin_memory() if on_gpu else sample for sample in batch)
+            yield [sample.to(process.device) for sample in pinned]
 
     def seed_draws(self, number: int) -> None:
-        """Seed torch's generator, which draws anchors and proposals, for one pass and process."""
-        mixed = np.random.SeedSequence([self.seed, number, self.process.rank])
-        torch.manual_seed(int(mixed.generate_state(1)[0]))
+        """Seed torch's generator, which samples anchors and proposals, for a micro-batch."""
+        seeds = np.random.SeedSequence([self.seed, number, self.process.rank])
+        torch.manual_seed(int(seeds.generate_state(1)[0]))

@@ -1,6 +1,6 @@
-"""Pictures of a few predictions, kept beside a record for people to look at.
+"""Galleries: pictures of a few predictions, stored next to the record.
 
-tile.py      one picture, the choice of images, thumbnails, the pictures of one record as files
-objects.py   boxes, masks, keypoints and classes of pixels beside the truth
-mistakes.py  images about which a classifier is most wrong, or that it ranks in a wrong place
+tile.py      one picture of a gallery; selection of images, thumbnails, gallery files
+objects.py   predicted boxes, masks, keypoints and pixel classes next to the ground truth
+mistakes.py  the worst mistakes of classifiers
 """

@@ -1,4 +1,4 @@
-"""Predictions beside the truth: boxes, masks, keypoints and classes of pixels, on chosen images."""
+"""Galleries of boxes, masks, keypoints and pixel classes next to the ground truth."""
 
 from __future__ import annotations
 
@@ -14,123 +14,123 @@ from torchvision.ops import box_iou
 from transfer.datasets.scenes import Scene, Scenes
 from transfer.datasets.segmented import IGNORED, Mask, Segmented, voc_palette
 from transfer.detection.results import Detections
-from transfer.galleries.tile import Tile, chosen_images, jpeg, side_by_side, thumbnail
+from transfer.galleries.tile import Tile, jpeg, select_images, side_by_side, thumbnail
 
-SURE = 0.3
-"""Confidence from which a detection is shown; the most confident one is shown anyway."""
-MOST_SHOWN = 12
-OVERLAP = 0.5
-"""IoU from which a detection lies on an object."""
+MIN_SCORE = 0.3
+"""Minimum score of a shown detection; the highest-scoring one is always shown."""
+MAX_DETECTIONS = 12
+MIN_IOU = 0.5
+"""Minimum IoU of a detection with an object."""
 COLORS = {"found": "#00d48a", "confused": "#ffb000", "false": "#c0c6cc", "missed": "#ff4d6d"}
 ORDER = ("found", "missed", "confused", "nothing there")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Kinds of the shown detections, and the objects that none of them found."""
+    """Outcomes of the shown detections, and the missed objects."""
 
     kinds: tuple[str, ...]
     """found, confused or false, for each shown detection."""
     missed: tuple[int, ...]
-    """Places of objects on which no shown detection of their class lies."""
+    """Indices of the objects without a shown detection of their class."""
 
 
 def objects(scenes: Scenes, detections: Sequence[Detections]) -> list[Tile]:
-    """Return truth and detections of the chosen images, ordered by what became of the objects."""
-    chosen = chosen_images([scenes.name(i) for i in range(len(scenes))])
-    tiles = [_tile(scenes, i, sure_ones(detections[i])) for i in chosen]
+    """Return tiles with ground truth and detections, ordered by outcome."""
+    indices = select_images([scenes.name(i) for i in range(len(scenes))])
+    tiles = [_tile(scenes, i, confident_detections(detections[i])) for i in indices]
     return sorted(tiles, key=lambda tile: ORDER.index(tile.group))
 
 
-def sure_ones(found: Detections) -> Detections:
-    """Return the detections that are shown, the most confident first."""
-    sure = int((found.scores >= SURE).sum())
-    number = min(max(sure, 1), MOST_SHOWN, len(found.scores))
+def confident_detections(detections: Detections) -> Detections:
+    """Return the detections to show, the most confident first."""
+    num_confident = int((detections.scores >= MIN_SCORE).sum())
+    number = min(max(num_confident, 1), MAX_DETECTIONS, len(detections.scores))
     return replace(
-        found,
-        boxes=found.boxes[:number],
-        scores=found.scores[:number],
-        classes=found.classes[:number],
-        masks=None if found.masks is None else found.masks[:number],
-        keypoints=None if found.keypoints is None else found.keypoints[:number],
+        detections,
+        boxes=detections.boxes[:number],
+        scores=detections.scores[:number],
+        classes=detections.classes[:number],
+        masks=None if detections.masks is None else detections.masks[:number],
+        keypoints=None if detections.keypoints is None else detections.keypoints[:number],
     )
 
 
-def match(scene: Scene, found: Detections) -> Outcome:
-    """Return the outcome; each object is found once, by the most confident detection on it.
+def match(scene: Scene, detections: Detections) -> Outcome:
+    """Match detections with objects; the most confident detection of an object wins.
 
-    Objects set aside, crowds and difficult ones, are neither missed nor confused.
+    `aside` objects (crowds and difficult ones) are neither missed nor confused.
     """
-    overlaps = box_iou(found.boxes.double(), torch.from_numpy(scene.boxes)).tolist()
-    left = set(range(len(scene.boxes)))
+    iou_matrix = box_iou(detections.boxes.double(), torch.from_numpy(scene.boxes)).tolist()
+    unmatched = set(range(len(scene.boxes)))
     kinds = []
-    for row, of_class in zip(overlaps, found.classes.tolist(), strict=True):
-        on = sorted((j for j in left if row[j] >= OVERLAP), key=lambda j: -row[j])
-        own = [j for j in on if scene.classes[j] == of_class]
-        left -= set(own[:1])
-        others = [j for j in on if not scene.aside[j]]
-        kinds.append("found" if own else "confused" if others else "false")
-    missed = tuple(sorted(j for j in left if not scene.aside[j]))
+    for ious, detected_class in zip(iou_matrix, detections.classes.tolist(), strict=True):
+        overlapping = sorted((j for j in unmatched if ious[j] >= MIN_IOU), key=lambda j: -ious[j])
+        same_class = [j for j in overlapping if scene.classes[j] == detected_class]
+        unmatched -= set(same_class[:1])
+        regular = [j for j in overlapping if not scene.aside[j]]
+        kinds.append("found" if same_class else "confused" if regular else "false")
+    missed = tuple(sorted(j for j in unmatched if not scene.aside[j]))
     return Outcome(tuple(kinds), missed)
 
 
-def _tile(scenes: Scenes, i: int, found: Detections) -> Tile:
+def _tile(scenes: Scenes, i: int, detections: Detections) -> Tile:
     scene, image = scenes.scene(i), scenes.source.decode(i)
-    outcome = match(scene, found)
+    outcome = match(scene, detections)
     small = thumbnail(image)
     scale = small.width / image.width
     truth = _draw_truth(small, scene, outcome, scale)
-    pair = side_by_side(truth, _draw_found(small, scene, found, outcome, scale))
+    pair = side_by_side(truth, _draw_detections(small, scene, detections, outcome, scale))
     names, kinds = scenes.class_names, outcome.kinds
     num_objects = int((~scene.aside).sum())
-    words = [f"{kinds.count('found')} of {num_objects} objects found"]
+    counts = [f"{kinds.count('found')} of {num_objects} objects found"]
     group = "nothing there" if not num_objects else "missed" if outcome.missed else "found"
     if "confused" in kinds:
         group = "confused" if num_objects else group
-        words.append(f"{kinds.count('confused')} taken for another class")
+        counts.append(f"{kinds.count('confused')} taken for another class")
     if "false" in kinds:
-        words.append(f"{kinds.count('false')} where there is none")
-    sure = zip(found.classes[:3].tolist(), found.scores[:3].tolist(), strict=True)
-    surest = ", ".join(f"{names[c]} {score:.2f}" for c, score in sure)
-    caption = f"{', '.join(words)}. Surest: {surest or 'nothing'}"
+        counts.append(f"{kinds.count('false')} where there is none")
+    top = zip(detections.classes[:3].tolist(), detections.scores[:3].tolist(), strict=True)
+    top_text = ", ".join(f"{names[c]} {score:.2f}" for c, score in top)
+    caption = f"{', '.join(counts)}. Surest: {top_text or 'nothing'}"
     return Tile(jpeg=jpeg(pair), group=group, caption=caption, name=scene.name)
 
 
 def _draw_truth(image: Image.Image, scene: Scene, outcome: Outcome, scale: float) -> Image.Image:
-    """Return the image with the objects; missed ones are red, those set aside are gray."""
-    drawn = image.copy()
-    pen = ImageDraw.Draw(drawn, "RGBA")
+    """Return the image with the objects; missed ones are red, `aside` ones gray."""
+    canvas = image.copy()
+    pen = ImageDraw.Draw(canvas, "RGBA")
     for j, box in enumerate(scene.boxes):
-        aside = "false" if scene.aside[j] else "found"
-        color = COLORS["missed" if j in outcome.missed else aside]
+        outcome_key = "false" if scene.aside[j] else "found"
+        color = COLORS["missed" if j in outcome.missed else outcome_key]
         for outline in scene.polygons[j] if scene.polygons else ():
             if len(outline) >= 6:
                 pen.polygon([float(v) * scale for v in outline], fill=f"{color}60")
         pen.rectangle([float(v) * scale for v in box], outline=color, width=2)
         if scene.keypoints is not None:
             _draw_points(pen, scene.keypoints[j][scene.keypoints[j][:, 2] > 0], scale, color)
-    return drawn
+    return canvas
 
 
-def _draw_found(
-    image: Image.Image, scene: Scene, found: Detections, outcome: Outcome, scale: float
+def _draw_detections(
+    image: Image.Image, scene: Scene, detections: Detections, outcome: Outcome, scale: float
 ) -> Image.Image:
-    """Return the image with the shown detections in the colors of what they are."""
+    """Return the image with the shown detections, colored by outcome."""
     from pycocotools import mask as coco_mask
 
-    drawn = image.copy()
-    for mask, kind in zip(found.masks or (), outcome.kinds, strict=False):
+    canvas = image.copy()
+    for mask, kind in zip(detections.masks or (), outcome.kinds, strict=False):
         size = [scene.height, scene.width]
         pixels = coco_mask.decode({"size": size, "counts": mask.encode()})
-        # 96 of 255 is the opacity, through which the object is still seen
+        # an opacity of 96 / 255, so that the object remains visible
         shape = Image.fromarray(pixels * 96).resize(image.size, Image.Resampling.NEAREST)
-        drawn.paste(Image.new("RGB", image.size, COLORS[kind]), mask=shape)
-    pen = ImageDraw.Draw(drawn, "RGBA")
-    for k, (box, kind) in enumerate(zip(found.boxes.tolist(), outcome.kinds, strict=True)):
+        canvas.paste(Image.new("RGB", image.size, COLORS[kind]), mask=shape)
+    pen = ImageDraw.Draw(canvas, "RGBA")
+    for k, (box, kind) in enumerate(zip(detections.boxes.tolist(), outcome.kinds, strict=True)):
         pen.rectangle([v * scale for v in box], outline=COLORS[kind], width=2)
-        if found.keypoints is not None:
-            _draw_points(pen, found.keypoints[k].double().numpy(), scale, COLORS[kind])
-    return drawn
+        if detections.keypoints is not None:
+            _draw_points(pen, detections.keypoints[k].double().numpy(), scale, COLORS[kind])
+    return canvas
 
 
 def _draw_points(
@@ -141,45 +141,46 @@ def _draw_points(
 
 
 OPACITY = 0.6
-GOOD = 0.9
-"""Share of right pixels from which an image counts as well segmented."""
+GOOD_ACCURACY = 0.9
+"""Pixel accuracy (a fraction) from which an image counts as well segmented."""
 
 
 def segments(split: Segmented, predicted: Callable[[int], Mask]) -> list[Tile]:
-    """Return truth and prediction of a fixed handful of images, the best first.
+    """Return tiles with true and predicted masks of selected images, the best first.
 
-    predicted: function of an image's place that returns the class of each pixel (H, W).
+    predicted: function from an image's index to the class of each pixel (H, W).
     """
-    rated = []
-    for i in chosen_images([split.name(i) for i in range(len(split))]):
-        truth, found = split.mask(i), predicted(i)
+    scored_tiles = []
+    for i in select_images([split.name(i) for i in range(len(split))]):
+        truth, prediction = split.mask(i), predicted(i)
         counted = truth != IGNORED
-        right = float((truth == found)[counted].mean()) if counted.any() else 0.0
+        accuracy = float((truth == prediction)[counted].mean()) if counted.any() else 0.0
         image = thumbnail(split.source.decode(i))
-        pair = side_by_side(_overlay(image, truth), _overlay(image, found))
+        pair = side_by_side(_overlay(image, truth), _overlay(image, prediction))
         tile = Tile(
             jpeg=jpeg(pair),
-            group="mostly right" if right >= GOOD else "partly wrong",
-            caption=f"{100 * right:.0f} % of the pixels right; truth {_words(split, truth)}; "
-            f"predicted {_words(split, found)}",
+            group="mostly right" if accuracy >= GOOD_ACCURACY else "partly wrong",
+            caption=f"{100 * accuracy:.0f} % of the pixels right; "
+            f"truth {_class_list(split, truth)}; "
+            f"predicted {_class_list(split, prediction)}",
             name=split.name(i),
         )
-        rated.append((right, tile))
-    return [tile for _, tile in sorted(rated, key=lambda pair: -pair[0])]
+        scored_tiles.append((accuracy, tile))
+    return [tile for _, tile in sorted(scored_tiles, key=lambda pair: -pair[0])]
 
 
-def _words(split: Segmented, mask: Mask) -> str:
-    """Return the names of the classes in a mask but the background."""
+def _class_list(split: Segmented, mask: Mask) -> str:
+    """Return the names of the classes in a mask, without the background."""
     present = [int(c) for c in np.unique(mask) if c not in (0, IGNORED)]
     return ", ".join(split.class_names[c] for c in present) or "nothing"
 
 
 def _overlay(image: Image.Image, mask: Mask) -> Image.Image:
-    """Return the image with the classes in their colors; background stays as it is."""
-    # class numbers have no order, so a mean of two would be an unrelated class
+    """Return the image with classes in their colors; background is unchanged."""
+    # nearest, since an interpolated class number would be an unrelated class
     small = Image.fromarray(mask).resize(image.size, Image.Resampling.NEAREST)
     classes = np.asarray(small)
     colors = np.frombuffer(voc_palette(), dtype=np.uint8).reshape(-1, 3)[classes]
-    shown = (classes != 0)[..., None] * OPACITY
-    blended = np.asarray(image) * (1 - shown) + colors * shown
+    opacity = (classes != 0)[..., None] * OPACITY
+    blended = np.asarray(image) * (1 - opacity) + colors * opacity
     return Image.fromarray(blended.astype(np.uint8))

@@ -1,4 +1,4 @@
-"""Pictures, the choice of images, and the folder RECORD.gallery/, written whole or not at all."""
+"""Gallery pictures, selection of images, and the gallery folder RECORD.gallery/."""
 
 import hashlib
 import io
@@ -19,44 +19,44 @@ GAP_PX = 6
 QUALITY = 72
 SUFFIX = ".gallery"
 CAPTIONS = "captions.jsonl"
-MOST_BYTES = 300_000
-"""Pictures of a record beyond this size are left out."""
+MAX_BYTES = 300_000
+"""Maximum size of a gallery; further pictures are skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """One picture with what it shows."""
+    """A picture with its caption."""
 
     jpeg: bytes
     group: str
-    """Kind of the outcome, such as found, missed or confused; a gallery is ordered by it."""
+    """Outcome, such as found, missed or confused; a gallery is ordered by it."""
     caption: str
     name: str
-    """File of the image below the data folder."""
+    """Path of the image in the data folder."""
 
 
-def chosen_images(names: Sequence[str]) -> list[int]:
-    """Return the places of a fixed handful of images, by a hash of their file names.
+def select_images(names: Sequence[str]) -> list[int]:
+    """Return the indices of NUM_IMAGES images, selected by a hash of their file names.
 
-    The same images are chosen for every backbone, and on every machine.
+    Thus, the same images are selected for each backbone and on each machine.
     """
     digests = [hashlib.sha256(PurePosixPath(name).name.encode()).digest() for name in names]
     return sorted(sorted(range(len(names)), key=lambda i: digests[i])[:NUM_IMAGES])
 
 
 def thumbnail(image: Image.Image, side_px: int = SIDE_PX) -> Image.Image:
-    """Return the image with its longest side at most so long."""
+    """Return the image, at most side_px wide and high."""
     small = image.convert("RGB")
     small.thumbnail((side_px, side_px), Image.Resampling.LANCZOS, reducing_gap=None)
     return small
 
 
 def side_by_side(left: Image.Image, right: Image.Image) -> Image.Image:
-    """Return two images of one size with a white gap between them."""
-    whole = Image.new("RGB", (left.width + GAP_PX + right.width, left.height), "white")
-    whole.paste(left, (0, 0))
-    whole.paste(right, (left.width + GAP_PX, 0))
-    return whole
+    """Return two images of equal size, concatenated with a white gap."""
+    pair = Image.new("RGB", (left.width + GAP_PX + right.width, left.height), "white")
+    pair.paste(left, (0, 0))
+    pair.paste(right, (left.width + GAP_PX, 0))
+    return pair
 
 
 def jpeg(image: Image.Image) -> bytes:
@@ -72,40 +72,40 @@ def gallery_folder(record: Path) -> Path:
 
 
 def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: str = "") -> None:
-    """Draw and write the pictures of a record; a failure is one line, since the record counts.
+    """Draw and write the gallery of a record; failures are only printed.
 
-    Those of an earlier record go in any case: they would illustrate other numbers. finished: time
-    of the record, by which the report knows whose pictures they are.
+    The gallery of an earlier record is always deleted, since it shows other results. finished: time
+    of the record, by which the report matches galleries and records.
     """
     try:
         shutil.rmtree(gallery_folder(record), ignore_errors=True)
         tiles = draw()
         if tiles:
             write_gallery(record, tiles, finished=finished)
-    except Exception as error:  # a picture must never cost a result
+    except Exception as error:  # a failed gallery must not fail the evaluation
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         print(f"no pictures of {record.name}: {reason}", file=sys.stderr, flush=True)
 
 
 def write_gallery(record: Path, tiles: Sequence[Tile], *, finished: str = "") -> Path:
-    """Write the pictures in place of earlier ones; return their folder.
+    """Write the pictures, replacing earlier ones; return their folder.
 
-    The captions are lines of JSON, each with the time of the record if it is given. The folder
-    holds no .json file, because those are records.
+    Captions are lines of JSON, with the time of the record if given. The suffix .json is not used,
+    since it marks records.
     """
     folder = gallery_folder(record)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as private:
         new = Path(private) / folder.name
         new.mkdir()
-        lines, left = [], MOST_BYTES
+        lines, remaining_bytes = [], MAX_BYTES
         for number, tile in enumerate(tiles):
-            if len(tile.jpeg) <= left:
-                left -= len(tile.jpeg)
-                words = asdict(tile) | {"file": f"{number:02d}.jpg"}
-                words |= {"record_finished": finished} if finished else {}
-                (new / words["file"]).write_bytes(words.pop("jpeg"))
-                lines.append(json.dumps(words, sort_keys=True) + "\n")
+            if len(tile.jpeg) <= remaining_bytes:
+                remaining_bytes -= len(tile.jpeg)
+                entry = asdict(tile) | {"file": f"{number:02d}.jpg"}
+                entry |= {"record_finished": finished} if finished else {}
+                (new / entry["file"]).write_bytes(entry.pop("jpeg"))
+                lines.append(json.dumps(entry, sort_keys=True) + "\n")
         (new / CAPTIONS).write_text("".join(lines))
-        shutil.rmtree(folder, ignore_errors=True)  # a folder cannot be replaced by a rename
+        shutil.rmtree(folder, ignore_errors=True)  # a rename cannot replace a folder
         new.rename(folder)
     return folder

@@ -1,11 +1,11 @@
-"""A class for every pixel: a fully convolutional network on the backbone.
+"""Semantic segmentation with a backbone: fully convolutional, linear and in-context.
 
-recipe.py   all numbers of network, training and test
-network.py  mmsegmentation's model for our loop, its predictions at the images' size; its backbone
+recipe.py   all settings of networks, training and test
+network.py  mmsegmentation's FCN with the interface of our training loop
 samples.py  images and masks, scaled, flipped and cropped
-train.py    samples and optimizer for the loop of finetuning/; predictions on a split
-linear.py   a linear classifier of a frozen encoder's maps: head, samples, windows of the test
+train.py    optimizer for the loop of finetuning/; predictions on a split
+linear.py   linear segmentation on frozen feature maps: head, samples, sliding-window test
 incontext.py  segmentation by nearest patches of training images, without training
-masks.py    predicted masks in files: mIoU, also on resampled test sets; pictures
+masks.py    predicted masks in files: mIoU, bootstrap mIoU, gallery
 iou.py      intersection over union
 """

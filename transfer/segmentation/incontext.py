@@ -1,9 +1,10 @@
 """Segmentation by nearest patches of training images, without training.
 
 Balazevic et al., "Towards In-context Scene Understanding", NeurIPS 2023, arXiv:2306.01667
-(Hummingbird); its code is not public. Steps that the paper leaves open are those of
-open-hummingbird-eval 2.0. Ours differ from its published numbers: the search is exact, the standard
-deviation of blue is right, and predicted classes are not matched to the true ones afterwards.
+(Hummingbird). Its code is not public; steps that the paper leaves open follow open-hummingbird-eval
+2.0. Our numbers differ from its published ones for three reasons: the search is exact, the standard
+deviation of the blue channel is correct, and predicted classes are not matched to the true ones
+afterwards.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,20 +32,20 @@ from transfer.segmentation.samples import pixels
 
 IMAGES_PER_BATCH = 16
 BLOCK = 16_384
-"""Rows of the memory that are compared at once; changes no neighbor."""
+"""Memory rows per comparison; does not affect the neighbors."""
 
 
 def augmented(
     image: Image.Image, mask: Image.Image, recipe: InContextRecipe
 ) -> tuple[Image.Image, Image.Image]:
-    """Return a random crop of image and mask, resized to a square; torch's generator draws."""
+    """Return a random crop of image and mask, resized to a square (torch's global generator)."""
     areas, side = list(recipe.areas), recipe.image_px
-    top, left, height, width = RandomResizedCrop.get_params(image, areas, [3 / 4, 4 / 3])
-    box = (left, top, left + width, top + height)
+    y, x, height, width = RandomResizedCrop.get_params(image, areas, [3 / 4, 4 / 3])
+    box = (x, y, x + width, y + height)
     image = image.resize((side, side), Image.Resampling.BILINEAR, box=box)
     mask = mask.resize((side, side), Image.Resampling.NEAREST, box=box)
-    most, probability = recipe.jitter, recipe.jitter_probability
-    for change, middle in (
+    jitter, probability = recipe.jitter, recipe.jitter_probability
+    for change, neutral in (
         (F.adjust_brightness, 1.0),
         (F.adjust_contrast, 1.0),
         (F.adjust_saturation, 1.0),
@@ -52,26 +53,26 @@ def augmented(
     ):
         draw, amount = torch.rand(2, dtype=torch.float64).tolist()
         if draw < probability:
-            image = change(image, middle + most * (2 * amount - 1))
+            image = change(image, neutral + jitter * (2 * amount - 1))
     return image, mask
 
 
 def patch_labels(masks: Tensor, height: int, width: int, num_classes: int) -> Tensor:
-    """Return the share (n, h w, L) of each class in each patch of masks (n, S, S) uint8.
+    """Return each class's fraction (n, h w, L) of each patch, given masks (n, S, S) uint8.
 
     Ignored pixels count as background, as in open-hummingbird-eval.
     """
     classes = masks.long().masked_fill(masks == IGNORED, 0)
-    each = one_hot(classes, num_classes).permute(0, 3, 1, 2).float()
-    shares = adaptive_avg_pool2d(each, (height, width))
-    return shares.flatten(2).transpose(1, 2)
+    class_masks = one_hot(classes, num_classes).permute(0, 3, 1, 2).float()
+    fractions = adaptive_avg_pool2d(class_masks, (height, width))
+    return fractions.flatten(2).transpose(1, 2)
 
 
 def sampled_patches(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return the places of `count` patches of an image, in order, by the labels (p, L) of all.
+    """Return the sorted indices of `count` patches of an image; labels (p, L) of all patches.
 
-    A patch is scored by the number of the image's patches that have its classes, summed over its
-    classes, times a uniform number; the smallest scores stay. Rare classes are thus favored.
+    A patch's score is the number of patches that contain its classes, summed over its classes,
+    times a uniform random number. The smallest scores are selected, which favors rare classes.
     """
     has_class = (labels > 0).float()
     frequency = has_class @ has_class.sum(dim=0)
@@ -79,19 +80,19 @@ def sampled_patches(labels: Tensor, count: int, generator: torch.Generator) -> T
     return scores.argsort(stable=True)[:count].sort().values
 
 
-def nearest_shares(
+def nearest_fractions(
     similarities: Tensor, neighbors: Tensor, labels: Tensor, temperature: float
 ) -> Tensor:
-    """Return the share (q, L) of each class among neighbors (q, k), rows of labels (M, L).
+    """Return each class's weighted fraction (q, L) of the neighbors (q, k).
 
-    Their weights are the softmax of cosine / temperature.
+    neighbors: row indices of labels (M, L). Weights are the softmax of cosine / temperature.
     """
     weights = (similarities / temperature).softmax(dim=1)
     return torch.einsum("qk,qkl->ql", weights, labels[neighbors])
 
 
 def upsampled_classes(grid: Tensor, size: Sequence[int]) -> Mask:
-    """Return the class (H, W) uint8 of each pixel, of shares (h, w, L) at the places of a grid."""
+    """Return the class (H, W) uint8 of each pixel, given class fractions (h, w, L)."""
     maps = grid.permute(2, 0, 1)[None]
     large = interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)
     return np.asarray(large[0].argmax(dim=0).to(torch.uint8))
@@ -106,15 +107,15 @@ def predict(
     folders: tuple[Path, Path],
     seed: int,
 ) -> dict[str, object]:
-    """Write two masks of every test image: on the square that the network sees, and at full size.
+    """Write two masks of each test image: at the network's square size, and at the original size.
 
-    network: images (n, 3, S, S) -> maps (n, C, h, w), S = recipe.image_px. folders: of the masks.
-    Returns the numbers of places and of the memory's rows.
+    network: images (n, 3, S, S) -> maps (n, C, h, w), S = recipe.image_px. folders: one for each
+    kind of mask. Returns the map size and the number of memory rows.
     """
 
-    def squashed(places: Sequence[int]) -> Tensor:
+    def resized_images(indices: Sequence[int]) -> Tensor:
         side = (recipe.image_px, recipe.image_px)
-        images = (test.source.decode(i) for i in places)
+        images = (test.source.decode(i) for i in indices)
         return torch.stack([pixels(i.resize(side, Image.Resampling.BILINEAR)) for i in images])
 
     def maps(images: Tensor) -> Tensor:
@@ -124,10 +125,10 @@ def predict(
     queries, size = [], (0, 0)
     with progress("extract", "test images", len(test)) as counter:
         batches = batches_of(range(len(test)))
-        for images in load_batches(squashed, batches, num_workers=num_workers(len(test))):
-            found = maps(images)
-            size = (found.shape[2], found.shape[3])
-            queries.append(found.flatten(2).transpose(1, 2).flatten(0, 1).cpu())
+        for images in load_batches(resized_images, batches, num_workers=num_workers(len(test))):
+            features = maps(images)
+            size = (features.shape[2], features.shape[3])
+            queries.append(features.flatten(2).transpose(1, 2).flatten(0, 1).cpu())
             counter.add(len(images))
     nearest = Nearest(torch.cat(queries), recipe.num_neighbors)
     labels = fill_memory(nearest, maps, size, recipe, train, seed)
@@ -135,12 +136,12 @@ def predict(
     with progress("predict", "masks", len(test)) as counter:
         for i in range(len(test)):
             stop.exit_if_requested()
-            own = slice(i * num_patches, (i + 1) * num_patches)
-            similarities, neighbors = nearest.similarities[own], nearest.indices[own]
-            shares = nearest_shares(similarities, neighbors, labels, recipe.temperature)
+            patches = slice(i * num_patches, (i + 1) * num_patches)
+            similarities, neighbors = nearest.similarities[patches], nearest.indices[patches]
+            fractions = nearest_fractions(similarities, neighbors, labels, recipe.temperature)
             square = (recipe.image_px, recipe.image_px)
             for folder, shape in zip(folders, (square, test.mask(i).shape), strict=True):
-                classes = upsampled_classes(shares.unflatten(0, size), shape)
+                classes = upsampled_classes(fractions.unflatten(0, size), shape)
                 write_mask(prediction_path(folder, test, i), classes, "--runs")
             counter.add(1)
     return {"places": list(size), "memory_rows": nearest.num_rows}
@@ -154,24 +155,24 @@ def fill_memory(
     train: Segmented,
     seed: int,
 ) -> Tensor:
-    """Compare the queries with patches of augmented training images; return their labels (M, L).
+    """Add patches of augmented training images to the search; return their labels (M, L).
 
-    maps: function of images (n, 3, S, S) uint8 that returns unit features (n, C, h, w).
+    maps: function from images (n, 3, S, S) uint8 to unit features (n, C, h, w).
     """
     num_images = len(train) * recipe.epochs
     count = max(1, min(size[0] * size[1], recipe.memory_patches // num_images))
 
-    def crops(places: Sequence[int]) -> tuple[Tensor, Tensor]:
-        made = []
-        for place in places:
-            i = place % len(train)
+    def crops(positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+        pairs = []
+        for position in positions:
+            i = position % len(train)
             image, mask = train.source.decode(i), Image.fromarray(train.mask(i))
             with torch.random.fork_rng(devices=[]):
-                mixed = np.random.SeedSequence([seed, place])
-                torch.manual_seed(int(mixed.generate_state(1)[0]))
-                made.append(augmented(image, mask, recipe))
-        masks = torch.stack([torch.from_numpy(np.array(mask)) for _, mask in made])
-        return torch.stack([pixels(image) for image, _ in made]), masks
+                seeds = np.random.SeedSequence([seed, position])
+                torch.manual_seed(int(seeds.generate_state(1)[0]))
+                pairs.append(augmented(image, mask, recipe))
+        masks = torch.stack([torch.from_numpy(np.array(mask)) for _, mask in pairs])
+        return torch.stack([pixels(image) for image, _ in pairs]), masks
 
     generator = torch.Generator().manual_seed(seed)
     rows: list[Tensor] = []
@@ -180,11 +181,11 @@ def fill_memory(
         batches = batches_of(range(num_images))
         for images, masks in load_batches(crops, batches, num_workers=num_workers(num_images)):
             features = maps(images).flatten(2).transpose(1, 2)
-            shares = patch_labels(masks, *size, len(train.class_names))
-            for own, label in zip(features, shares, strict=True):
-                chosen = sampled_patches(label, count, generator)
-                rows.append(own[chosen.to(own.device)])
-                labels.append(label[chosen])
+            fractions = patch_labels(masks, *size, len(train.class_names))
+            for patches, label in zip(features, fractions, strict=True):
+                selected = sampled_patches(label, count, generator)
+                rows.append(patches[selected.to(patches.device)])
+                labels.append(label[selected])
             if sum(map(len, rows)) >= BLOCK or counter.done + len(images) == num_images:
                 nearest.add(torch.cat(rows))
                 rows.clear()
@@ -192,7 +193,7 @@ def fill_memory(
     return torch.cat(labels)
 
 
-def batches_of(places: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield the places in batches."""
-    for start in range(0, len(places), IMAGES_PER_BATCH):
-        yield places[start : start + IMAGES_PER_BATCH]
+def batches_of(indices: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield the indices in batches."""
+    for start in range(0, len(indices), IMAGES_PER_BATCH):
+        yield indices[start : start + IMAGES_PER_BATCH]

@@ -1,6 +1,6 @@
-"""Intersection over union (IoU) of classes as in Pascal VOC, in percent.
+"""Intersection over union (IoU) of classes in percent, as in Pascal VOC.
 
-Everingham et al., IJCV 2015, section 4.3: the pixels of all images are counted together.
+Everingham et al., IJCV 2015, section 4.3: counts are summed over the pixels of all images.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Overlap:
     """Scores of a confusion matrix, in percent."""
 
     mean: float
-    """Mean IoU over the classes that occur in masks or in predictions."""
+    """Mean IoU over the classes that occur in masks or predictions."""
     classes: tuple[float | None, ...]
     """IoU of each class; None where the class does not occur."""
     pixel_accuracy: float
-    """Share of pixels with the right class."""
+    """Percentage of correctly classified pixels."""
     mean_accuracy: float
     """Mean recall over the classes of the masks."""
 
@@ -38,28 +38,31 @@ def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
 
 
 def overlap(counts: Confusion) -> Overlap:
-    """Return the scores of a split's confusion matrix; ValueError if it is empty."""
+    """Return the scores of a split, given its confusion matrix; ValueError if it is empty."""
     if not counts.any():
         raise ValueError(
-            f"no pixel to score among {len(counts)} classes; expected masks with classes: check "
-            f"the split"
+            f"the masks contain none of the {len(counts)} classes, so no pixel can be scored: "
+            f"check the split"
         )
-    right, of_class = np.diag(counts).astype(np.float64), counts.sum(axis=1)
-    union = of_class + counts.sum(axis=0) - right
+    correct, per_class = np.diag(counts).astype(np.float64), counts.sum(axis=1)
+    union = per_class + counts.sum(axis=0) - correct
     with np.errstate(invalid="ignore"):
-        shares, recalls = 100 * right / union, 100 * right / of_class
+        ious, recalls = 100 * correct / union, 100 * correct / per_class
     return Overlap(
-        mean=float(np.nanmean(shares)),
-        classes=tuple(None if np.isnan(share) else float(share) for share in shares),
-        pixel_accuracy=float(100 * right.sum() / counts.sum()),
+        mean=float(np.nanmean(ious)),
+        classes=tuple(None if np.isnan(iou) else float(iou) for iou in ious),
+        pixel_accuracy=float(100 * correct.sum() / counts.sum()),
         mean_accuracy=float(np.nanmean(recalls)),
     )
 
 
 def resampled_overlap(counts: Confusion) -> Floats:
-    """Return the mean IoU (B,) in percent on resampled test sets; counts (n, L, L) by image."""
-    each = np.tensordot(resamples(len(counts)), counts, 1)
-    right = np.diagonal(each, axis1=1, axis2=2)
-    union = each.sum(axis=1) + each.sum(axis=2) - right
-    shares = np.divide(100 * right, union, out=np.full(right.shape, np.nan), where=union > 0)
-    return np.asarray(np.nanmean(shares, axis=1))
+    """Return the mean IoU (B,) in percent on bootstrap resamples of the test images.
+
+    counts (n, L, L): confusion matrix of each image.
+    """
+    totals = np.tensordot(resamples(len(counts)), counts, 1)
+    correct = np.diagonal(totals, axis1=1, axis2=2)
+    union = totals.sum(axis=1) + totals.sum(axis=2) - correct
+    ious = np.divide(100 * correct, union, out=np.full(correct.shape, np.nan), where=union > 0)
+    return np.asarray(np.nanmean(ious, axis=1))

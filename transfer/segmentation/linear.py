@@ -1,8 +1,8 @@
-"""A linear classifier of each place of a frozen encoder's maps: head, samples, windows of the test.
+"""Linear segmentation on a frozen encoder's feature maps: head, samples, sliding-window test.
 
-DINOv2's protocol on VOC 2012: Oquab et al., TMLR 2024, arXiv:2304.07193, with the numbers of the
-configuration that Meta published. Images are resized by Pillow, which filters when it shrinks;
-mmsegmentation's OpenCV does not.
+DINOv2's protocol on VOC 2012 (Oquab et al., TMLR 2024, arXiv:2304.07193), with the settings that
+Meta published. Images are resized with Pillow, which uses antialiasing when it shrinks;
+mmsegmentation uses OpenCV, which does not.
 """
 
 import math
@@ -19,8 +19,8 @@ from transfer.datasets.segmented import IGNORED, Mask, Segmented
 from transfer.encoders.encoder import InputFormat
 from transfer.finetuning import stream
 from transfer.finetuning.norms import Norm, norm_layer
-from transfer.finetuning.proof import TOLERANCE
 from transfer.finetuning.state import Training
+from transfer.finetuning.verify import TOLERANCE
 from transfer.frozen.network import device, forward
 from transfer.frozen.transforms import Normalization
 from transfer.segmentation.network import pad_to, pixel_loss
@@ -29,7 +29,7 @@ from transfer.segmentation.samples import Sample, pixels
 
 
 class LinearSegmenter(nn.Module):
-    """Batch norm and a 1x1 convolution on the maps of a frozen encoder, upsampled."""
+    """Batch norm and a 1x1 convolution on a frozen encoder's maps, then upsampling."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class LinearSegmenter(nn.Module):
         num_classes: int,
         norm: Norm,
     ) -> None:
-        """maps: encoder for images of padded_px, on its device; others are padded to that size."""
+        """maps: encoder for padded_px images, on its device; smaller images are padded."""
         super().__init__()
-        # within a tuple it is no submodule: not trained, not saved, always in eval mode
+        # a tuple hides the submodule: it is not trained, not saved and always in eval mode
         self.encoder = (maps.requires_grad_(False).eval(),)
         self.normalize = Normalization(form, device())
         self.recipe, self.padded_px = recipe, padded_px
@@ -55,17 +55,17 @@ class LinearSegmenter(nn.Module):
         nn.init.zeros_(self.classifier.bias)  # type: ignore[arg-type]
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        """Return the loss of a batch, by name; ignored pixels count in its mean, with 0."""
+        """Return the loss of a batch, by name; ignored pixels count with 0 in the mean."""
         side = self.recipe.crop_px
         images = torch.stack([pad_to(self.normalize(s.image[None])[0], side, 0) for s in samples])
         masks = torch.stack([pad_to(s.mask, side, IGNORED) for s in samples])
         return {"loss_seg": pixel_loss(self.logits(images), masks)}
 
     def maps(self, images: Tensor) -> Tensor:
-        """Return maps (n, C, h, w) of normalized images (n, 3, S, S), padded on all sides by 0."""
-        before = (self.padded_px - images.shape[-1]) // 2
-        after = self.padded_px - images.shape[-1] - before
-        return forward(self.encoder[0], pad(images, (before, after, before, after)))
+        """Return maps (n, C, h, w) of normalized images (n, 3, S, S), zero-padded on all sides."""
+        pad_start = (self.padded_px - images.shape[-1]) // 2
+        pad_end = self.padded_px - images.shape[-1] - pad_start
+        return forward(self.encoder[0], pad(images, (pad_start, pad_end, pad_start, pad_end)))
 
     def logits(self, images: Tensor) -> Tensor:
         """Return logits (n, L, S, S) of normalized images (n, 3, S, S)."""
@@ -73,7 +73,7 @@ class LinearSegmenter(nn.Module):
         return interpolate(coarse, size=images.shape[2:], mode="bilinear", align_corners=False)
 
     def classes(self, image: Tensor) -> Tensor:
-        """Return the class (H, W) uint8 of each pixel of an image (3, H, W) uint8, in eval mode."""
+        """Return the class (H, W) uint8 of each pixel of an image (3, H, W) uint8."""
         side, (height, width) = self.recipe.crop_px, image.shape[1:]
         scale = side / min(height, width)
         size = [max(side, round(length * scale)) for length in (height, width)]
@@ -82,48 +82,56 @@ class LinearSegmenter(nn.Module):
         full = interpolate(scores, size=(height, width), mode="bilinear", align_corners=False)
         return full[0].argmax(dim=0).to(torch.uint8)
 
-    def prove(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
-        """Return how much an image's maps depend on the other images of its batch.
+    def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
+        """Return how much an image's maps depend on other images in the batch.
 
-        ValueError if they do, as they would in training mode, or if they do not depend on the image
-        or are not finite.
+        ValueError if they do (as in training mode), if they do not depend on the image, or if they
+        are not finite.
         """
         generator = torch.Generator().manual_seed(0)
         side = self.recipe.crop_px
         images = torch.randn(2, 3, side, side, generator=generator, dtype=torch.float32)
         images = images.to(self.normalize.where)
-        both = self.maps(images)
-        alone = torch.cat([self.maps(image[None]) for image in images])
-        most = both.abs().max().item()
-        apart = (both - alone).abs().max().item() / max(most, 1e-12)
+        batch_maps = self.maps(images)
+        single_maps = torch.cat([self.maps(image[None]) for image in images])
+        largest = batch_maps.abs().max().item()
+        difference = (batch_maps - single_maps).abs().max().item() / max(largest, 1e-12)
         # in bfloat16 a product may round differently in a batch of another size
-        half = any(tensor.dtype == torch.bfloat16 for tensor in self.encoder[0].parameters())
-        allowed = 0.1 if half else TOLERANCE
-        if not math.isfinite(most) or torch.equal(both[0], both[1]) or not apart <= allowed:
+        is_bfloat16 = any(tensor.dtype == torch.bfloat16 for tensor in self.encoder[0].parameters())
+        tolerance = 0.1 if is_bfloat16 else TOLERANCE
+        if (
+            not math.isfinite(largest)
+            or torch.equal(batch_maps[0], batch_maps[1])
+            or not difference <= tolerance
+        ):
             raise ValueError(
-                f"the maps of {arch} are not those of single images: largest value {most:g}, "
-                f"difference {apart:.1e} with another image in the batch; allowed is {allowed:g}"
+                f"the maps of {arch} are not finite, do not depend on the image, or depend on the "
+                f"batch: largest value {largest:g}, difference {difference:.1e} with another image "
+                f"in the batch; allowed is {tolerance:g}"
             )
-        return {"maps": apart}
+        return {"maps": difference}
 
 
 def slide(logits: Callable[[Tensor], Tensor], image: Tensor, side: int, step: int) -> Tensor:
-    """Return the mean logits (1, L, H, W) of windows, of an image (1, 3, H, W) not below `side`."""
+    """Return logits (1, L, H, W), averaged over windows, of an image (1, 3, H, W).
+
+    The image must be at least `side` px wide and high.
+    """
     height, width = image.shape[2:]
     total, counts = image.new_zeros(0), image.new_zeros(height, width)
-    for top in starts(height, side, step):
-        for left in starts(width, side, step):
-            place = (..., slice(top, top + side), slice(left, left + side))
-            found = logits(image[place])
+    for y in starts(height, side, step):
+        for x in starts(width, side, step):
+            window = (..., slice(y, y + side), slice(x, x + side))
+            window_logits = logits(image[window])
             if not len(total):
-                total = image.new_zeros(1, found.shape[1], height, width)
-            total[place] += found
-            counts[place] += 1
+                total = image.new_zeros(1, window_logits.shape[1], height, width)
+            total[window] += window_logits
+            counts[window] += 1
     return total / counts
 
 
 def starts(length: int, side: int, step: int) -> list[int]:
-    """Return where the windows of a length begin; the last one ends with it."""
+    """Return the start of each window along one axis; the last window ends at the border."""
     count = max(0, math.ceil((length - side) / step)) + 1
     return [min(i * step, length - side) for i in range(count)]
 
@@ -131,8 +139,10 @@ def starts(length: int, side: int, step: int) -> list[int]:
 def training_samples(split: Segmented, recipe: LinearRecipe, seed: int) -> stream.Samples[Sample]:
     """Return the random crops of all images of a split."""
 
-    def batch(places: Sequence[stream.Place]) -> list[Sample]:
-        return [training_sample(split, index, recipe, (seed, place)) for place, index in places]
+    def batch(items: Sequence[stream.StreamItem]) -> list[Sample]:
+        return [
+            training_sample(split, index, recipe, (seed, position)) for position, index in items
+        ]
 
     return stream.Samples(len(split), batch)
 
@@ -140,7 +150,7 @@ def training_samples(split: Segmented, recipe: LinearRecipe, seed: int) -> strea
 def training_sample(
     split: Segmented, index: int, recipe: LinearRecipe, seed: int | Sequence[int]
 ) -> Sample:
-    """Return a scaled, cropped, flipped and distorted image; smaller than a crop if it ends."""
+    """Return a scaled, cropped, flipped and distorted image; may be smaller than a crop."""
     random, side = np.random.default_rng(seed), recipe.crop_px
     image, mask = split.source.decode(index), Image.fromarray(split.mask(index))
     scale = float(random.uniform(*recipe.scales)) * side
@@ -151,8 +161,8 @@ def training_sample(
     mask = mask.resize((width, height), Image.Resampling.NEAREST)
 
     def draw() -> tuple[int, int, int, int]:
-        left, top = (int(random.integers(max(0, s - side) + 1)) for s in (width, height))
-        return left, top, min(width, left + side), min(height, top + side)
+        x, y = (int(random.integers(max(0, s - side) + 1)) for s in (width, height))
+        return x, y, min(width, x + side), min(height, y + side)
 
     box = draw()
     for _ in range(recipe.redraws):
@@ -168,40 +178,43 @@ def training_sample(
 
 
 def distorted(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Return an image with other brightness, contrast, saturation and hue, each with p = 1/2.
+    """Randomly change brightness, contrast, saturation and hue, each with p = 1/2.
 
-    The ranges are those of mmsegmentation's PhotoMetricDistortion: 32 levels, a factor of 0.5 to
-    1.5 for contrast and saturation, and 18 of 180 levels of hue. Contrast comes before or after
-    saturation and hue.
+    Ranges are as in mmsegmentation's PhotoMetricDistortion: 32 levels of brightness, a factor of
+    0.5 to 1.5 for contrast and saturation, and 18 of 180 levels of hue. Contrast is changed before
+    or after saturation and hue.
     """
 
-    def scaled(levels: Mask, factor: float, more: float = 0) -> Mask:
-        return np.asarray((levels * np.float32(factor) + more).clip(0, 255).astype(np.uint8))
+    def scale_levels(levels: Mask, factor: float, offset: float = 0) -> Mask:
+        return np.asarray((levels * np.float32(factor) + offset).clip(0, 255).astype(np.uint8))
 
     brightness, contrast, saturation, hue, contrast_first = random.random(5) < 0.5
-    more, factor, factor_of_hsv = random.uniform(-32, 32), *random.uniform(0.5, 1.5, 2)
-    turn = round(int(random.integers(-18, 18)) / 180 * 256)
+    offset, contrast_factor, saturation_factor = (
+        random.uniform(-32, 32),
+        *random.uniform(0.5, 1.5, 2),
+    )
+    hue_shift = round(int(random.integers(-18, 18)) / 180 * 256)
     levels: Mask = np.array(image)
     if brightness:
-        levels = scaled(levels, 1.0, more)
+        levels = scale_levels(levels, 1.0, offset)
     if contrast and contrast_first:
-        levels = scaled(levels, factor)
+        levels = scale_levels(levels, contrast_factor)
     if saturation or hue:
         hsv = np.array(Image.fromarray(levels).convert("HSV"))
         if saturation:
-            hsv[..., 1] = scaled(hsv[..., 1], factor_of_hsv)
+            hsv[..., 1] = scale_levels(hsv[..., 1], saturation_factor)
         if hue:
-            hsv[..., 0] = (hsv[..., 0].astype(np.int64) + turn) % 256
+            hsv[..., 0] = (hsv[..., 0].astype(np.int64) + hue_shift) % 256
         levels = np.array(
             Image.merge("HSV", [Image.fromarray(c) for c in np.moveaxis(hsv, 2, 0)]).convert("RGB")
         )
     if contrast and not contrast_first:
-        levels = scaled(levels, factor)
+        levels = scale_levels(levels, contrast_factor)
     return Image.fromarray(levels)
 
 
 def training(network: LinearSegmenter, recipe: LinearRecipe, folder: Path) -> Training:
-    """Return the training of a head, which is on its device, for the loop of finetuning/."""
+    """Return the training of a head (on its device) for the loop of finetuning/."""
     optimizer = torch.optim.AdamW(
         network.parameters(),
         lr=recipe.learning_rate,
@@ -209,5 +222,5 @@ def training(network: LinearSegmenter, recipe: LinearRecipe, folder: Path) -> Tr
         weight_decay=recipe.weight_decay,
     )
     return Training(
-        network=network, optimizer=optimizer, course=recipe, folder=folder, name="linear masks"
+        network=network, optimizer=optimizer, schedule=recipe, folder=folder, name="linear masks"
     )

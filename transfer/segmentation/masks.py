@@ -1,4 +1,4 @@
-"""Predicted masks of a split, in files: their scores, on resampled test sets too, and pictures."""
+"""Predicted masks of a split, stored in files: scores, bootstrap scores and gallery."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
-    """Return the file of an image's predicted mask: the image's path with .png added.
+    """Return the file of an image's predicted mask: the image's path with .png appended.
 
-    Two images may have the same name in different folders, or differ only in their suffix.
+    The complete path is used, since images in different folders, or with different suffixes, may
+    have the same name.
     """
     return folder / f"{split.name(index)}.png"
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Predicted masks of a split, in files, with details of the training."""
+    """Predicted masks of a split in files, with details of the training."""
 
     folder: Path
     split: Segmented
     details: Mapping[str, object] = field(default_factory=dict)
     square_px: int = 0
-    """Side of the square that the predictions have, and on which they are compared with the truth;
-    0: they have their image's size."""
+    """Side of square predictions, which are scored at this size; 0: the images' original sizes."""
 
     def truth(self, index: int) -> Mask:
-        """Return the true classes (H, W) of an image, at the size of the predictions."""
+        """Return the true classes (H, W) of an image, at the size of its prediction."""
         mask = self.split.mask(index)
         if not self.square_px:
             return mask
@@ -61,13 +61,13 @@ class Predicted:
 
     @cached_property
     def overlap(self) -> Overlap:
-        """Return the scores over the pixels of all images together."""
+        """Return the scores over all pixels of all images."""
         from transfer.segmentation.iou import overlap
 
         return overlap(self.confusions.sum(axis=0))
 
     def scores(self) -> dict[str, object]:
-        """Return the IoU of each class (None: it does not occur), accuracies and resampled mIoU."""
+        """Return IoU per class (None: does not occur), accuracies and bootstrap mIoU."""
         from transfer.segmentation.iou import resampled_overlap
 
         names = self.split.class_names

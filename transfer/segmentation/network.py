@@ -1,7 +1,7 @@
 """mmsegmentation's fully convolutional network, with the interface of our loop and test.
 
-mmsegmentation builds backbone and head. Its data preprocessor and its loss wrapper are left out,
-since they need every sample in objects of their own; a test compares the losses.
+mmsegmentation builds backbone and head. Its data preprocessor and loss wrapper are not used, since
+they require mmsegmentation's sample classes; a test compares the losses.
 """
 
 import logging
@@ -20,13 +20,13 @@ from torchvision.models.resnet import Bottleneck
 from transfer.datasets.segmented import IGNORED
 from transfer.encoders.architectures import FEATURE_DIM
 from transfer.finetuning.norms import Norm, norm_layer
-from transfer.finetuning.proof import prove_maps
+from transfer.finetuning.verify import verify_maps
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.samples import Sample
 
 
 class FCN(nn.Module):
-    """Fully convolutional network of mmsegmentation's backbone and head."""
+    """A fully convolutional network with mmsegmentation's backbone and head."""
 
     mean: Tensor
     std: Tensor
@@ -48,35 +48,35 @@ class FCN(nn.Module):
         return {"loss_seg": pixel_loss(self.logits(images), masks)}
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return logits (n, L, H, W) of normalized images (n, 3, H, W), at least in float32."""
+        """Return logits (n, L, H, W), at least float32, of normalized images (n, 3, H, W)."""
         coarse = self.head(self.backbone(images))
         coarse = coarse.to(torch.promote_types(coarse.dtype, torch.float32))
         size, corners = images.shape[2:], self.recipe.align_corners
         return interpolate(coarse, size=size, mode="bilinear", align_corners=corners)
 
     def classes(self, image: Tensor) -> Tensor:
-        """Return the class (H, W) uint8 of each pixel of an image (3, H, W) uint8, in eval mode."""
+        """Return the class (H, W) uint8 of each pixel of an image (3, H, W) uint8."""
         return self.logits(self._normalize(image)[None])[0].argmax(dim=0).to(torch.uint8)
 
     def feature_maps(self, images: Tensor) -> dict[str, Tensor]:
-        """Return the maps after layer1 to layer4 of images (n, 3, H, W) uint8, in eval mode."""
+        """Return the maps of layer1 to layer4 for images (n, 3, H, W) uint8."""
         maps = self.backbone(self._normalize(images))
-        return {f"layer{number}": each for number, each in enumerate(maps, start=1)}
+        return {f"layer{number}": values for number, values in enumerate(maps, start=1)}
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place.
+        """Load a backbone with torchvision's names and shapes; RuntimeError for unknown names.
 
-        `prove` finds layers that got no tensor.
+        `verify` detects layers that were not loaded.
         """
         self.backbone.load_state_dict({**self.backbone.state_dict(), **state_dict})
 
-    def prove(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
-        """Return the largest difference of each stage's map from that of the loaded backbone.
+    def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
+        """Return the largest difference between each stage's map and the loaded backbone's.
 
-        ValueError as of `prove_maps`.
+        ValueError as in `verify_maps`.
         """
         recipe = self.recipe
-        return prove_maps(
+        return verify_maps(
             self,
             self.feature_maps,
             state_dict,
@@ -95,8 +95,8 @@ class FCN(nn.Module):
 def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
     """Return the cross-entropy of logits (n, L, H, W) and masks (n, H, W).
 
-    Ignored pixels add 0 to the sum. As is mmsegmentation's default, the mean is over all pixels,
-    ignored ones included.
+    As by default in mmsegmentation, the mean is over all pixels: ignored pixels count with a loss
+    of 0.
     """
     total = cross_entropy(logits, masks.long(), ignore_index=IGNORED, reduction="sum")
     return total / masks.numel()
@@ -105,7 +105,10 @@ def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
 def build_network(
     recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm, log: Path
 ) -> FCN:
-    """Return a new network on the CPU; `load_backbone` comes next. mmengine writes to the log."""
+    """Return a new network on the CPU, without a loaded backbone.
+
+    log: file for the output of mmengine.
+    """
     with redirect_output(log):
         from mmseg.models import EncoderDecoder
 
@@ -116,10 +119,10 @@ def build_network(
 
 
 def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[str, Any]:
-    """Return the recipe as mmsegmentation's configuration, with plain norms.
+    """Return the recipe as mmsegmentation's configuration, with plain batch norm.
 
-    The backbone is its ResNet. ResNetV1c, which its own VOC configurations use, has another stem,
-    which these weights do not fit.
+    The backbone is mmsegmentation's ResNet. Its VOC configurations use ResNetV1c, which has another
+    stem than these weights.
     """
     plain = {"type": "BN", "requires_grad": True}
     backbone = {
@@ -129,7 +132,7 @@ def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[s
         "out_indices": (0, 1, 2, 3),
         "strides": (1, 2, 2, 1),
         "dilations": (1, 1, 1, recipe.layer4_dilation),
-        "contract_dilation": False,  # the first block of layer4 has the full dilation, too
+        "contract_dilation": False,  # full dilation also in the first block of layer4
         "norm_cfg": plain,
         "norm_eval": False,
     }
@@ -151,7 +154,7 @@ def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[s
 
 @contextmanager
 def redirect_output(file: Path) -> Iterator[None]:
-    """Redirect everything that mmsegmentation prints, warns and logs to a file."""
+    """Redirect mmsegmentation's output, warnings and log to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with (
         file.open("a") as log,
@@ -171,7 +174,7 @@ def redirect_output(file: Path) -> Iterator[None]:
 
 
 def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
-    """Replace every plain norm by one that `make` returns, with the same state."""
+    """Replace each plain norm layer by one that `make` creates, with the same state."""
     for module in model.modules():
         for name, child in module.named_children():
             if type(child) is nn.BatchNorm2d:
@@ -181,15 +184,15 @@ def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
 
 
 def pad_to(values: Tensor, side: int, value: float) -> Tensor:
-    """Return values (..., H, W) padded on the right and below to (..., side, side)."""
+    """Pad values (..., H, W) on the right and bottom to (..., side, side)."""
     return pad(values, (0, side - values.shape[-1], 0, side - values.shape[-2]), value=value)
 
 
 def dilate_layer4(network: ResNet, dilation: int) -> ResNet:
-    """Return the network with stride 1 and dilation in all blocks of layer4, changed in place.
+    """Set stride 1 and dilation in all blocks of layer4, in place; return the network.
 
-    torchvision's own replace_stride_with_dilation does not dilate the first block, which gives
-    other features of the same shape.
+    torchvision's replace_stride_with_dilation does not dilate the first block, which gives
+    different features of the same shape.
     """
     for block in network.layer4:
         convolution = block.conv2 if isinstance(block, Bottleneck) else block.conv1

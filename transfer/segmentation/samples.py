@@ -1,8 +1,8 @@
-"""Training samples: images and their masks, scaled, flipped and cropped.
+"""Training samples: images and masks, scaled, flipped and cropped.
 
-The scale refers to the original image, as in MoCo. mmsegmentation differs: its RandomResize refers
-to a fixed short side, and its VOC pipelines distort colors. Pillow filters when it shrinks an
-image; OpenCV, which mmsegmentation uses, skips pixels.
+The scale is relative to the original image, as in MoCo. mmsegmentation differs: its RandomResize is
+relative to a fixed short side, and its VOC pipelines distort colors. Pillow uses antialiasing when
+it shrinks an image; OpenCV, which mmsegmentation uses, does not.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from transfer.segmentation.recipe import SegmentationRecipe
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample(stream.Sample):
-    """A crop and the classes of its pixels, smaller than the crop size if the image is smaller."""
+    """A crop with its mask; smaller than the crop size if the image is smaller."""
 
     image: Tensor
     """(3, H, W) uint8, RGB."""
@@ -33,8 +33,10 @@ def training_samples(
 ) -> stream.Samples[Sample]:
     """Return the random crops of all images of a split."""
 
-    def batch(places: Sequence[stream.Place]) -> list[Sample]:
-        return [training_sample(split, index, recipe, (seed, place)) for place, index in places]
+    def batch(items: Sequence[stream.StreamItem]) -> list[Sample]:
+        return [
+            training_sample(split, index, recipe, (seed, position)) for position, index in items
+        ]
 
     return stream.Samples(len(split), batch)
 
@@ -42,14 +44,14 @@ def training_samples(
 def training_sample(
     split: Segmented, index: int, recipe: SegmentationRecipe, seed: int | Sequence[int]
 ) -> Sample:
-    """Return a crop; seed: one number or several, from which scale, flip and position are drawn."""
+    """Return a crop; scale, flip and position are drawn from the seed (one or more numbers)."""
     random = np.random.default_rng(seed)
     scale = float(random.uniform(*recipe.scales))
     flipped = bool(random.random() < recipe.flip_share)
     image, mask = split.source.decode(index), Image.fromarray(split.mask(index))
     width, height = (max(1, round(side * scale)) for side in image.size)
-    left, top = (int(random.integers(max(0, s - recipe.crop_px) + 1)) for s in (width, height))
-    box = (left, top, min(width, left + recipe.crop_px), min(height, top + recipe.crop_px))
+    x, y = (int(random.integers(max(0, s - recipe.crop_px) + 1)) for s in (width, height))
+    box = (x, y, min(width, x + recipe.crop_px), min(height, y + recipe.crop_px))
     image = image.resize((width, height), Image.Resampling.BILINEAR).crop(box)
     mask = mask.resize((width, height), Image.Resampling.NEAREST).crop(box)
     if flipped:

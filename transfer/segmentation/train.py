@@ -1,4 +1,4 @@
-"""Training of a segmentation network by the loop of finetuning/, and its predictions on a split."""
+"""Training of a segmentation network with finetuning/'s loop; predictions on a split."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,7 +20,7 @@ from transfer.segmentation.samples import pixels
 
 
 def training(network: FCN, recipe: SegmentationRecipe, folder: Path) -> Training:
-    """Return the training of a network, which is on its device, for the loop of finetuning/."""
+    """Return the training of a network (on its device) for the loop of finetuning/."""
     optimizer = torch.optim.SGD(
         network.parameters(),
         lr=recipe.learning_rate,
@@ -29,16 +29,16 @@ def training(network: FCN, recipe: SegmentationRecipe, folder: Path) -> Training
         fused=fused(network),
     )
     return Training(
-        network=network, optimizer=optimizer, course=recipe, folder=folder, name="masks"
+        network=network, optimizer=optimizer, schedule=recipe, folder=folder, name="masks"
     )
 
 
 def predict(
     network: FCN | LinearSegmenter, split: Segmented, folder: Path, process: Process
 ) -> None:
-    """Write the predicted mask of every image, at its original size, in the format of VOC's masks.
+    """Write the predicted mask of each image, at its original size, as VOC-style PNG.
 
-    The mask of image i is at `prediction_path` of i.
+    The file of image i is `prediction_path(folder, split, i)`.
     """
     network.eval()
     counting = progress("predict", "masks", len(split)) if process.is_main else nullcontext()

@@ -1,7 +1,7 @@
 """The base of detection and segmentation: all layers of a network are trained by a recipe.
 
 A task supplies its images, its network, samples, training and test; here is the order of the steps:
-prove the weights, compare learning rates if several are given, train.
+verify the weights, compare learning rates if several are given, train.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             torch.manual_seed(seed)
             num_classes = len(portion.train.class_names)
             network = self.build(backbone, num_classes, prepared.norm, folders)
-        differences = network.prove(backbone.state_dict, backbone.arch)
+        differences = network.verify(backbone.state_dict, backbone.arch)
         if process.is_main:
             placed, worst, norm = len(backbone.state_dict), max(differences.values()), prepared.norm
             print_line(
@@ -231,7 +231,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         engine = self.engine if self.trains_backbone else f"{self.engine} {backbone.precision}"
         same = training_hash(prepared, recipe, seed, engine=engine, images=images)
         folder = folders.work / f"{name}-{same}"
-        loop.place(network, process.device)
+        loop.move_to_device(network, process.device)
         samples, one_size = self.samples(portion.train, seed), not self.varied_image_sizes
         training = self.training(network, recipe, folder)
         with unchanged(portion.train, training):

@@ -326,4 +326,4 @@ def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
         first.stderr.read()
     assert first.returncode == stop.EXIT_RESUMABLE
     second = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True)
-    assert "going on after iteration" in second.stderr
+    assert "resuming after iteration" in second.stderr

@@ -56,7 +56,7 @@ def test_a_loaded_backbone_gives_the_features_of_its_source(build: Build) -> Non
         detector.load_backbone(state_dict)
         detector.train()
         previous = {name: tensor.clone() for name, tensor in detector.state_dict().items()}
-        differences = detector.prove(state_dict, arch)
+        differences = detector.verify(state_dict, arch)
         assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
         # float32, up to 49 layers: 256 eps of each map's largest value
         assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
@@ -83,7 +83,7 @@ def test_wrong_weights_channels_and_norms_are_found_out(build: Build) -> None:
     ]:
         detector.recipe = recipe
         with pytest.raises(ValueError, match=fault):
-            detector.prove(backbone(), "resnet18")
+            detector.verify(backbone(), "resnet18")
 
 
 @pytest.mark.detectron2
@@ -95,4 +95,4 @@ def test_frozen_norms_are_found_out_though_features_are_the_same() -> None:
     detector = loaded(detectron2_engine.build_detector, recipe, backbone())
     FrozenBatchNorm2d.convert_frozen_batchnorm(detector.rcnn)
     with pytest.raises(ValueError, match="has 0 batch norms"):
-        detector.prove(backbone(), "resnet18")
+        detector.verify(backbone(), "resnet18")

@@ -128,7 +128,7 @@ def test_state_that_cannot_be_used_is_named_and_made_again(
         file.write_bytes(content)
     capsys.readouterr()
     assert_same(trained(tmp_path), first)
-    assert f"{output}: the training starts anew" in capsys.readouterr().err
+    assert f"{output}: the training starts again" in capsys.readouterr().err
 
 
 def test_passes_that_share_a_batch_make_the_step_of_one(tmp_path: Path) -> None:

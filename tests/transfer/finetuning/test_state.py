@@ -48,7 +48,7 @@ def new_training(folder: Path) -> Training:
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 5, 1))
     network.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
-    return Training(network=network, optimizer=optimizer, course=COCO_FPN, folder=folder)
+    return Training(network=network, optimizer=optimizer, schedule=COCO_FPN, folder=folder)
 
 
 def test_momenta_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> None:

@@ -16,7 +16,12 @@ from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.samples import training_sample
 from transfer.detection.train import training_samples
-from transfer.finetuning.stream import Stream, batches_of_places, images_per_pass, shuffled_indices
+from transfer.finetuning.stream import (
+    Stream,
+    batches_of_items,
+    images_per_micro_batch,
+    shuffled_indices,
+)
 
 ALONE = Process(device=torch.device("cpu"))
 
@@ -28,7 +33,7 @@ def one_of(num_processes: int, rank: int) -> Process:
 def loaded(scenes: Scenes, passes: range) -> list[list[Sample]]:
     """Batches of four."""
     samples = training_samples(scenes, range(len(scenes)), tiny_recipe(), 5)
-    stream = Stream(samples=samples, course=tiny_recipe(), seed=5, process=ALONE)
+    stream = Stream(samples=samples, schedule=tiny_recipe(), seed=5, process=ALONE)
     return list(stream.batches(passes))  # type: ignore[arg-type]
 
 
@@ -39,8 +44,8 @@ def test_each_turn_shows_every_image_once() -> None:
 
 
 def test_a_stream_of_no_image_is_an_error() -> None:
-    with pytest.raises(DataError, match="no image"):
-        next(batches_of_places(shuffled_indices(0, 0, ALONE), 4, None))
+    with pytest.raises(DataError, match="no training images"):
+        next(batches_of_items(shuffled_indices(0, 0, ALONE), 4, None))
 
 
 def test_processes_deal_the_stream_of_one_among_them() -> None:
@@ -51,7 +56,7 @@ def test_processes_deal_the_stream_of_one_among_them() -> None:
 
 def test_a_batch_is_wide_or_not_and_loses_no_image() -> None:
     wide = np.array([True, False, True, False, False])
-    batches = list(islice(batches_of_places(shuffled_indices(5, 0, ALONE), 3, wide), 10))
+    batches = list(islice(batches_of_items(shuffled_indices(5, 0, ALONE), 3, wide), 10))
     assert all(len({bool(wide[index]) for _, index in batch}) == 1 for batch in batches)
     observed = sorted(position for batch in batches for position, _ in batch)
     assert len(set(observed)) == 30
@@ -78,11 +83,11 @@ def test_an_image_is_drawn_anew_in_each_turn(tmp_path: Path) -> None:
 def test_processes_and_passes_share_the_batch_or_it_is_refused() -> None:
     for batch_size, passes in ((16, 2), (8, 1)):
         recipe = tiny_recipe(batch_size=batch_size, accumulated=passes)
-        assert images_per_pass(recipe, one_of(4, 0)) == 2
+        assert images_per_micro_batch(recipe, one_of(4, 0)) == 2
     with pytest.raises(ValueError, match=r"16 images .* 3 processes"):
-        images_per_pass(tiny_recipe(batch_size=16), one_of(3, 0))
+        images_per_micro_batch(tiny_recipe(batch_size=16), one_of(3, 0))
     with pytest.raises(ValueError, match="batch of 0 images"):  # none would ever be full
-        images_per_pass(tiny_recipe(batch_size=0), ALONE)
+        images_per_micro_batch(tiny_recipe(batch_size=0), ALONE)
 
 
 @pytest.mark.detectron2
@@ -97,7 +102,7 @@ def test_the_order_is_that_of_detectron2(monkeypatch: pytest.MonkeyPatch) -> Non
     sampler = TrainingSampler(10, seed=4)
     records = ({"width": 2 if wide[i] else 1, "height": 1, "index": i} for i in sampler)
     theirs = islice(AspectRatioGroupedDataset(records, 4), 12)
-    ours = islice(batches_of_places(shuffled_indices(10, 4, one_of(3, 1)), 4, wide), 12)
+    ours = islice(batches_of_items(shuffled_indices(10, 4, one_of(3, 1)), 4, wide), 12)
     assert [[index for _, index in batch] for batch in ours] == [
         [record["index"] for record in batch] for batch in theirs
     ]

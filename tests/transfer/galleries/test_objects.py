@@ -10,7 +10,7 @@ from PIL import Image
 
 from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.results import Detections
-from transfer.galleries.objects import match, objects, sure_ones
+from transfer.galleries.objects import confident_detections, match, objects
 
 SCENE = Scene(
     name="images/a.png",
@@ -47,7 +47,7 @@ def test_a_box_of_another_class_on_an_object_is_confused() -> None:
 
 
 def test_the_surest_box_is_shown_even_if_it_is_unsure() -> None:
-    output = sure_ones(found([[0, 0, 1, 1], [0, 0, 2, 2]], [0, 0], [0.25, 0.125]))
+    output = confident_detections(found([[0, 0, 1, 1], [0, 0, 2, 2]], [0, 0], [0.25, 0.125]))
     assert output.scores.tolist() == [0.25]
 
 

@@ -9,11 +9,11 @@ from PIL import Image
 from transfer.datasets.segmented import Segmented
 from transfer.galleries.objects import segments
 from transfer.galleries.tile import (
-    MOST_BYTES,
+    MAX_BYTES,
     Tile,
-    chosen_images,
     gallery_folder,
     keep_gallery,
+    select_images,
     write_gallery,
 )
 
@@ -23,8 +23,8 @@ TILE = Tile(jpeg=b"\xff\xd8\xff", group="found", caption="a cat", name="a.jpg")
 def test_the_same_images_are_chosen_whatever_their_order_and_folder() -> None:
     names = [f"images/{i}.jpg" for i in range(50)]
     turned = [f"elsewhere/{i}.jpg" for i in reversed(range(50))]
-    first = chosen_images(names)
-    assert first == sorted(49 - i for i in chosen_images(turned))
+    first = select_images(names)
+    assert first == sorted(49 - i for i in select_images(turned))
     assert len(first) == 12
 
 
@@ -44,7 +44,7 @@ def test_masks_are_sorted_by_their_right_pixels_and_outlines_do_not_count(tmp_pa
 def test_pictures_replace_earlier_ones_and_stay_small(tmp_path: Path) -> None:
     record = tmp_path / "task.paper.seed0.json"
     write_gallery(record, [TILE, TILE])
-    large = Tile(jpeg=bytes(MOST_BYTES + 1), group="", caption="", name="")
+    large = Tile(jpeg=bytes(MAX_BYTES + 1), group="", caption="", name="")
     folder = write_gallery(record, [large, TILE])
     assert folder == gallery_folder(record) == tmp_path / "task.paper.seed0.gallery"
     (line,) = (folder / "captions.jsonl").read_text().splitlines()

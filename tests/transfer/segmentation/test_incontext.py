@@ -16,7 +16,7 @@ from transfer.frozen.transforms import Normalization
 from transfer.segmentation import incontext
 from transfer.segmentation.incontext import (
     augmented,
-    nearest_shares,
+    nearest_fractions,
     patch_labels,
     predict,
     sampled_patches,
@@ -69,7 +69,9 @@ def test_votes_are_a_softmax_by_a_plain_loop() -> None:
     labels = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.25, 0.75]])
     weights = np.exp(cosines[0].double().numpy() / 0.02)
     expected = weights @ labels[neighbors[0]].double().numpy() / weights.sum()
-    assert nearest_shares(cosines, neighbors, labels, 0.02)[0].tolist() == pytest.approx(expected)
+    assert nearest_fractions(cosines, neighbors, labels, 0.02)[0].tolist() == pytest.approx(
+        expected
+    )
 
 
 def test_a_grid_is_upsampled_without_aligned_corners() -> None:

@@ -119,10 +119,10 @@ def test_the_encoder_is_frozen_and_stays_in_eval_mode() -> None:
 
 def test_an_encoder_whose_maps_depend_on_the_batch_is_refused() -> None:
     network = head()
-    assert network.prove({}, "patches")["maps"] < 1e-5
+    assert network.verify({}, "patches")["maps"] < 1e-5
     network.encoder[0].train()
-    with pytest.raises(ValueError, match="patches are not those of single images"):
-        network.prove({}, "patches")
+    with pytest.raises(ValueError, match="maps of patches are not finite"):
+        network.verify({}, "patches")
 
 
 def test_a_step_is_adamws_by_a_plain_loop(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def scale(recipe: SegmentationRecipe) -> dict[str, Any]:
 
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
 def test_every_tensor_has_its_place_and_maps_are_torchvisions(arch: str, tmp_path: Path) -> None:
-    differences = built(tmp_path, arch=arch).prove(weights(arch), arch)
+    differences = built(tmp_path, arch=arch).verify(weights(arch), arch)
     assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
     # float32, up to 49 layers: 256 eps of each map's largest value
     assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
@@ -88,10 +88,10 @@ def test_another_network_than_the_recipes_is_found_out(
         network = built(tmp_path)
         network.recipe = replace(TINY, **change)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=message):
-            network.prove(weights(), "resnet18")
+            network.verify(weights(), "resnet18")
     new = build_network(TINY, arch="resnet18", num_classes=21, norm="BN", log=tmp_path / "log")
     with pytest.raises(ValueError, match="layer1 differs"):
-        new.prove(weights(), "resnet18")
+        new.verify(weights(), "resnet18")
     plain = networks.config
 
     def with_deep_stem(*args: Any, **names: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_all_norms_are_of_the_decided_kind(tmp_path: Path) -> None:
         norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         assert {type(m) for m in norms} == {kind}
         assert len(norms) == 20 + 2
-        network.prove(weights(), "resnet18")
+        network.verify(weights(), "resnet18")
 
 
 def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
