@@ -100,7 +100,7 @@ def test_every_walkthrough_fits_the_files_that_it_changes(copy: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "steps", "new", "shown"), WALKTHROUGHS)
-def test_a_walkthrough_works_as_it_is_printed_and_passes_the_contracts(
+def test_walkthrough_works_as_printed(
     page: str, steps: int, new: str, shown: str, copy: Path
 ) -> None:
     text = (HOWTO / page).read_text()

@@ -64,7 +64,7 @@ def test_a_wrong_request_of_snapshots_is_refused(
         assert fact in capsys.readouterr().err
 
 
-def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
+def test_curve_continues_after_a_broken_snapshot(
     snapshots: Path,
     small_data: Path,
     tmp_path: Path,

@@ -55,9 +55,7 @@ def test_an_unknown_declaration_leaves_earlier_ones(backbone: Encoder, settings:
     assert read_record(cell.path).declared == RECIPE
 
 
-def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
-    backbone: Encoder, tmp_path: Path
-) -> None:
+def test_declared_recipe_and_records_agree(backbone: Encoder, tmp_path: Path) -> None:
     second = "moco/in1k-r50-v2"
     cases: tuple[tuple[tuple[str, ...], str, bool, str, str], ...] = (
         (

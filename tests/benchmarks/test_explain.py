@@ -29,7 +29,7 @@ def test_a_number_stands_beside_its_published_counterpart(
     assert "47.8, ours 47.50 (-0.30): inconclusive, 95 % interval [" in out
 
 
-def test_a_record_is_found_by_name_and_task_and_names_its_departures(
+def test_record_is_found_by_name_and_task(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main([*OWN, "--task", "cifar10_linear", "--json"]) == 0
@@ -53,9 +53,7 @@ def test_a_snapshot_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out)["Checkpoint"]["name"] == "SimCLR@epoch0001"
 
 
-def test_records_are_found_by_a_task_with_a_slash_and_copies_are_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_copied_records_are_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     complete(tmp_path, "mine", transfer_tasks()[0])
     (path,) = tmp_path.rglob("*.json")
     shutil.copy(path, path.with_name(f"{path.stem} (1).json"))
@@ -108,7 +106,7 @@ def test_what_names_no_record_is_refused_with_advice(
     assert message in error
 
 
-def test_a_command_is_one_line_and_every_record_of_the_suite_can_be_explained(
+def test_every_record_of_the_suite_can_be_explained(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = KEPT / "coco_det_random.json"

@@ -126,7 +126,7 @@ def test_removed_flags_are_left_out(tmp_path: Path) -> None:
     assert old == new
 
 
-def test_heads_are_part_of_the_words_and_snapshots_have_a_command_of_their_own() -> None:
+def test_command_of_a_record_states_its_heads() -> None:
     whole = random_backbone(arch="resnet18-heads4", stem="imagenet", seed=0, name="looc")
     some = with_heads(replace(whole, checkpoint=Checkpoint(ckpt=Path("looc.pt"))), (2, 0))
     args = "--ckpt looc.pt --random --heads 2 0"

@@ -48,7 +48,7 @@ def test_another_task_or_a_single_head_is_not_what_a_figure_lacks(tmp_path: Path
     assert "    lorac/in100-r18: in100_view_statistics\n" not in text
 
 
-def test_what_is_new_is_drawn_at_the_end_of_tables_and_pictures_without_records_are_removed(
+def test_pictures_without_records_are_removed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0})

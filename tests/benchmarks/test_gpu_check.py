@@ -115,7 +115,7 @@ def test_kernels_of_batch_norm_are_named() -> None:
     assert set(pretraining.norm_kernels(torch.device("cpu"), Path()).values()) == {"Native"}
 
 
-def test_seconds_of_one_gpu_are_collected_and_replaced_by_those_of_another(tmp_path: Path) -> None:
+def test_seconds_of_another_gpu_replace_the_old_ones(tmp_path: Path) -> None:
     add_seconds(tmp_path, "GPU", {"crop": 0.25})
     add_seconds(tmp_path, "GPU", {"forward a b": 0.5})
     add_seconds(tmp_path, "GPU", {})

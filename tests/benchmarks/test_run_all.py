@@ -49,7 +49,7 @@ def request_for(checkpoint: Path, settings: Settings) -> Request:
     return partial(replace, request)
 
 
-def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run_again(
+def test_checkpoint_becomes_records_and_tables_once(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = request_for()
@@ -185,7 +185,7 @@ def test_failing_cell_leaves_its_reason_and_the_others(
     )
 
 
-def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_tables(
+def test_full_disk_for_one_record_keeps_the_other_cells(
     request_for: Request, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = request_for()
@@ -277,7 +277,7 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
     assert not any(row.cell.backbone.state_dict for row in elsewhere)
 
 
-def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
+def test_plan_shows_grid_and_missing_lists(
     small_backbone: Encoder, only: Callable[..., Path], settings: Settings
 ) -> None:
     paper = replace(settings, data=only("in1k"), schedule="paper")

@@ -44,7 +44,7 @@ def test_the_committed_records_give_the_committed_bytes(
     }
 
 
-def test_a_torn_file_is_a_warning_and_protocols_have_columns_of_their_own_in_the_overview(
+def test_overview_has_a_column_per_protocol(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(FileNotFoundError, match="no such folder"):
@@ -166,7 +166,7 @@ def test_an_edited_record_is_named_and_not_used(
         assert re.search(rf"{re.escape(path.name)}: not .*\(edited", capsys.readouterr().err)
 
 
-def test_a_record_that_lacks_a_nested_entry_is_named_and_not_used(
+def test_record_without_a_nested_entry_is_not_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for part, name in (("backbone", "arch"), ("protocol", "fields"), ("data", "counts")):

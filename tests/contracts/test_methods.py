@@ -67,7 +67,7 @@ def test_training_lowers_the_loss(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @every_method
-def test_gradients_reach_all_that_learns_and_no_momentum_encoder_nor_queue(name: str) -> None:
+def test_gradients_reach_exactly_the_learned_parameters(name: str) -> None:
     method = tiny_method(name)
     forward(method, tiny_batch(method))["loss"].backward()
     followers = [module for module in method.modules() if isinstance(module, MomentumEncoder)]
@@ -81,7 +81,7 @@ def test_gradients_reach_all_that_learns_and_no_momentum_encoder_nor_queue(name:
 
 
 @every_method
-def test_the_views_asked_for_are_all_used_and_small_ones_come_last(name: str) -> None:
+def test_small_views_come_last(name: str) -> None:
     views = tiny_method(name).views
     assert [view.small for view in views] == sorted(view.small for view in views)
     losses = set()
@@ -141,7 +141,7 @@ def test_one_epoch_moves_every_tensor_that_trains_of_what_is_exported(
 @pytest.mark.parametrize(
     ("name", "late"), [("swav", "prototypes"), ("dino", "encoder.1.last_layer.weight")]
 )
-def test_what_a_paper_freezes_moves_from_its_share_on_and_all_else_from_the_start(
+def test_frozen_parameters_move_from_their_step_on(
     name: str, late: str, images: Path, tmp_path: Path
 ) -> None:
     short = job(name, images, tmp_path)

@@ -74,7 +74,7 @@ def test_norms_over_processes_exchange_dense_tensors_of_the_device(name: str, no
 
 
 @pytest.mark.parametrize("name", ["fpn", "fpn masks", "fpn keypoints", "c4"])
-def test_detections_stay_on_the_device_and_wait_as_often_as_their_budget_says(name: str) -> None:
+def test_detections_stay_on_the_device(name: str) -> None:
     detector = tiny_detector(name)
     with pretend_cuda(), torch.no_grad():
         detector.to(CUDA).eval()

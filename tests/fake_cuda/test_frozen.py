@@ -44,7 +44,7 @@ def the_device_is_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_features_are_float32_and_wait_as_often_as_their_budget_says(
+def test_features_are_float32_within_the_sync_budget(
     small_backbone: Encoder, precision: str
 ) -> None:
     frozen = small_backbone.network()

@@ -24,7 +24,7 @@ NEW: dict[str, object] = {"config.negative_weight": 1.0}
 """An option from after the checkpoint, with its default."""
 
 
-def test_what_was_saved_is_loaded_also_with_other_words_and_as_many_groups(path: Path) -> None:
+def test_checkpoint_loads_with_other_free_text(path: Path) -> None:
     assert load(path.with_name("absent.pt"), SETTINGS, NEW) is None
     changes = {"paper": "section 6.2", "config.bn_splits": 2}
     state = load(path, SETTINGS | NEW | changes, NEW)

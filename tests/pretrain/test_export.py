@@ -25,7 +25,7 @@ def export_network(path: Path) -> dict[str, torch.Tensor]:
     return backbone.state_dict()
 
 
-def test_the_file_is_plain_and_holds_what_evaluation_reads_in_float32(tmp_path: Path) -> None:
+def test_backbone_file_is_plain_float32(tmp_path: Path) -> None:
     expected = export_network(tmp_path / "backbone.pt")
     export_network(tmp_path / "backbone.safetensors")
     content: dict[str, Any] = torch.load(tmp_path / "backbone.pt", weights_only=True)

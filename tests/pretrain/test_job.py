@@ -72,7 +72,7 @@ def test_the_record_names_data_that_are_the_working_folder(
     assert str(backbone_origin(ready, 0)["data"]).startswith("images (20 images, fingerprint ")
 
 
-def test_images_that_are_left_out_are_named_and_counted_in_the_record(image_folder: Path) -> None:
+def test_skipped_images_are_counted_in_the_record(image_folder: Path) -> None:
     (image_folder / "warm" / "0.png").write_bytes(b"not a picture")
     images = find_images(image_folder, tolerated=3)
     tolerant = command("random", image_folder, "--tolerated-images", "3")

@@ -81,9 +81,7 @@ class Recorder(Method):
         self.followed.append(progress)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint_before(
-    image_folder: Path, tmp_path: Path
-) -> None:
+def test_infinite_loss_keeps_the_previous_checkpoint(image_folder: Path, tmp_path: Path) -> None:
     diverging = job(image_folder, tmp_path / "run", method=Recorder(bad_step=7))
     message = r"loss of method jcl is not finite at step 7 of 15; the last good checkpoint is"
     with pytest.raises(NotFiniteError, match=message):
@@ -194,7 +192,7 @@ def test_networks_that_are_not_finite_are_neither_saved_nor_exported(
     assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 8
 
 
-def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
+def test_run_resumes_after_a_full_disk(
     image_folder: Path,
     tmp_path: Path,
     fill_disk: Callable[[str], None],

@@ -131,7 +131,7 @@ def test_stopped_and_killed_runs_end_as_one_that_never_stopped(
 
 
 @pytest.mark.slow
-def test_a_second_run_on_the_same_folder_says_so_and_other_settings_are_refused(
+def test_changed_settings_are_refused_on_resume(
     image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = start(image_folder, tmp_path / "run", "--epochs", "400")

@@ -122,7 +122,7 @@ def test_a_row_shows_the_views_of_one_image_whatever_their_sizes(tmp_path: Path)
     assert pixels[505:595, 115:195].max() < 5
 
 
-def test_wandb_watches_the_events_and_a_resumed_run_continues_its_own(
+def test_resumed_run_continues_its_wandb_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wandb = Mock()

@@ -25,7 +25,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, location: st
         pass
 
 
-def test_halves_of_files_that_a_kill_has_left_are_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_only_partial_files_of_a_kill_are_removed(tmp_path: Path) -> None:
     (tmp_path / "snapshots").mkdir()
     halves = [tmp_path / "checkpoint.pt.1f.unfinished", tmp_path / "snapshots/e.pt.2a.unfinished"]
     for file in (*halves, tmp_path / "checkpoint.pt"):

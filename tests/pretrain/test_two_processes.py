@@ -125,7 +125,7 @@ def whole() -> dict[str, Any]:
     return measure_losses(0, 1)
 
 
-def test_losses_gradients_and_states_are_those_of_the_whole_batch(
+def test_processes_compute_the_loss_of_the_whole_batch(
     halves: list[dict[str, Any]], whole: dict[str, Any], subtests: pytest.Subtests
 ) -> None:
     """States are weights, statistics and queues after two steps."""
@@ -151,7 +151,7 @@ def test_running_statistics_are_those_of_batch_norm_over_the_joined_batch(
         assert_equal_up_to_rounding(half["norm"], expected, magnitude=1.0)
 
 
-def test_codes_of_small_and_large_epsilon_share_prototypes_over_processes(
+def test_codes_share_prototypes_over_processes(
     halves: list[dict[str, Any]], whole: dict[str, Any]
 ) -> None:
     joined = torch.cat([half["codes"] for half in halves], dim=1)

@@ -113,7 +113,7 @@ def test_cell_runs_in_a_container_and_has_a_log_of_its_name(
     assert "in100 test" in log.read_text()
 
 
-def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
+def test_failed_cell_stores_its_reason_until_it_succeeds(
     request_here: RunAll, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = request_here.settings.results.parent

@@ -30,9 +30,7 @@ def test_each_gap_is_told_with_its_cure() -> None:
         assert cure in warning
 
 
-def test_settings_are_read_by_name_and_what_slurm_complains_about_is_passed_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_complaints_of_slurm_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = "Configuration data as of 2026\nMaxArraySize            = 501\nPrologFlags = (null)"
     fake_programs(tmp_path / "sound", monkeypatch, sbatch="", srun="", scontrol=f"echo '{text}'")
     assert cluster().max_array == 500

@@ -87,9 +87,7 @@ def test_what_was_accepted_before_a_refusal_is_taken_back(
     assert (tmp_path / "cancelled").read_text().split() == ["1_0", "1_1", "2"]
 
 
-def test_an_array_that_is_too_large_is_split_and_bounded_pieces_follow_one_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_array_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_cluster(tmp_path, monkeypatch, accepted=9)
     arrays = [array(5), replace(array(5), parallel=2), array(1, after=(0, 1))]
     where = Cluster({"MaxArraySize": "3"})
@@ -219,7 +217,7 @@ def test_documented_staging_leaves_out_the_job_of_the_tables(
 
 
 @pytest.mark.parametrize("content", ["export A=1", "set -euo pipefail\nexport A=1", "false\nA=1"])
-def test_failing_line_of_a_setup_file_ends_the_job_and_no_later_one(
+def test_failing_setup_line_ends_the_job(
     content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -108,7 +108,7 @@ def test_documented_staging_copies_once_for_all_jobs_of_a_node(folder: Path) -> 
     assert [(folder / str(n)).read_text() for n in range(4)] == ["image\n"] * 4
 
 
-def test_what_the_cluster_does_not_have_is_refused_and_nothing_stays(
+def test_resources_that_the_cluster_lacks_are_refused(
     folder: Path, pretend: PretendCluster
 ) -> None:
     for requested, queue in (

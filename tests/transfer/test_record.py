@@ -64,7 +64,7 @@ def test_a_torn_or_foreign_file_is_named(tmp_path: Path, text: str) -> None:
         read_record(path)
 
 
-def test_an_edited_record_is_refused_and_a_reformatted_one_is_not(tmp_path: Path) -> None:
+def test_edited_record_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write_json_record(path, unlike(metrics={"top1": 50.0, "top5": 90.5}, details={"rate": 1e-05}))
     content = json.loads(path.read_text())

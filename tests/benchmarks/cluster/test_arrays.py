@@ -99,7 +99,7 @@ def arrays_of(rows: list[PlannedCell], most_minutes: float = math.inf) -> list[A
     return [array for array, _ in plan_arrays(job_graph(rows), OPTIONS, Path("x"), where)]
 
 
-def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
+def test_cells_of_one_size_are_one_array(rows: Rows) -> None:
     result = rows("cifar10_knn", "in100_knn", "voc07_svm", hours=0.1)
     cells, tables = arrays_of(result)
     assert (len(cells.work), cells.parallel, cells.after, cells.resources.hours) == (3, 2, (), 1)
@@ -199,7 +199,7 @@ def test_cell_that_runs_here_after_its_job_has_ended_is_not_submitted(
     assert [item.is_submitted for item in read_states(settings.results)] == [False, True]
 
 
-def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
+def test_waiting_jobs_are_not_submitted_again(
     submission: list[State], rows: Rows, settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
@@ -296,7 +296,7 @@ def test_a_cell_that_is_queued_is_recognized_through_a_link(
     assert submit_cells([replace(row, cell=cell)], OPTIONS, Cluster({})) == 0
 
 
-def test_the_last_job_writes_tables_with_the_reasons_and_what_failed_is_submitted_once_more(
+def test_last_job_writes_tables_with_reasons(
     from_file: FromFile,
     settings: Settings,
     programs: Path,

@@ -16,7 +16,7 @@ def both(results: Path, jcl: list[int], moco: list[int], **of_moco: Any) -> None
     views(results, "moco/cifar10-cpu", {"mean_cosine": moco}, **({"settings": MLP} | of_moco))
 
 
-def test_the_caption_has_two_standard_errors_over_images_and_the_papers_order(
+def test_caption_states_two_standard_errors(
     tmp_path: Path,
 ) -> None:
     # 40 images in two bins of width 1/4: variance 1/64 * 40/39
@@ -38,7 +38,7 @@ def test_unlike_statistics_do_not_share_a_picture(tmp_path: Path) -> None:
         assert drawn(tmp_path / str(location), "jcl/fig3a") == (None, []), change
 
 
-def test_a_record_without_a_whole_histogram_is_named_and_costs_only_itself(tmp_path: Path) -> None:
+def test_record_with_an_incomplete_histogram_is_skipped(tmp_path: Path) -> None:
     edges = [0.0, 0.5, 1.0]
     counts: tuple[list[int], ...] = ([], [0, 0], [1, 2, 3], [2, -1])
     ours: tuple[object, ...] = (None, ["a", "b"], [0.0, float("nan")])

@@ -60,7 +60,7 @@ def test_a_curve_holds_the_metrics_of_all_its_snapshots(tmp_path: Path) -> None:
     assert text.splitlines() == rows
 
 
-def test_runs_of_a_variant_become_a_mean_and_a_log_without_a_metric_is_said(tmp_path: Path) -> None:
+def test_runs_of_a_variant_are_averaged(tmp_path: Path) -> None:
     variant(tmp_path, "", {0: 10.0, 10: 60.0})
     variant(tmp_path, "", {0: 12.0, 10: 64.0}, again="-b")
     (panel,) = line_panels(tmp_path, "uniclr/fig2a")
@@ -124,7 +124,7 @@ def write_lines(run: Path, lines: Sequence[dict[str, float]]) -> None:
     (run / "metrics.jsonl").write_text(text)
 
 
-def test_a_kept_log_is_read_back_without_numbers_that_are_not_finite_and_only_if_whole(
+def test_stored_log_is_read_only_if_complete(
     tmp_path: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_folder(tmp_path / "run", checkpoint)

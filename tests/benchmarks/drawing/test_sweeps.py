@@ -28,7 +28,7 @@ def points(results: Path) -> Sequence[Point]:
     return panel.series[0].points
 
 
-def test_seeds_become_a_mean_and_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
+def test_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {5: 80.0}, sha256="5" * 64)
     assert drawn(tmp_path, "jcl/fig2a") == (None, [])
     for seed, score in ((0, 79.0), (1, 80.0), (2, 81.0)):
@@ -107,7 +107,7 @@ def test_the_level_of_co2_is_moco_with_its_projector(tmp_path: Path) -> None:
         assert [level.label for level in panel.levels] == levels
 
 
-def test_recipes_and_tasks_of_a_sweep_exist_and_differ_in_its_setting_only() -> None:
+def test_recipes_of_a_sweep_differ_in_one_setting() -> None:
     """They are named in three rooms that do not know each other."""
     wrong = []
     for sweep in SWEEPS:

@@ -12,7 +12,7 @@ def shown(jobs: list[Job]) -> list[tuple[list[str], float]]:
     return [([cell.key for cell in job.cells], job.hours) for job in jobs]
 
 
-def test_cells_of_one_pass_are_one_job_and_users_of_classifiers_come_last(rows: Rows) -> None:
+def test_cells_that_share_a_pass_are_one_job(rows: Rows) -> None:
     result = rows("objectnet13_eval", PASS[0], "cifar10_knn", PASS[1])
     cached = replace(rows("rotation4_linear")[0], state="cached")
     jobs = job_graph([*result, cached])

@@ -36,7 +36,7 @@ def run(rows: list[PlannedCell], workers: int) -> list[str]:
     return [row.cell.key for row in rows if state.failure(row.cell)]
 
 
-def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_memory_and_cores(
+def test_each_cell_has_its_own_gpu(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     four = rows("cifar10_knn", "in100_knn", "voc07_svm", "cifar100_knn", hours=0.0)
@@ -72,7 +72,7 @@ def test_what_uses_a_classifier_starts_once_that_is_trained_or_has_failed(
     assert trained < min(output.index(f"+{key}") for key in keys[:2])
 
 
-def test_a_training_of_a_whole_network_has_all_gpus_and_runs_alone(
+def test_fine_tuning_gets_all_gpus(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmarks.execution.local, "visible_gpus", lambda: ["0", "1"])
@@ -112,7 +112,7 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
     assert not list((first.settings.runs / "jobs").iterdir())
 
 
-def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_ends_all_at_once(
+def test_second_ctrl_c_ends_a_stopped_cell_at_once(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = rows("cifar10_knn")

@@ -25,7 +25,7 @@ def tiny():
 """
 
 
-def test_each_checkpoint_has_options_of_its_own_and_a_resnet_none() -> None:
+def test_each_checkpoint_has_its_own_options() -> None:
     request = RunAll(
         ckpt=FILES, encoder=(VIT, "", "mine.py:net"), pool=("cls", "", "mean"), input_px=("224",)
     )
@@ -88,9 +88,7 @@ def test_each_network_has_one_random_twin(tmp_path: Path) -> None:
     assert len({item.sha256 for item in result.values()}) == 7
 
 
-def test_a_resnet_and_another_network_are_evaluated_by_one_command(
-    tmp_path: Path, small_data: Path
-) -> None:
+def test_resnet_and_vit_share_one_command(tmp_path: Path, small_data: Path) -> None:
     first, _, _, tiny = files(tmp_path)
     folders = ["--data", small_data, "--results", tmp_path / "out", "--runs", tmp_path / "runs"]
     args = ["--ckpt", tiny, first, "--encoder", f"{tmp_path / 'net.py'}:tiny", "", "--random"]

@@ -129,7 +129,7 @@ def test_measured_seconds_replace_assumed_ones(settings: Settings, measured: Mea
         assert hours(key, settings, measured) == hours(key, settings, None)
 
 
-def test_each_training_takes_the_seconds_of_its_kind_and_each_network_its_share(
+def test_training_hours_depend_on_kind_and_network(
     small_backbone: Encoder, settings: Settings, measured: Measured
 ) -> None:
     changes = {"crop": 1 / 8000, "classifier float32": 0.1 / 256}

@@ -29,9 +29,7 @@ def planned(
     return PlannedCell(cell, state, (), hours * (state == "run"))
 
 
-def test_cells_and_hours_are_counted_by_group_and_what_is_missing_is_named(
-    small_backbone: Encoder, settings: Settings
-) -> None:
+def test_plan_counts_cells_and_hours_by_group(small_backbone: Encoder, settings: Settings) -> None:
     unfit = planned("coco_det", small_backbone, settings, "unfit")
     rows = [
         planned("cifar10_knn", small_backbone, settings),
@@ -57,7 +55,7 @@ def test_cells_and_hours_are_counted_by_group_and_what_is_missing_is_named(
     assert [row.why for row in priced] == ["", ""]
 
 
-def test_the_plan_of_all_tasks_fits_a_screen_and_counts_kept_crops_once(
+def test_plan_of_all_tasks_fits_a_screen(
     small_backbone: Encoder, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [planned(key, small_backbone, settings) for key in default_tasks()]

@@ -133,9 +133,7 @@ def test_hostile_names_are_shown_as_text(browser: Browser, page: Path) -> None:
     assert browser.errors() == []  # no alert, no blocked script
 
 
-def test_the_dark_has_its_own_colors_and_paper_the_answer_and_the_tables_only(
-    browser: Browser, page: Path
-) -> None:
+def test_print_shows_only_the_answer_and_tables(browser: Browser, page: Path) -> None:
     def brightness() -> int:
         color = browser.run("getComputedStyle(document.body).backgroundColor")
         return sum(map(int, color[4:-1].split(",")))
@@ -208,9 +206,7 @@ def choose(browser: Browser, first: str, second: str) -> None:
         select.select_by_visible_text(option)
 
 
-def test_equal_numbers_are_called_equal_and_filters_count_readings(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_equal_numbers_are_called_equal(browser: Browser, tmp_path: Path) -> None:
     details = per_image(np.arange(1000) % 2 == 0, np.arange(1000) % 10)
     for name in ("mine", "moco"):
         for task in ("in1k_linear@co2", "in1k_linear@jcl", "in100_linear@jcl"):

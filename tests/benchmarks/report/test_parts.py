@@ -22,7 +22,7 @@ SEARCH = Draft(title="Search", x="rate", y="accuracy", series={}, log_x=True, ed
 NUMBERS = ((1.0, 1.0), (2.0, 2.0))
 
 
-def test_a_chart_has_the_colors_of_the_page_and_a_name_one_look_in_all_of_a_part() -> None:
+def test_name_has_one_color_in_all_charts_of_a_section() -> None:
     series = {"a": ((0.1, 1.0), (1.0, 3.0), (10.0, 2.0))}
     (chart,) = line_charts([replace(SEARCH, series=series, chosen={"a": 1})])
     assert "currentColor" in chart.svg
@@ -152,7 +152,7 @@ def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
     return Tile(jpeg=b"\xff\xd8\xff" + bytes(size), group=group, caption=caption, name="a.jpg")
 
 
-def test_pictures_beside_a_record_are_embedded_and_none_from_elsewhere(tmp_path: Path) -> None:
+def test_only_pictures_next_to_a_record_are_embedded(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.done
     folder = write_gallery(tmp_path / result.file, [tile(), tile()])
@@ -201,7 +201,7 @@ def test_accuracy_is_drawn_against_the_size_of_unlike_networks(tmp_path: Path) -
     assert folds_of(tmp_path) == []  # networks of one size
 
 
-def test_hours_are_summed_and_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
+def test_page_sums_hours_and_embeds_safe_figures(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK, wall_s=7200.0)
     complete(tmp_path, "mine", TASK, 1, wall_s=3600.0)
     folder = tmp_path / "figures"
@@ -214,7 +214,7 @@ def test_hours_are_summed_and_figures_are_images_that_can_run_nothing(tmp_path: 
     assert "alert(1)" not in page
 
 
-def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: Path) -> None:
+def test_page_is_below_the_size_limit(tmp_path: Path) -> None:
     image = {"class": "cat", "file": "a", "jpeg_base64": "/9j/" + "A" * 200_000}
     details = {"queries": [image | {"neighbors": [image] * 3}] * 6}
     for task in transfer_tasks()[:3]:
@@ -239,7 +239,7 @@ def snapshot(results: Path, epoch: int, **changes: Any) -> None:
     complete(results / RECORDS / SNAPSHOTS, entry["name"], TASK, backbone=entry, **changes)
 
 
-def test_snapshots_of_each_engine_have_a_line_and_of_each_schedule_a_chart(tmp_path: Path) -> None:
+def test_snapshots_have_a_line_per_engine(tmp_path: Path) -> None:
     for epoch in (1, 2):
         snapshot(tmp_path, epoch)
         snapshot(tmp_path, epoch, schedule="smoke")
@@ -264,7 +264,7 @@ FOREIGN: dict[str, Any] = {
 }
 
 
-def test_a_foreign_detail_costs_only_its_own_task_and_names_of_any_script_are_shown(
+def test_unknown_detail_affects_only_its_task(
     tmp_path: Path,
 ) -> None:
     stored = {"accuracy_per_class": {"cat": 20.0}}

@@ -28,7 +28,7 @@ from transfer.outcomes import per_image
 TASK = transfer_tasks()[0]
 
 
-def test_words_of_files_never_become_tags_and_the_command_imports_no_torch(
+def test_text_of_files_never_becomes_tags(
     tmp_path: Path,
 ) -> None:
     program = (
@@ -117,7 +117,7 @@ def test_the_first_sentence_says_which_is_better_after_correction(tmp_path: Path
     assert [task.key for task in compared_of(tmp_path).tasks] == list(transfer_tasks()[:2])
 
 
-def test_checkpoints_of_unlike_networks_and_data_are_compared_and_the_sentence_says_so(
+def test_checkpoints_of_different_networks_are_compared(
     tmp_path: Path,
 ) -> None:
     count = "train (1281167 images, fingerprint 0a)"
@@ -161,7 +161,7 @@ def test_a_checkpoint_that_beats_random_weights_nowhere_is_called_so(tmp_path: P
     assert sentence.startswith(start)
 
 
-def test_input_sizes_of_networks_may_differ_and_other_settings_may_not(tmp_path: Path) -> None:
+def test_only_input_sizes_may_differ(tmp_path: Path) -> None:
     for name, px, margin in (("a", 32, 0), ("b", 224, 0), ("c", 32, 8)):
         fields = {"crop_px": px, "margin_px": margin}
         names = {"name": "lorac-2021/1", "hash": f"{px} {margin}", "paper_hash": "32 0"}
@@ -225,7 +225,7 @@ def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> N
     assert str(tmp_path) not in report_page(read_contents(tmp_path))
 
 
-def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
+def test_short_folder_name_is_hidden_only_as_a_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -240,9 +240,7 @@ def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
         assert "/home/me" not in text
 
 
-def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_folder_gives_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No results yet" in report_page(read_contents(tmp_path))
     assert main(["--results", str(tmp_path / "absent")]) == 2
     assert "no such folder" in capsys.readouterr().err

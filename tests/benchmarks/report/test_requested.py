@@ -45,7 +45,7 @@ def left(results: Path) -> list[tuple[tuple[str, ...], str]]:
     return [(group.tasks, group.reason) for group in not_run(results, read_results(results).runs)]
 
 
-def test_only_what_has_no_result_is_left_and_a_foreign_file_asks_for_nothing(
+def test_only_unfinished_cells_remain(
     tmp_path: Path,
 ) -> None:
     record(tmp_path, 79.7)

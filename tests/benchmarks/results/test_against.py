@@ -13,9 +13,7 @@ from tests.benchmarks.report.complete_records import LORAC
 from tests.synthetic_records import blocks, page, record
 
 
-def test_only_the_same_pretraining_gets_a_verdict_and_makes_the_row(
-    tmp_path: Path, subtests: pytest.Subtests
-) -> None:
+def test_only_equal_pretraining_gets_a_verdict(tmp_path: Path, subtests: pytest.Subtests) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({}, "| → mine | LORAC | Aircraft | 47.50 | 47.8 | -0.30 | [-2.8, +2.2] | inconclusive |"),
         ({"recipe": "byol/in1k-r50"}, "the table has no row of byol/in1k-r50"),

@@ -23,7 +23,7 @@ def texts(table: ChosenTable) -> list[list[str]]:
     return [[cell.text for cell in row] for row in table.table.cells()]
 
 
-def test_rows_and_columns_are_in_the_order_asked_for_with_seeds_and_a_mean(tmp_path: Path) -> None:
+def test_chosen_table_has_the_requested_order(tmp_path: Path) -> None:
     for seed, top1 in enumerate((70.0, 71.0)):
         record(tmp_path, top1, name="mine", seed=seed, **CIFAR)
     record(tmp_path, 80.0, name="mine")
@@ -42,7 +42,7 @@ def test_rows_and_columns_are_in_the_order_asked_for_with_seeds_and_a_mean(tmp_p
     assert texts(chosen(tmp_path, ("mine", "moco")))[0] == ["checkpoint", "cifar10"], "in common"
 
 
-def test_all_readings_of_a_task_and_all_tasks_of_a_family_can_be_named(tmp_path: Path) -> None:
+def test_tasks_are_selected_by_group_and_variant(tmp_path: Path) -> None:
     for key in ("transfer_linear/cars", "transfer_linear/dtd"):
         record(tmp_path, 60.0, task=key, protocol="lorac-2021/1", request={"task": key})
     for key, protocol in (("in1k_linear@co2", "co2-2021/1"), ("in1k_linear@jcl", "jcl-2020/1")):
@@ -89,7 +89,7 @@ def test_bold_is_ahead_of_every_other_row_after_holms_correction(
     assert [cell.text for cell in cells if cell.best] == (["70.0"] if is_bold else [])
 
 
-def test_a_column_has_one_schedule_and_the_one_with_most_of_the_checkpoints(tmp_path: Path) -> None:
+def test_column_has_the_schedule_of_most_checkpoints(tmp_path: Path) -> None:
     record(tmp_path, 60.0, name="a", **CIFAR)
     for name in ("a", "b"):
         record(tmp_path, 50.0, name=name, sha256=name * 64, schedule="smoke", **CIFAR)
@@ -118,7 +118,7 @@ def test_a_column_may_have_several_input_sizes_and_says_so(tmp_path: Path) -> No
     assert "vit, cifar10: crop_px 224 instead of 32." in table.notes
 
 
-def test_the_command_prints_latex_of_numbers_alone_and_writes_nothing(
+def test_command_prints_latex_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(tmp_path, 70.0, name="my_net", **CIFAR)

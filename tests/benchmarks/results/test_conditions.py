@@ -39,9 +39,7 @@ def notes_of(text: str, marks: str) -> str:
     return "; ".join(lines[str("⁰¹²³⁴⁵⁶⁷⁸⁹".index(mark))] for mark in marks.split())
 
 
-def test_unlike_runs_have_rows_and_notes_of_their_own_and_alike_ones_a_mean(
-    tmp_path: Path, subtests: pytest.Subtests
-) -> None:
+def test_only_equal_runs_are_averaged(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for number, (label, changes) in enumerate(UNLIKE.items()):
         with subtests.test(label):
             results = tmp_path / str(number)
@@ -62,7 +60,7 @@ def test_unlike_runs_have_rows_and_notes_of_their_own_and_alike_ones_a_mean(
             assert label in text
 
 
-def test_the_row_of_most_runs_has_the_name_alone_and_failures_stand_in_the_first(
+def test_row_of_most_runs_has_the_plain_name(
     tmp_path: Path,
 ) -> None:
     for seed in (0, 1):

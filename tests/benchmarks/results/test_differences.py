@@ -189,7 +189,7 @@ def test_a_score_without_an_error_has_the_mean_error_of_its_column() -> None:
     assert with_errors(means)[2].variance_over_images == pytest.approx(0.17)
 
 
-def test_a_verdict_follows_from_the_interval_and_holms_levels_by_hand() -> None:
+def test_verdict_follows_from_interval_and_holm_levels() -> None:
     cases = ((0.2, 0.3), (0.2, 0.5), (3.0, 0.5), (-1.2, 0.3))
     result = [Difference(points, error, 1.0).verdict() for points, error in cases]
     assert result == ["reproduced", "inconclusive", "above", "below"]

@@ -21,7 +21,7 @@ def transferred(results: Path, score: float, **changes: Any) -> None:
     record(results, score, **{"task": ASKED.task, "protocol": ASKED.protocol, **changes})
 
 
-def test_a_number_stands_beside_the_best_published_one_and_a_failure_has_its_reason(
+def test_summary_shows_the_best_published_number(
     tmp_path: Path,
 ) -> None:
     failure(tmp_path, "voc07_svm", "CUDA out of memory")

@@ -29,7 +29,7 @@ def test_where_the_paper_has_no_random_row_ours_counts(tmp_path: Path) -> None:
         assert doubted == bool(changes)
 
 
-def test_what_was_not_run_and_what_the_paper_lacks_are_told_apart(tmp_path: Path) -> None:
+def test_missing_runs_differ_from_missing_papers_numbers(tmp_path: Path) -> None:
     record(tmp_path, 86.0)
     rows = blocks(page(tmp_path))[0]
     assert rows["→ mine"] == ["86.0", "not run", "not run", "not run", "not run"]
@@ -60,7 +60,7 @@ def test_what_leaves_the_paper_stands_below_its_table(
             assert below["→ mine"][0] == "99.0"
 
 
-def test_hashes_of_protocols_part_tables_and_those_of_weights_rows_of_one_name(
+def test_tables_are_split_by_protocol_hash(
     tmp_path: Path,
 ) -> None:
     for backbone, digest in (("one", "x"), ("two", "x"), ("three", "y")):
@@ -92,7 +92,7 @@ def test_uniclr_table_3_takes_our_row_into_the_block_of_its_data_set(tmp_path: P
     assert "66.00" in lines[location - 1]
 
 
-def test_trials_have_an_interval_and_a_rate_at_the_edge_of_its_grid_is_told_with_the_seeds(
+def test_learning_rate_at_the_edge_of_its_grid_is_noted(
     tmp_path: Path,
 ) -> None:
     cell = {"task": "flowers102_fewshot", "protocol": "looc-2020/1"}

@@ -23,7 +23,7 @@ ROOMS = ("benchmarks", "pretrain", "transfer", "slurm", "results/reference")
 TABLES = [table for paper in papers() for table in paper.tables]
 
 
-def test_lorac_averages_are_the_means_of_the_twelve_sets_and_four_coco_rows_jcls() -> None:
+def test_lorac_averages_are_means_of_twelve_datasets() -> None:
     jcl, lorac = published_table("jcl/table2"), published_table("lorac/table4")
     assert [row.values for row in jcl.rows[:4]] == [row.values for row in lorac.rows[:4]]
     for row in published_table("lorac/table2").rows:
@@ -98,7 +98,7 @@ def test_settings_of_jcls_sweeps_are_those_of_table_3(tmp_path: Path) -> None:
     assert "| Fig.(M.2(b)) |   5 |      – | 0.2 |" in page(tmp_path, "jcl_table3.md")
 
 
-def test_every_cell_belongs_to_a_column_and_every_row_of_ours_names_the_recipe_that_makes_it(
+def test_every_cell_belongs_to_a_column(
     subtests: pytest.Subtests,
 ) -> None:
     for table in TABLES:

@@ -104,7 +104,7 @@ SHUFFLED = [name for name in published_recipes() if hasattr(RECIPES[name].config
 """Published recipes with shuffled batch norm."""
 
 
-def test_rows_and_recipes_state_the_same_groups_of_shuffled_batch_norm() -> None:
+def test_rows_and_recipes_state_equal_norm_groups() -> None:
     for table in (table for paper in papers() for table in paper.tables):
         for row in (row for row in (*table.rows, *table.points) if row.recipe):
             groups = row.pretrain.norm_groups

@@ -62,7 +62,7 @@ def test_a_folder_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     assert folders == [tmp_path]
 
 
-def test_with_reference_adds_the_results_of_a_checkout_and_says_where_they_are_otherwise(
+def test_with_reference_adds_the_results_of_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(tmp_path / "results", 60.0, name="jcl")

@@ -25,7 +25,7 @@ def line_of(results: Path, words: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")][2:]
 
 
-def test_probes_and_the_accuracy_during_pre_training_get_verdicts(tmp_path: Path) -> None:
+def test_probes_during_pretraining_get_verdicts(tmp_path: Path) -> None:
     put(tmp_path, 69.0, "co2/in100-r18")
     judged = ["69.2", "69.00", "-0.20", "[-2.2, +1.8]", "inconclusive"]
     assert line_of(tmp_path, "best_top1")[1:] == judged

@@ -68,7 +68,7 @@ def test_a_texture_is_the_correlation_with_its_kernel_written_out() -> None:
 
 
 @pytest.mark.parametrize("side", [3, 5, 7])
-def test_kernels_have_variance_one_over_their_area_and_end_at_their_side(side: int) -> None:
+def test_kernels_have_variance_one_over_their_area(side: int) -> None:
     seeds = np.random.default_rng(0).random(1500)
     kernels = texture_kernels(np.stack([np.full(1500, side), seeds, np.ones(1500)], axis=1))
     margin = (7 - side) // 2

@@ -132,9 +132,7 @@ def test_labels_and_indices_are_those_of_the_images(image_folder: Path, way: Way
 
 
 @every_way
-def test_the_first_the_second_and_the_small_views_are_blurred_and_solarized_on_their_own(
-    image_folder: Path, way: Way
-) -> None:
+def test_views_have_separate_blur_and_solarization(image_folder: Path, way: Way) -> None:
     changes: list[dict[str, Any]] = [
         {"blur_probability": 1.0},
         {"solarize_probability": 1.0},

@@ -147,7 +147,7 @@ def plan(rank: int = 0, num_processes: int = 1, seed: int = 0) -> BatchPlan:
     return BatchPlan(num_images=23, batch_size=6, seed=seed, rank=rank, num_processes=num_processes)
 
 
-def test_an_epoch_uses_each_image_at_most_once_and_drops_the_rest() -> None:
+def test_epoch_uses_each_image_at_most_once() -> None:
     batches = [plan().batch(step)[1] for step in range(3)]
     assert plan().steps_per_epoch == 3
     assert len(np.unique(np.concatenate(batches))) == 18

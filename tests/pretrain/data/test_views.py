@@ -63,7 +63,7 @@ def test_every_order_of_the_jitter_is_equally_likely() -> None:
     assert counts == pytest.approx(np.full(24, MANY / 24), abs=4.5 * np.sqrt(MANY / 24))
 
 
-def test_numbers_depend_on_seed_epoch_and_image_and_on_nothing_else() -> None:
+def test_random_numbers_depend_on_seed_epoch_and_image() -> None:
     first = draw_view_numbers(1, 2, 3, PLAIN)
     np.random.default_rng().random(7)
     assert np.array_equal(first, draw_view_numbers(1, 2, 3, PLAIN))
@@ -75,7 +75,7 @@ def test_numbers_depend_on_seed_epoch_and_image_and_on_nothing_else() -> None:
         assert not np.isin(first, second).any()
 
 
-def test_a_view_equals_the_query_in_what_it_copies_and_nowhere_else(
+def test_view_shares_only_the_copied_transforms_of_the_query(
     subtests: pytest.Subtests,
 ) -> None:
     for augmentation in list(COLUMNS):
@@ -104,7 +104,7 @@ def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> Non
     assert (draw_style(recipe, numbers, 3) == -1).all()
 
 
-def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() -> None:
+def test_rotations_have_equal_probability() -> None:
     turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
     shares = np.bincount(turns, minlength=4) / MANY
     assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)

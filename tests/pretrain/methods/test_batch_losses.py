@@ -123,7 +123,7 @@ STEPS: dict[str, Callable[[Tensor, Tensor, Any], Metrics]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_is_the_scaled_loss_of_the_projected_views_and_logs_its_terms(name: str) -> None:
+def test_step_returns_the_scaled_loss_of_projected_views(name: str) -> None:
     method = tiny_method(name)
     views = tiny_batch(method).views
     if name == "simclr":  # both views share their batch statistics

@@ -35,7 +35,7 @@ def slow_loss(logits: Tensor, target_logits: Tensor, center: Tensor) -> float:
 
 
 @pytest.mark.parametrize("head_norm", [True, False])
-def test_the_head_is_three_layers_and_one_with_weight_norm_of_gain_one(head_norm: bool) -> None:
+def test_head_ends_with_weight_norm_of_gain_one(head_norm: bool) -> None:
     torch.manual_seed(0)
     head = Head(12, DINOConfig(hidden_dim=16, embedding_dim=8, output_dim=7, head_norm=head_norm))
     last = weight_norm(nn.Linear(8, 7, bias=False))
@@ -75,7 +75,7 @@ def slow_logits(encoder: nn.Module, views: list[Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("num_small", [0, 6])
-def test_a_step_predicts_both_large_views_centered_by_past_steps_and_moves_the_center(
+def test_step_uses_the_center_before_updating_it(
     num_small: int,
 ) -> None:
     method = tiny_dino(num_small_views=num_small, target_temperature=0.05, temperature=0.1)
@@ -94,7 +94,7 @@ def test_a_step_predicts_both_large_views_centered_by_past_steps_and_moves_the_c
     torch.testing.assert_close(method.center, 0.9 * center + 0.1 * mean)
 
 
-def test_the_target_temperature_grows_over_the_warm_up_and_then_stays() -> None:
+def test_target_temperature_warms_up() -> None:
     method = tiny_dino()
     result = [method.target_temperature(progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
     assert result == pytest.approx([0.04, 0.055, 0.07, 0.07, 0.07])

@@ -52,7 +52,7 @@ def batch() -> tuple[list[Tensor], Tensor]:
 
 
 @pytest.mark.parametrize("temperature", [0.07, 0.5])
-def test_loss_and_gradient_are_those_of_the_printed_probabilities(temperature: float) -> None:
+def test_loss_and_gradient_follow_the_printed_probabilities(temperature: float) -> None:
     query, actual, noise = (rows.double() for rows in problem())
     result, expected = query.clone().requires_grad_(), query.clone().requires_grad_()
     partition = NUM_IMAGES * math.exp(1 / temperature / 4)
@@ -83,7 +83,7 @@ def test_the_full_softmax_is_that_of_the_printed_equation() -> None:
     assert not loss.requires_grad  # the bank gets no gradient
 
 
-def test_without_drawn_rows_the_loss_is_the_full_softmax_and_the_bank_moves_as_ever() -> None:
+def test_loss_without_negatives_is_the_full_softmax() -> None:
     (views, indices), sampled, full = batch(), tiny_instdisc(), tiny_instdisc(num_negatives=0)
     query = normalize(full.encoder(views[0]), dim=1)
     expected = softmax_loss(query, full.bank.clone(), indices, temperature=0.07)
@@ -109,7 +109,7 @@ def test_the_partition_is_estimated_by_the_first_batch_and_stays() -> None:
     assert torch.equal(method.log_partition, first)
 
 
-def test_a_step_compares_with_the_bank_before_it_and_moves_its_images_rows_half_way() -> None:
+def test_step_uses_the_bank_before_updating_it() -> None:
     method, (views, indices) = tiny_instdisc(), batch()
     previous = method.bank.clone()
     with torch.no_grad():

@@ -28,7 +28,7 @@ def test_a_symmetric_loss_is_the_mean_of_both_directions() -> None:
         torch.testing.assert_close(both[name], (forth[name] + back[name]) / 2)
 
 
-def test_a_symmetric_step_pushes_the_second_views_keys_and_then_the_firsts() -> None:
+def test_symmetric_step_pushes_keys_of_both_views() -> None:
     method = moco(symmetric=True)
     with torch.no_grad():
         keys = [normalize(method.encoder(images), dim=1) for images in views()[::-1]]

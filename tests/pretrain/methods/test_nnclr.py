@@ -34,7 +34,7 @@ def test_the_positive_is_the_nearest_key() -> None:
         assert torch.equal(result, max(queue, key=lambda key: float(row @ key)))
 
 
-def test_a_step_predicts_neighbors_of_the_other_view_and_queues_the_firsts_projections() -> None:
+def test_step_predicts_neighbors_of_the_other_view() -> None:
     method = tiny_method("nnclr")
     views, queue = tiny_batch(method).views, method.queue.keys.clone()
     with torch.no_grad():

@@ -139,7 +139,7 @@ STEPS: dict[str, Callable[[Tensor, Tensor, Tensor, Any], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_compares_with_the_queue_before_it_and_pushes_the_key(name: str) -> None:
+def test_step_uses_the_queue_before_pushing_the_key(name: str) -> None:
     method = tiny_method(name, norm=nn.Identity)
     views, previous = tiny_batch(method).views, method.queue.keys.clone()
     with torch.no_grad():  # before the first step the key encoder is a copy
@@ -160,9 +160,7 @@ def test_a_step_compares_with_the_queue_before_it_and_pushes_the_key(name: str) 
         ("co2", {"consistency_weight": 0.0, "consistency_temperature": 0.05}),
     ],
 )
-def test_with_one_key_and_no_consistency_the_steps_are_those_of_moco(
-    name: str, changes: dict[str, Any]
-) -> None:
+def test_one_key_without_consistency_is_moco(name: str, changes: dict[str, Any]) -> None:
     same: dict[str, Any] = {"temperature": 0.2, "momentum": 0.9}
     moco = tiny_method("moco", norm=nn.Identity, consistency_temperature=0.05, **same)
     method = tiny_method(name, norm=nn.Identity, **same, **changes)
@@ -182,7 +180,7 @@ def test_a_linear_ramp_scales_jcls_covariance_weight_by_progress() -> None:
     assert torch.equal(ramped["loss"], constant["loss"])
 
 
-def test_concatenated_keys_share_batch_statistics_and_single_views_do_not() -> None:
+def test_concatenated_keys_share_batch_statistics() -> None:
     views = [torch.randn(4, 3, 16, 16) + shift for shift in (0.0, 0.0, 5.0)]
     expected = {"concatenated": torch.cat(views[1:]), "per_view": views[2]}
     for choice, images in expected.items():

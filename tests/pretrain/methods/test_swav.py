@@ -79,7 +79,7 @@ def test_rows_of_an_empty_queue_take_no_part_for_small_epsilon() -> None:
     assert not codes[6:].any()
 
 
-def test_codes_are_float32_under_autocast_and_where_half_precision_would_overflow() -> None:
+def test_codes_are_float32_under_autocast() -> None:
     scores = torch.tensor([[1.0, 0.5], [0.5, 1.0]])  # exp(1 / 0.05) is far above 65504
     expected = sinkhorn(scores, epsilon=0.05, num_iterations=3)
     with torch.autocast("cpu", torch.bfloat16):
@@ -146,7 +146,7 @@ def test_prototypes_that_a_step_has_moved_return_to_unit_length_before_the_next(
     torch.testing.assert_close(method.prototypes.detach(), unit)
 
 
-def test_the_queue_fills_after_its_start_and_serves_the_step_after_it_is_full() -> None:
+def test_queue_serves_the_step_after_it_is_full() -> None:
     method = tiny_swav(queue_size=2 * NUM_IMAGES, queue_from=0.5)
     without = tiny_swav()
     used = []
@@ -161,7 +161,7 @@ def test_the_queue_fills_after_its_start_and_serves_the_step_after_it_is_full() 
     assert used == [False, False, False, False, True, True]
 
 
-def test_codes_with_a_queue_are_those_of_past_and_present_embeddings_together() -> None:
+def test_codes_with_a_queue_use_past_embeddings() -> None:
     method = tiny_swav(queue_size=2 * NUM_IMAGES)
     past = [views_of(method, seed=step) for step in (1, 2)]
     for views in past:

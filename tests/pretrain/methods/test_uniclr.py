@@ -105,7 +105,7 @@ def test_trace_loss_of_groups_is_the_mean_of_their_losses() -> None:
 
 
 @pytest.mark.parametrize("loss", [sim_trace_loss, sim_whitening_loss])
-def test_detaching_the_covariance_changes_the_gradient_and_not_the_loss(
+def test_detached_covariance_changes_only_the_gradient(
     loss: Callable[..., Tensor],
 ) -> None:
     z1, z2 = (z.requires_grad_() for z in embeddings())
@@ -198,7 +198,7 @@ def test_a_sensible_ridge_silences_the_caution_about_whitening(
     assert method.cautions(batch_size=features // 2) == []
 
 
-def test_what_is_logged_are_the_mean_cosines_of_views_of_one_and_of_two_images() -> None:
+def test_logged_metrics_are_mean_cosines() -> None:
     z1, z2 = embeddings()
     config = UniCLRConfig(embedding_dim=z1.shape[1], variant="affinity")
     metrics = uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)

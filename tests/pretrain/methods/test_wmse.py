@@ -38,7 +38,7 @@ def equation_6(views: Tensor) -> float:
 
 
 @pytest.mark.parametrize("num_views", [2, 4])
-def test_loss_is_equation_6_and_its_mean_over_the_sub_batches_of_all_orders(num_views: int) -> None:
+def test_loss_is_equation_6_averaged_over_sub_batches(num_views: int) -> None:
     views = embeddings(num_views)
     orders = torch.stack([torch.randperm(12), torch.randperm(12)])
     expected = [equation_6(views[:, part]) for order in orders for part in order.split(6)]

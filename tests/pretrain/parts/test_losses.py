@@ -10,7 +10,7 @@ from pretrain.parts.losses import embedding_spread, instance_discrimination
 from tests.rounding import assert_equal_up_to_rounding
 
 
-def test_spread_is_one_for_random_directions_and_zero_after_a_collapse() -> None:
+def test_spread_is_zero_after_a_collapse() -> None:
     rows = torch.randn(4000, 16, generator=torch.Generator().manual_seed(0))
     assert embedding_spread(rows).item() == pytest.approx(1, abs=0.02)
     assert_equal_up_to_rounding(embedding_spread(rows[:1].expand(50, 16)), 0.0, magnitude=1.0)
@@ -31,7 +31,7 @@ def test_features_by_size_are_one_graph() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
-def test_loss_is_cross_entropy_with_the_smoothed_target_and_accuracy_that_of_the_logits(
+def test_loss_is_cross_entropy_with_smoothed_targets(
     smoothing: float,
 ) -> None:
     query = normalize(torch.randn(40, 4), dim=1)

@@ -10,7 +10,7 @@ from pretrain.parts.view import KeyForward
 from tests.tiny_methods import tiny_method
 
 
-def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None:
+def test_follow_equals_a_loop_over_parameters() -> None:
     encoder = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     follower = MomentumEncoder(encoder, momentum=0.9)
     start = [parameter.clone() for parameter in encoder.parameters()]

@@ -90,7 +90,7 @@ def test_a_compiled_graph_takes_the_formulas_also_on_a_gpu(monkeypatch: pytest.M
     assert not has_kernels(rows)  # type: ignore[arg-type]
 
 
-def test_one_process_keeps_its_norms_and_several_keep_their_tensors(
+def test_batch_norms_are_converted_only_for_several_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.BatchNorm1d(4))).double()

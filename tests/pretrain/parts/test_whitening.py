@@ -90,7 +90,7 @@ def test_only_the_batch_that_never_factors_stands_aside_with_a_zero_gradient() -
     assert torch.equal(matrix.grad[1], torch.zeros(1, 2, 2))
 
 
-def test_rows_that_are_not_finite_give_nan_and_not_a_skipped_step() -> None:
+def test_infinite_rows_give_nan() -> None:
     result = factorize(torch.full((1, 1, 2, 2), math.nan), torch.full((1, 1), math.nan))
     assert not result.succeeded.any()
     assert result.mask_failures(torch.ones(1)).isnan().all()

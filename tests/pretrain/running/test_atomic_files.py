@@ -69,7 +69,7 @@ STAGE = {
 }
 
 
-def test_stage_comes_back_bit_for_bit_and_a_damaged_one_counts_as_absent(tmp_path: Path) -> None:
+def test_damaged_stage_counts_as_missing(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.stage"
     assert load_stage(path) is None
     save_stage(path, STAGE)

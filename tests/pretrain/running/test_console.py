@@ -76,7 +76,7 @@ def test_progress_is_told_to_a_function(monkeypatch: pytest.MonkeyPatch) -> None
     assert output[0].startswith("train  7 rates  4/8 steps")
 
 
-def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
+def test_progress_without_a_terminal_is_every_half_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]

@@ -120,7 +120,7 @@ def test_an_error_keeps_type_message_and_attributes(subtests: pytest.Subtests) -
             assert getattr(copy, "filename", None) == getattr(error, "filename", None)
 
 
-def test_an_error_that_cannot_be_pickled_keeps_its_words_and_notes() -> None:
+def test_unpicklable_error_keeps_message_and_notes() -> None:
     error = OddError()
     error.add_note("while reading x.jpg")
     copy = pickle.loads(pickled_error(error))

@@ -64,7 +64,7 @@ def rewrite_an_image(data: Path) -> None:
         ("metrics", lambda data: shutil.rmtree(data / "stanford_cars")),
     ],
 )
-def test_a_set_that_changes_or_is_replaced_and_put_back_within_a_cell_leaves_no_record(
+def test_dataset_changed_during_a_cell_leaves_no_record(
     own_cell: Cell, method: str, change: Callable[[Path], None], before: Before
 ) -> None:
     before(KNN, method, lambda: change(own_cell.settings.data))
@@ -126,7 +126,7 @@ def test_sets_of_every_kind_are_compared_where_they_are_opened(
         evaluate(cell)
 
 
-def test_a_change_between_two_cells_is_checked_again_and_recorded_or_told(own_cell: Cell) -> None:
+def test_changed_data_is_checked_again_between_cells(own_cell: Cell) -> None:
     second, third = (own_cell.with_request(seed=seed) for seed in (1, 2))
     first = evaluate(own_cell)
     rewrite_an_image(own_cell.settings.data)

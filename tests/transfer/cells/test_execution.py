@@ -89,7 +89,7 @@ def test_a_finished_cell_is_not_run_again_but_for_other_weights_or_another_proto
         assert finished(cell) is None
 
 
-def test_a_broken_image_is_named_and_left_out_only_where_that_is_tolerated(own_cell: Cell) -> None:
+def test_broken_image_is_skipped_only_if_tolerated(own_cell: Cell) -> None:
     image = min(own_cell.settings.data.glob("stanford_cars/cars_train/*.jpg"))
     image.write_bytes(image.read_bytes()[:300])
     with pytest.raises(DataError, match=image.name):
@@ -147,7 +147,7 @@ def test_a_record_that_tells_no_arithmetic_is_of_float32(cell: Cell) -> None:
     assert finished(cell.with_request(settings=exact)) == record
 
 
-def test_the_list_of_a_drawn_split_is_stored_beside_the_run_and_named_in_the_record(
+def test_list_of_a_sampled_split_is_stored(
     cell: Cell,
 ) -> None:
     output = evaluate(cell.with_request(task="inat1k_knn")).details["list_of_inat1k"]

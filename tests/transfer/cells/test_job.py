@@ -106,7 +106,7 @@ def test_wrong_job_file_exits_with_2(tmp_path: Path, capsys: Output) -> None:
         assert "not a job" in capsys.readouterr().err
 
 
-def test_failed_cell_leaves_its_reason_and_the_others_and_a_killed_one_none(
+def test_failed_cell_leaves_its_reason(
     request_for: Request, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first, second = Cell.of(request_for), Cell.of(replace(request_for, seed=4))
@@ -164,7 +164,7 @@ def features_of(request: Request) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
-def test_encoders_share_a_pass_and_have_the_features_of_separate_ones(
+def test_shared_pass_gives_the_features_of_separate_ones(
     two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pixels, decoded = EvalTransform.pixels, list[Image.Image]()
@@ -226,7 +226,7 @@ def test_states_show_the_progress_of_a_joint_extraction(
     assert observed[-2:] == ["queued"] * 2
 
 
-def test_a_joint_extraction_that_fails_is_told_and_each_cell_extracts_alone(
+def test_cells_extract_alone_after_a_failed_joint_extraction(
     two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     broken = Mock(side_effect=OSError("no space left on device"))
@@ -311,9 +311,7 @@ def test_a_killed_process_leaves_the_cell_to_be_started_again(cell: Cell, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
-    checkpoint: Path, settings: Settings
-) -> None:
+def test_stop_request_reaches_every_process(checkpoint: Path, settings: Settings) -> None:
     args = ["coco_det", "--ckpt", str(checkpoint), "--data", str(settings.data)]
     args += ["--results", str(settings.results), "--runs", str(settings.runs)]
     args += ["--schedule", "smoke", "--engine", "torchvision", "--gpus", "2"]

@@ -59,9 +59,7 @@ def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
-    cell: Cell, trained: list[str]
-) -> None:
+def test_backbones_of_one_name_keep_their_classifiers(cell: Cell, trained: list[str]) -> None:
     first = evaluate(cell)
     form, name = cell.backbone.input, cell.backbone.name
     another = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name=name)
@@ -114,7 +112,7 @@ def test_a_training_that_leaves_no_weights_ends_the_search(
         evaluate(cell)
 
 
-def test_a_classifier_that_another_process_trains_is_waited_for_and_not_trained_again(
+def test_classifier_of_another_process_is_awaited(
     cell: Cell,
     classifier_cell: Cell,
     trained: list[str],
@@ -144,7 +142,7 @@ def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str])
 
 
 @pytest.mark.parametrize("key", ["objectnet13_eval", "imagenet_c100_eval"])
-def test_joint_extraction_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
+def test_joint_extraction_trains_no_classifier(
     cell: Cell, classifier_cell: Cell, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second, workspace = cell.with_request(task=key), classifier_cell.folders.work
@@ -195,7 +193,7 @@ def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
     assert finished(classifier_cell) is not None
 
 
-def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
+def test_failed_classifier_is_tried_once(
     cell: Cell, classifier_cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = Mock(side_effect=ArithmeticError("the probe diverged"))

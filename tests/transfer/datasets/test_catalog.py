@@ -65,7 +65,7 @@ def test_catalogue_agrees_with_the_published_table() -> None:
     assert result == PUBLISHED
 
 
-def test_generated_splits_are_disjoint_balanced_and_of_the_announced_sizes(
+def test_generated_splits_are_disjoint_and_balanced(
     small_data: Path, subtests: pytest.Subtests
 ) -> None:
     for key in KEYS:

@@ -178,7 +178,7 @@ def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
         ("inat1k", {"train": 176, "val": 18, "trainval": 216 - 22, "test": 96 + 22}),
     ],
 )
-def test_an_excerpt_announces_what_is_there_and_a_tenth_of_each_class_as_val(
+def test_registered_subset_has_a_tenth_of_each_class_as_val(
     copy_of: CopyOf, key: str, counts: dict[str, int]
 ) -> None:
     data = copy_of(key)
@@ -216,7 +216,7 @@ def test_sets_that_are_entered_at_once_are_all_described(
     assert small_sizes(tmp_path) == dict.fromkeys(keys, sizes)
 
 
-def test_an_excerpt_that_names_train_and_val_alone_is_checked_like_another(copy_of: CopyOf) -> None:
+def test_subset_with_only_train_and_val_is_checked(copy_of: CopyOf) -> None:
     data = copy_of("pets")
     mark_small(data, "pets", Sizes(classes=6, counts={"train": 144, "val": 48, "test": 120}))
     assert check("pets", data, decode=False).ok

@@ -85,9 +85,7 @@ def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         read_class_folders(tmp_path, tmp_path / "set", ["class"])
 
 
-def test_system_folders_are_not_classes_and_their_files_not_images(
-    copy_of: CopyOf, small_data: Path
-) -> None:
+def test_system_folders_are_not_classes(copy_of: CopyOf, small_data: Path) -> None:
     data = copy_of("birdsnap")
     folder = data / "birdsnap" / "images"
     for name in HIDDEN_FILES:

@@ -133,7 +133,7 @@ def names(data: Path, split: str) -> list[str]:
     return [images.name(i) for i in range(len(images))]
 
 
-def test_inat_is_tested_on_all_of_val_and_a_tenth_of_the_training_images(small_data: Path) -> None:
+def test_inat_uses_all_of_val(small_data: Path) -> None:
     train, val = (published(small_data, part) for part in ("train2019", "val2019"))
     test = names(small_data, "test")
     moved = sorted(set(test) - set(val))
@@ -156,7 +156,7 @@ def test_an_incomplete_annotation_file_is_an_error(copy_of: CopyOf) -> None:
         open_split("inat1k", data, "test")
 
 
-def test_a_drawn_list_is_written_once_and_the_same_wherever_the_data_lie(
+def test_sampled_list_does_not_depend_on_the_folder(
     small_data: Path, tmp_path: Path, copy_of: CopyOf
 ) -> None:
     folder = tmp_path / "lists"

@@ -219,7 +219,7 @@ def test_no_detections_are_0_and_no_objects_an_error(tmp_path: Path) -> None:
         coco_ap(nothing, scenes_of(tmp_path, []), ["bbox"])
 
 
-def test_a_kind_that_was_not_detected_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
+def test_detections_without_the_asked_kind_are_refused(tmp_path: Path) -> None:
     scenes = scenes_of(tmp_path, [CAT])
     result = Detections(**(vars(as_found([CAT], [0.9])) | {"masks": None}))
     with pytest.raises(ValueError, match="masks"):

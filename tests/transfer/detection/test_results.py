@@ -7,7 +7,7 @@ from transfer.detection.detector import ResizedDetections
 from transfer.detection.results import paste_mask, to_original_size
 
 
-def test_boxes_are_scaled_and_clipped_and_empty_ones_go_with_their_score() -> None:
+def test_empty_boxes_are_dropped_after_clipping() -> None:
     result = ResizedDetections(
         boxes=torch.tensor([[2.0, 4, 10, 8], [-4, -4, 400, 400], [200, 4, 210, 8]]),
         scores=torch.tensor([0.9, 0.8, 0.7]),

@@ -65,7 +65,7 @@ def test_objects_grow_with_the_image_and_a_flip_mirrors_both(tmp_path: Path) -> 
     assert flipped.polygons[0][0].tolist() == [36, 2, 30, 2, 30, 12]
 
 
-def test_a_keypoint_is_a_pixels_center_and_changes_sides_in_a_mirror(tmp_path: Path) -> None:
+def test_keypoint_is_mirrored_at_its_pixel_center(tmp_path: Path) -> None:
     plain, mirrored = (
         resized(tmp_path, "keypoints", 40, flipped=flipped).keypoints for flipped in (False, True)
     )
@@ -102,9 +102,7 @@ def test_size_and_flip_are_the_seeds(tmp_path: Path) -> None:
     assert len({tuple(boxes.flatten().tolist()) for boxes in large}) == 2
 
 
-def test_an_image_lies_as_its_exif_orientation_says_and_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exif_orientation_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenes = one_scene(tmp_path)
     upright = Image.open(tmp_path / "0.png")
     exif = Image.Exif()

@@ -203,7 +203,7 @@ def test_the_users_file_is_pooled_as_asked(own_file: Own) -> None:
         torch.testing.assert_close(encoder.network()(images(32)), expected)
 
 
-def test_the_users_file_may_hold_dataclasses_and_has_a_twin_unless_it_loads_weights(
+def test_user_file_may_contain_dataclasses(
     own_file: Own,
 ) -> None:
     args, file, network = own_file

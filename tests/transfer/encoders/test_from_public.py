@@ -151,9 +151,7 @@ def add(content: dict[str, Any], location: str, weights: Weights) -> None:
 
 
 @pytest.mark.parametrize("case", LAYOUTS)
-def test_each_layout_gives_back_its_weights_and_accounts_for_each_tensor_once(
-    case: str, file: Path
-) -> None:
+def test_each_layout_accounts_for_every_tensor(case: str, file: Path) -> None:
     layout, expected = LAYOUTS[case], weights()
     content = {key: dict(v) if isinstance(v, dict) else v for key, v in layout.beside.items()}
     if layout.other:  # it stands first, which must not matter

@@ -121,7 +121,7 @@ def test_an_inert_object_cannot_be_called() -> None:
         inert.load(io.BytesIO(named("argparse:Namespace") + b")R)R."))
 
 
-def test_a_function_of_torch_is_a_value_and_its_call_an_inert_object() -> None:
+def test_call_of_a_torch_function_is_not_executed() -> None:
     start = b"\x80\x02}X\x03\x00\x00\x00actctorch.nn.functional\nrelu\n"
     assert "act" in inert.load(io.BytesIO(start + b"s."))
     assert isinstance(inert.load(io.BytesIO(start + b")Rs."))["act"], Inert)
@@ -250,9 +250,7 @@ def test_tensors_beside_values_that_unknown_functions_make_are_read(
     assert sorted(contents.opaque) == sorted(f"statistics.{name}" for name in created)
 
 
-def test_what_may_be_a_weight_and_is_not_read_refuses_the_file_with_its_name(
-    script: None, file: Path
-) -> None:
+def test_unread_weight_refuses_the_file(script: None, file: Path) -> None:
     plain, sparse = another(weights()), torch.eye(3).to_sparse()
     conv, odd = "layer1.0.conv1.weight", "layer1.0.attention"
     refused: list[tuple[dict[str, Any], tuple[str, ...]]] = [
@@ -273,7 +271,7 @@ def test_what_may_be_a_weight_and_is_not_read_refuses_the_file_with_its_name(
         refuse(content, file, *args)
 
 
-def test_a_subclass_of_tensor_is_read_where_torch_rebuilds_it_and_else_refused(file: Path) -> None:
+def test_tensor_subclass_is_read_only_if_torch_rebuilds_it(file: Path) -> None:
     name, content = "layer1.0.conv1.weight", weights()
     content[name] = content[name].as_subclass(Plain)
     assert load(content, file).sha256

@@ -99,7 +99,7 @@ def test_the_hash_follows_content_and_nothing_else(cifar: Encoder, tmp_path: Pat
     assert changed.sha256 != item.sha256
 
 
-def test_a_random_backbone_is_torchvisions_and_leaves_the_global_generator_alone() -> None:
+def test_random_backbone_equals_torchvisions() -> None:
     torch.manual_seed(3)
     reference = torchvision.models.resnet18().state_dict()
     state = torch.get_rng_state()
@@ -127,7 +127,7 @@ def test_heads_that_are_not_there_are_refused(heads: tuple[int, ...]) -> None:
         with_heads(backbone, heads)
 
 
-def test_a_foreign_file_and_its_report_tell_layout_network_and_proof(tmp_path: Path) -> None:
+def test_report_of_a_third_party_file_has_layout_and_network(tmp_path: Path) -> None:
     weights = build_resnet("resnet18", "imagenet").state_dict()
     content: dict[str, Any] = {f"module.encoder_q.{n}": tensor for n, tensor in weights.items()}
     content["module.queue"] = torch.ones(128, 10)

@@ -89,9 +89,7 @@ def test_mocos_head_is_read_from_its_checkpoint(version: str, tmp_path: Path) ->
     assert "head state_dict.module.encoder_q.fc. belongs to the query" in why_no_projector(copy)
 
 
-def test_a_random_backbone_and_some_heads_of_a_network_have_no_projector(
-    small_backbone: Encoder, four_heads: Path
-) -> None:
+def test_random_backbone_has_no_projector(small_backbone: Encoder, four_heads: Path) -> None:
     for backbone in (small_backbone, with_heads(load_backbone(four_heads), [0, 1])):
         assert "has no projector" in why_no_projector(backbone)
 
@@ -128,7 +126,7 @@ def one_head(
         (one_head(bias=3.0), "expected a tensor"),
     ],
 )
-def test_a_projector_that_is_not_as_expected_is_refused_with_the_file_and_the_reason(
+def test_unexpected_projector_is_refused_with_a_reason(
     projectors: object, message: str, small_backbone: Encoder, tmp_path: Path
 ) -> None:
     path = encoder_file(small_backbone, tmp_path / "encoder.pt", projectors)

@@ -123,7 +123,7 @@ def test_a_damaged_file_is_refused(damaged: Callable[[], bytes], words: str, fil
         read(content, file)
 
 
-def test_a_repeated_value_is_read_where_it_fits_and_refused_where_it_is_huge(file: Path) -> None:
+def test_huge_repeated_value_is_refused(file: Path) -> None:
     content = {"few": torch.ones(1).expand(3, 4), "many": torch.ones(1).expand(10**12)}
     tensors = read(zip_bytes(content), file).tensors
     assert torch.equal(tensors["few"], torch.ones(3, 4))

@@ -130,7 +130,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_a_contradiction_is_refused_with_the_entry_and_what_to_do(file: Path) -> None:
+def test_contradicting_entry_is_refused_with_advice(file: Path) -> None:
     for message, entry in CONTRADICTIONS.values():
         content = {**message, "state_dict": another(weights())}
         refuse(content, file, entry, "save only its state_dict")

@@ -174,7 +174,7 @@ def test_low_precision_trains_other_weights_of_full_precision(tmp_path: Path) ->
     torch.testing.assert_close(low["conv.weight"], full["conv.weight"], atol=0.05, rtol=0.1)
 
 
-def test_algorithms_are_measured_for_one_size_on_a_gpu_only_and_only_within() -> None:
+def test_cudnn_benchmark_is_on_only_within_the_block() -> None:
     previous = torch.backends.cudnn.benchmark
     for device, one_size in (("cpu", True), ("cuda", False), ("cuda", True)):
         with loop.measured_convolutions(torch.device(device), one_size=one_size):
@@ -202,7 +202,7 @@ def test_workspaces_are_limited_unless_the_user_says_so(
 
 
 @pytest.mark.slow
-def test_two_processes_take_the_steps_of_one_stop_together_and_end_at_the_same_bad_loss(
+def test_two_processes_take_the_steps_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))

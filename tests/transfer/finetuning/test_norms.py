@@ -143,7 +143,7 @@ def test_precise_statistics_of_shared_norms_are_those_of_all_values(
         torch.testing.assert_close(process["precise naive"], expected)
 
 
-def test_each_process_weighs_the_same_and_the_running_variance_is_biased(
+def test_processes_have_equal_weight(
     processes: list[dict[str, Any]],
 ) -> None:
     parts = (maps(1), maps(3, seed=1))

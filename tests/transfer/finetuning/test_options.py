@@ -47,7 +47,7 @@ def test_without_a_wish_the_most_gpus_that_divide_the_batch_are_taken(
         assert TrainingOptions().applied(COCO_FPN) == COCO_FPN
 
 
-def test_processes_and_passes_that_do_not_divide_the_batch_are_refused() -> None:
+def test_batch_must_be_divisible_by_processes() -> None:
     three, many = TrainingOptions(gpus=3), TrainingOptions(gpus=32)
     for options in (three, many, TrainingOptions(images_per_gpu=3)):
         with pytest.raises(ValueError, match="divided"):
@@ -61,7 +61,7 @@ def diverging_from_one(rate: float) -> float:
     return 10 * rate
 
 
-def test_a_rate_that_diverges_is_left_out_and_if_all_do_it_is_an_error() -> None:
+def test_diverged_learning_rates_are_skipped() -> None:
     assert search_learning_rates((0.1, 0.5, 1.0), diverging_from_one, "AP") == {0.1: 1.0, 0.5: 5.0}
     assert search_learning_rates((), diverging_from_one, "AP") == {}
     with pytest.raises(NotFiniteError, match=r"\(1.0, 2.0\)"):

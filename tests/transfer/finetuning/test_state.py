@@ -22,7 +22,7 @@ def training(num_iterations: int) -> Training:
     return result
 
 
-def test_the_final_loss_is_a_mean_of_the_last_iterations_and_a_point_one_since_the_last() -> None:
+def test_final_loss_is_a_mean_of_the_last_steps() -> None:
     for iterations, points in ((3, 3), (CURVE_POINTS + 1, CURVE_POINTS), (1037, CURVE_POINTS)):
         result = summary(training(iterations))
         last = range(max(0, iterations - SMOOTHED), iterations)

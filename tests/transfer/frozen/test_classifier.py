@@ -43,7 +43,7 @@ def test_classifiers_of_one_folder_are_never_taken_for_each_other_nor_torn_ones_
     assert load_classifier(file) is None
 
 
-def test_labels_are_counted_by_name_and_a_class_that_is_lacking_is_named() -> None:
+def test_missing_class_is_named() -> None:
     labels = torch.tensor([0, 1, 1, 0])
     assert labels_among(labels, ("n3", "n1"), ("n1", "n2", "n3")).tolist() == [2, 0, 0, 2]
     with pytest.raises(ValueError, match="n9"):

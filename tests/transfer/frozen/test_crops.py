@@ -37,7 +37,7 @@ def test_seed_0_draws_by_the_position_alone_within_two_levels_of_torchvision(
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
-def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interruption(
+def test_batches_do_not_depend_on_workers(
     num_workers: int, small_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images, form = open_split("cars", small_data, "train"), InputFormat(size_px=32)

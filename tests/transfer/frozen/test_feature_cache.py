@@ -60,7 +60,7 @@ def test_progress_names_the_rotation(
         assert f"features    {name}" in capsys.readouterr().err
 
 
-def test_a_stop_keeps_finished_batches_and_kept_crops_give_the_same_features_without_an_image(
+def test_extraction_resumes_after_the_last_batch(
     small_backbone: Encoder,
     folders: Folders,
     monkeypatch: pytest.MonkeyPatch,

@@ -229,7 +229,7 @@ def test_damaged_counts_are_not_believed(
     assert same(extract(), expected)
 
 
-def test_a_torn_entry_is_made_anew_and_a_whole_one_read_from_a_read_only_disk(
+def test_truncated_cache_entry_is_computed_again(
     extract: Work, expected: list[Tensor], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for length in (0, 5, 130, 9000):

@@ -56,7 +56,7 @@ def test_trials_and_shots_together_equal_a_training_of_each() -> None:
         torch.testing.assert_close(bias[i], layer.bias.detach())
 
 
-def test_every_class_is_drawn_equally_often_and_no_image_twice_or_it_is_named() -> None:
+def test_classes_are_sampled_equally_often() -> None:
     support = draw_support(LABELS, shots=4, num_classes=5, seed=0)
     assert torch.bincount(LABELS[support]).tolist() == [4] * 5
     assert len(set(support.tolist())) == 20

@@ -26,7 +26,7 @@ def test_neither_wrong_predictions_nor_what_raises_all_scores_alike_count() -> N
     assert head_shares(classifier(weight), features, torch.tensor([1, 1]), 2) == []
 
 
-def test_means_histograms_and_classes_are_of_the_shares_of_each_image() -> None:
+def test_contribution_statistics_are_per_image() -> None:
     """Three images, of which the first head speaks for two and both heads for the third."""
     weight = torch.cat([torch.eye(3), torch.eye(3)], dim=1)
     both = torch.tensor([0.0, 0.0, 1.0])

@@ -175,7 +175,7 @@ def score(small_backbone: Encoder, small_data: Path) -> Callable[..., Prediction
 TEST, LABELS = torch.randn(6, 512), torch.arange(6) % 3
 
 
-def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one_and_its_best_pass(
+def test_interrupted_probe_has_the_same_curve(
     score: Callable[..., Predictions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = score(tmp_path / "whole")

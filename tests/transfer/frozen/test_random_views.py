@@ -24,7 +24,7 @@ def images() -> Images:
 
 
 @pytest.mark.parametrize("dim", [3, 8, 64])
-def test_statistics_are_those_of_torchs_covariance_and_singular_values(dim: int) -> None:
+def test_statistics_equal_torchs_covariance(dim: int) -> None:
     generator = torch.Generator().manual_seed(0)
     rows = normalize(torch.randn(5, 8, dim, dtype=torch.float64, generator=generator), dim=-1)
     cosine, variance, norm = view_statistics(rows).T
@@ -36,7 +36,7 @@ def test_statistics_are_those_of_torchs_covariance_and_singular_values(dim: int)
     torch.testing.assert_close(norm, expected, atol=8 * 1e-7, rtol=0)
 
 
-def test_views_of_an_image_differ_and_depend_on_seed_and_index_alone(images: Images) -> None:
+def test_views_depend_on_seed_and_index(images: Images) -> None:
     views, image = RandomViews(SETTINGS), images[0][0]
     torch.manual_seed(5)
     first = views(image, 0, 3)

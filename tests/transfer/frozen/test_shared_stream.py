@@ -96,7 +96,7 @@ def alone(train: Train, tmp_path_factory: pytest.TempPathFactory) -> list[Heads]
     return [train(item, folder, ()) for item in ALL]
 
 
-def test_probes_of_one_stream_are_bit_for_bit_those_alone_and_its_crops_pass_once(
+def test_probes_of_one_stream_equal_separate_ones(
     train: Train, tmp_path: Path, alone: list[Heads]
 ) -> None:
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
@@ -107,7 +107,7 @@ def test_probes_of_one_stream_are_bit_for_bit_those_alone_and_its_crops_pass_onc
         assert 80 <= sum(SIZES) <= 80 + 2 * (LARGE.batch_size - 4)
 
 
-def test_a_stream_that_is_stopped_again_and_again_ends_with_the_same_heads(
+def test_repeatedly_stopped_stream_gives_equal_heads(
     train: Train, tmp_path: Path, alone: list[Heads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop, "_asked", [15])
@@ -160,7 +160,7 @@ def test_one_that_lags_behind_does_not_delay_another(train: Train, tmp_path: Pat
     assert sum(SIZES) == 40
 
 
-def test_a_probe_that_diverges_ends_only_itself_and_what_went_along_is_saved(
+def test_diverged_probe_does_not_end_the_others(
     train: Train,
     tmp_path: Path,
     alone: list[Heads],
@@ -191,7 +191,7 @@ def test_each_probe_keeps_its_own_curve(
     assert len(list((tmp_path / "passes").glob("*.stage"))) == 1
 
 
-def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_trained(
+def test_only_missing_heads_are_trained_after_waiting(
     small_backbone: Encoder,
     images: Images,
     tmp_path: Path,
@@ -221,7 +221,7 @@ def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_tra
     assert not list(tmp_path.glob("waits-*/pass-*"))  # no state of its own
 
 
-def test_a_saved_state_is_found_and_a_truncated_file_counts_as_none(
+def test_truncated_state_counts_as_missing(
     small_backbone: Encoder, images: Images, train: Train, tmp_path: Path, alone: list[Heads]
 ) -> None:
     train(SMALL, tmp_path, ())

@@ -20,7 +20,7 @@ from transfer.galleries.tile import (
 TILE = Tile(jpeg=b"\xff\xd8\xff", group="found", caption="a cat", name="a.jpg")
 
 
-def test_the_same_images_are_chosen_whatever_their_order_and_folder() -> None:
+def test_chosen_images_do_not_depend_on_order() -> None:
     names = [f"images/{i}.jpg" for i in range(50)]
     turned = [f"elsewhere/{i}.jpg" for i in reversed(range(50))]
     first = select_images(names)
@@ -28,7 +28,7 @@ def test_the_same_images_are_chosen_whatever_their_order_and_folder() -> None:
     assert len(first) == 12
 
 
-def test_masks_are_sorted_by_their_right_pixels_and_outlines_do_not_count(tmp_path: Path) -> None:
+def test_masks_are_sorted_by_correct_pixels(tmp_path: Path) -> None:
     for name in ("a", "b"):
         Image.new("RGB", (4, 4)).save(tmp_path / f"{name}.jpg")
         mask = np.array([[1, 1, 255, 0]] * 4, np.uint8)

@@ -54,9 +54,7 @@ def test_a_set_that_is_there_is_checked_and_not_got_again(
     assert len(server.requests) == 1
 
 
-def test_masks_of_sbd_are_converted_and_lists_checked_with_imagenet(
-    publish: Publish, data: Path, small_data: Path
-) -> None:
+def test_sbd_masks_are_converted(publish: Publish, data: Path, small_data: Path) -> None:
     for source in ("voc12", "sbd", "imagenet-lists"):
         publish(source)
     (data / "imagenet").symlink_to(small_data / "imagenet")

@@ -78,9 +78,7 @@ def test_a_file_that_never_ends_is_refused(
         download(replace(archive, num_bytes=10), tmp_path / "y.tar")
 
 
-def test_addresses_are_tried_in_turn_and_each_that_failed_is_named(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
+def test_failed_addresses_are_named(archive: Archive, server: Server, tmp_path: Path) -> None:
     """Malformed headers and redirects are reasons like any other."""
     refused = {
         "length": "status 404",

@@ -90,7 +90,7 @@ def test_a_crop_of_image_and_mask_is_the_same() -> None:
     assert same.mean() > 0.95
 
 
-def test_colors_solve_colored_squares_on_the_square_and_at_full_size(tmp_path: Path) -> None:
+def test_color_features_solve_colored_squares(tmp_path: Path) -> None:
     square, full, details = predicted(tmp_path)
     assert square.mask(0).shape == (48, 48)
     assert full.mask(0).shape == (48, 72)

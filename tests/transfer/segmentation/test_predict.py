@@ -85,7 +85,7 @@ def test_every_parameter_has_the_recipes_rate_momentum_and_decay(tmp_path: Path)
     assert (group["dampening"], group["nesterov"]) == (0, False)
 
 
-def test_small_crops_are_filled_on_the_right_and_below_with_the_mean_color() -> None:
+def test_small_crops_are_padded_with_the_mean_color() -> None:
     network = color_reader()
     network([crop(SIDE, SIDE), crop(30, 20)])
     whole, filled = network.backbone.seen  # type: ignore[misc]

@@ -25,7 +25,7 @@ def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
     return Corrupted(scores, torch.ones_like(answers), corruptions=corruptions)
 
 
-def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> None:
+def test_corruption_groups_are_means_over_severities() -> None:
     """Noise 100 %, blur 75, weather 50, digital 25, the extra four 0; from severity 4 on all 0."""
     counts = dict(zip(GROUPS, (4, 3, 2, 1), strict=True))
     per_kind = {kind: counts[group] for group, kinds in GROUPS.items() for kind in kinds}
@@ -65,7 +65,7 @@ def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:
     assert details["classes_counted_over"] == "all corruptions and severities"
 
 
-def test_the_worst_image_leads_and_only_tested_classes_have_an_accuracy(
+def test_worst_image_comes_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     classes = ("n0", WNIDS["Chair"], WNIDS["Bench"])

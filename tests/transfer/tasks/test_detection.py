@@ -63,7 +63,7 @@ def test_an_altered_recipe_is_told_in_one_sentence(
     assert deviations(cell("voc12_seg_fcn", small_backbone, paper, options)) == [output]
 
 
-def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_options(
+def test_ablation_selects_among_its_learning_rates(
     small_backbone: Encoder, settings: Settings
 ) -> None:
     task = NamedTask("coco_det", TASKS["coco_det"])

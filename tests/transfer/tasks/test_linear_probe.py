@@ -72,7 +72,7 @@ def ran(key: str, backbone: Encoder, folders: Folders) -> Predictions:
 
 
 @pytest.mark.slow
-def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
+def test_second_variant_uses_the_trained_head(
     small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
@@ -101,7 +101,7 @@ def test_features_of_a_position_are_those_of_the_turned_image(
     torch.testing.assert_close(test.features[7::160], expected, rtol=0, atol=atol)
 
 
-def test_an_ablation_trains_its_own_rate_and_two_classes_have_no_top5() -> None:
+def test_ablation_trains_with_its_learning_rate() -> None:
     task = NamedTask("in1k_linear@jcl", probe("in1k_linear@jcl"))
     second = task.ablation("slow", learning_rate=5.0).task
     assert isinstance(second, LinearProbe)
@@ -110,7 +110,7 @@ def test_an_ablation_trains_its_own_rate_and_two_classes_have_no_top5() -> None:
     assert task.task.metrics(scores) == {"top1": 100.0}
 
 
-def test_an_image_with_shares_of_heads_is_named_and_shown_as_it_was_turned(
+def test_image_with_head_contributions_is_shown_rotated(
     small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = open_split("in100", small_data, "test")

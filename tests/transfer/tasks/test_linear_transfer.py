@@ -49,7 +49,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, 
     return calls
 
 
-def test_the_rate_best_on_val_is_trained_on_train_and_val_unless_it_diverges_there(
+def test_best_learning_rate_is_trained_on_train_and_val(
     trained: list[object], small_backbone: Encoder, tmp_path: Path
 ) -> None:
     prepared = Prepared(small_backbone, TRAIN, TRAINVAL, EYE, EYE)

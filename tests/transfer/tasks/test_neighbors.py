@@ -9,7 +9,7 @@ from transfer.frozen.nearest import nearest_rows
 from transfer.tasks.neighbors import TASKS
 
 
-def test_as_many_queries_of_each_class_are_drawn_and_always_the_same() -> None:
+def test_sampled_queries_are_balanced() -> None:
     for key, classes, queries, of_each in (
         ("cifar10_neighbors", 10, 20, 2),
         ("in100_neighbors", 100, 12, 1),

@@ -113,7 +113,7 @@ def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
         run(replace(task, head_rates=(100.0,)), small_backbone, small_data, tmp_path)
 
 
-def test_a_drawn_list_has_as_many_of_each_class_and_is_named_in_the_record(
+def test_sampled_list_is_balanced_by_class(
     scored: Calls, small_data: Path, small_backbone: Encoder, tmp_path: Path
 ) -> None:
     task = replace(TASKS["cifar10_semi_10pct"], head_rates=(1.0,))

@@ -24,7 +24,7 @@ def test_every_image_is_counted_once_also_at_the_limits() -> None:
     assert (len(result["edges"]), result["edges"][0], result["edges"][-1]) == (201, 0.0, 1.0)
 
 
-def test_the_metric_is_the_cosine_in_percent_and_the_details_are_in_their_own_units() -> None:
+def test_metric_is_the_cosine_in_percent() -> None:
     task: Any = ViewStatistics(dataset="cifar10")
     embedding = torch.tensor([[0.5, 0.01, 8.0], [0.7, 0.03, 10.0]])
     statistics = {"embedding": embedding, "feature": embedding / 2}

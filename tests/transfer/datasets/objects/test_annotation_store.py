@@ -118,9 +118,7 @@ def test_a_file_that_is_replaced_while_it_is_parsed_is_read_again(
     assert len(first) < len(read(file, tmp_path))
 
 
-def test_a_plan_uses_what_an_evaluation_has_stored_and_writes_nothing(
-    small_data: Path, tmp_path: Path
-) -> None:
+def test_plan_reads_stored_results_and_writes_nothing(small_data: Path, tmp_path: Path) -> None:
     fingerprint.cache_clear()
     coco._opened.clear()
     expected = fingerprint("coco17", small_data, tmp_path)

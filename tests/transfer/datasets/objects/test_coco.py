@@ -160,7 +160,7 @@ def test_a_box_without_area_or_one_that_passes_the_border_is_no_fault(
     assert check("coco17", data, decode=False).ok
 
 
-def test_an_image_of_another_size_is_named_before_a_run_and_left_out(data: Path) -> None:
+def test_image_of_wrong_size_is_skipped(data: Path) -> None:
     name = next(scene.name for scene in open_scenes("coco17", data, "test") if not len(scene.boxes))
     with rewritten(data / INSTANCES) as content:
         (image,) = (item for item in content["images"] if item["file_name"] == Path(name).name)
@@ -301,7 +301,7 @@ def test_other_categories_in_val_than_in_train_are_refused(
             do()
 
 
-def test_a_name_of_two_categories_and_other_keypoints_are_refused(copy_of: CopyOf) -> None:
+def test_repeated_category_name_is_refused(copy_of: CopyOf) -> None:
     data = copy_of("coco17")
     with rewritten(data / PERSONS) as content:
         points = content["categories"][0]["keypoints"]

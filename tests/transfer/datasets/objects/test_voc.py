@@ -42,7 +42,7 @@ def test_a_box_around_the_image_goes_from_zero_to_its_size(small_data: Path) -> 
     assert all(box == [0, 0, width, height] for box, width, height in whole)
 
 
-def test_difficult_objects_stand_aside_and_only_these_do_not_drop_an_image(copy_of: CopyOf) -> None:
+def test_difficult_objects_are_ignored(copy_of: CopyOf) -> None:
     data = copy_of("voc0712")
     first = open_scenes("voc0712", data, "trainval").name(0)
     _replace(_xml(data, first), "<difficult>0", "<difficult>1")
@@ -292,7 +292,7 @@ def test_a_run_refuses_broken_masks_or_leaves_them_out(data: Path) -> None:
     assert not any(rest.mask_check[0])
 
 
-def test_another_mask_is_another_fingerprint_and_a_replaced_one_another_state(data: Path) -> None:
+def test_changed_mask_changes_the_fingerprint(data: Path) -> None:
     split = open_segmented("voc12_seg", data, "test")
     states, fingerprint = [files.state() for files in split.files], split.fingerprint
     file, mask = mask_file(split, 0), split.mask(0)

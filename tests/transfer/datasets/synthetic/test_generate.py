@@ -69,7 +69,7 @@ def test_the_pool_holds_no_test_image(small_data: Path) -> None:
         assert tested.isdisjoint(pool)
 
 
-def test_a_copy_is_replaced_but_foreign_data_and_excerpts_are_not(tmp_path: Path) -> None:
+def test_only_copies_are_replaced(tmp_path: Path) -> None:
     generate(tmp_path, keys=["cifar10"])
     generate(tmp_path, keys=["cifar10"])
     foreign = tmp_path / "dtd" / "dtd" / "images" / "mine.jpg", tmp_path / "pretrain" / "00000.jpg"

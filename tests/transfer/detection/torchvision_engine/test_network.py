@@ -25,7 +25,7 @@ def tiny(recipe: DetectorRecipe) -> RCNN:
     return RCNN(recipe.tiny(), arch="resnet18", num_classes=3, norm="BN")
 
 
-def test_images_without_objects_have_finite_losses_and_finding_nothing_is_no_error(
+def test_images_without_objects_have_finite_losses(
     subtests: pytest.Subtests,
 ) -> None:
     for recipe in [COCO_FPN_MASKS, COCO_FPN_KEYPOINTS, VOC_C4]:
@@ -77,7 +77,7 @@ def test_the_rpn_sends_a_tenth_into_every_tensor_of_the_backbone() -> None:
         torch.testing.assert_close(weighted[name], 0.1 * whole[name], rtol=0, atol=atol)
 
 
-def test_losses_under_autocast_are_float32_and_near_those_without() -> None:
+def test_losses_under_autocast_are_float32() -> None:
     network = tiny(COCO_FPN_MASKS).train()
     samples = small_samples(num_classes=3)
     torch.manual_seed(1)
@@ -123,7 +123,7 @@ def test_an_object_that_no_anchor_fits_is_learned_all_the_same() -> None:
     assert rpn().train()([shared_map()], [(96, 128)], [thin])[1]["loss_rpn_loc"] > 0
 
 
-def test_what_is_not_finite_is_not_proposed_and_a_diverged_training_says_so() -> None:
+def test_diverged_training_is_an_error() -> None:
     spoiled = rpn().eval()
     nn.init.constant_(spoiled.get_parameter("objectness.bias"), float("inf"))
     assert len(spoiled([shared_map()], [(96, 128)], None)[0][0]) == 0

@@ -39,7 +39,7 @@ def test_the_best_boxes_of_an_object_count_however_little_they_overlap() -> None
     assert labels.tolist() == [OBJECT, OBJECT, BACKGROUND]
 
 
-def test_positives_fill_their_share_negatives_the_rest_and_none_is_drawn_twice() -> None:
+def test_sampler_fills_up_with_negatives() -> None:
     for there, samples, share, sampled in [
         (40, 32, 0.25, (8, 24)),
         (3, 32, 0.5, (3, 29)),
@@ -54,7 +54,7 @@ def test_positives_fill_their_share_negatives_the_rest_and_none_is_drawn_twice()
         assert not positive[remaining].any()
 
 
-def test_a_box_of_224_px_belongs_to_stride_16_and_each_half_one_level_lower() -> None:
+def test_box_of_224_px_belongs_to_stride_16() -> None:
     sides = torch.tensor([10.0, 56.0, 112.0, 224.0, 448.0, 2000.0])
     boxes = torch.stack([torch.zeros(6), torch.zeros(6), sides, sides], dim=1)
     assert pyramid_levels(boxes, first_level=2, num_levels=4).tolist() == [0, 0, 1, 2, 3, 3]
