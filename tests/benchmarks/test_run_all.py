@@ -225,8 +225,8 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     assert rows[0].gpu_hours == pytest.approx(90_000 * 0.21 * 8 / 3600, rel=0.01)
     output = render_plan(rows)
     assert "10.5 hours on 4 GPUs" in output
-    assert "the torchvision engine, as asked" in output
-    assert "the torchvision engine, as asked" in render_plan_groups(rows)
+    assert "the torchvision engine, as requested" in output
+    assert "the torchvision engine, as requested" in render_plan_groups(rows)
     assert "the cifar stem keeps the image's full size" in output
 
 
@@ -293,8 +293,8 @@ def test_plan_shows_grid_and_missing_lists(
     assert rows[0].gpu_hours == pytest.approx(expected, rel=0.01)
     assert rows[0].gpu_hours / rows[1].gpu_hours == pytest.approx(6.6 * 50 / 20, rel=0.01)
     output = render_plan(rows)
-    assert "7 learning rates are tried" in output
-    assert "the published lists are not there" in output
+    assert "7 learning rates are compared" in output
+    assert "the published lists are missing" in output
     assert "lorac-2021-drawn/1" in output
 
 

@@ -149,7 +149,7 @@ def trainings() -> dict[str, str]:
                     prepared, task.recipe, 0, engine="torchvision", images="f00"
                 )
             elif isinstance(task, SemiSupervised):
-                result[f"{key} {schedule}"] = _hash(asdict(task.course(1000, 0.1)))
+                result[f"{key} {schedule}"] = _hash(asdict(task.fine_tuning(1000, 0.1)))
     return result
 
 

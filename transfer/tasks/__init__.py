@@ -2,24 +2,24 @@
 
 A new task needs its file, and its name in the import and in TASKS below.
 
-task.py             interface of a task, its GPU hours; bases of classifications, named ablations
-recipe_training.py  what detection and segmentation have in common
-linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
+task.py             base classes of tasks, named ablations
+recipe_training.py  base class of detection and segmentation
+linear_transfer.py  twelve datasets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
-linear_probe.py     probes with a fixed learning rate (all five papers, MoCo), of rotations, too
-knn.py              weighted nearest neighbors (UniCLR Figure 2)
-few_shot.py         few images per class: linear classifiers (LooC Tables 2, 4, 5), neighbors
+linear_probe.py     probes with a fixed learning rate (all five papers, MoCo), rotation probe
+knn.py              weighted kNN classification (UniCLR Figure 2)
+few_shot.py         few images per class: linear classifiers (LooC Tables 2, 4, 5), kNN
 robustness.py       the ImageNet-100 classifier on ObjectNet and ImageNet-C (LooC Tables 3, 4, 5)
-semi_supervised.py  the whole network, on a share of the labels (CO2 Table 2, LORAC Table III)
+semi_supervised.py  fine-tuning on a fraction of the labels (CO2 Table 2, LORAC Table III)
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
-labeled_pixels.py   what tasks that give every pixel a class have in common
+labeled_pixels.py   base class of segmentation tasks
 segmentation.py     VOC 2012 segmentation (CO2 Table 3)
-dense.py            VOC 2012 segmentation on maps of frozen encoders (DINOv2, Hummingbird)
-view_statistics.py  how much the views of an image differ (JCL Figure 3, LORAC Figures 3, 4)
+dense.py            VOC 2012 segmentation on feature maps of frozen encoders (DINOv2, Hummingbird)
+view_statistics.py  statistics of random views of an image (JCL Figure 3, LORAC Figures 3, 4)
 neighbors.py        the nearest training images of a few queries (LooC Figure 3)
 
-A key is the task's id in the papers' tables. Where papers differ in the protocol of a task,
-"@reading" follows.
+A key is the task's id in the papers' tables. If papers differ in its protocol, the key ends with
+the protocol variant: "in1k_linear@jcl".
 """
 
 from fnmatch import fnmatchcase
@@ -60,21 +60,27 @@ OWN: dict[str, Task] = {
     **neighbors.TASKS,
 }
 TASKS = with_plugins(OWN, "tasks")
-"""All tasks by key; those that are not `by_default` run only when they are named."""
+"""All tasks by key, including those that run only if named."""
 
 
 def default_tasks() -> list[str]:
-    """Return the keys of the tasks that run when none is named."""
+    """Return the keys of the tasks that run by default."""
     return [key for key, task in TASKS.items() if task.by_default]
 
 
 def get(key: str) -> NamedTask:
-    """Return a task with its key, such as "transfer_linear/dtd"; TaskError if there is none."""
+    """Return the task of a key such as "transfer_linear/dtd", with its key.
+
+    TaskError if the key is unknown.
+    """
     return NamedTask(key, task_of(key))
 
 
 def task_of(key: str) -> Task:
-    """Return the task of a key, at the paper's length; TaskError if the key is unknown."""
+    """Return the task of a key at the paper's schedule.
+
+    TaskError if the key is unknown.
+    """
     if key in TASKS:
         return TASKS[key]
     all_of_them = f"To evaluate all of them: benchmarks/run_all.py --tasks {key!r}"
@@ -91,11 +97,11 @@ def task_of(key: str) -> Task:
 
 
 def matching_keys(name: str) -> list[str]:
-    """Return the keys of TASKS that a name or pattern stands for; empty if there are none.
+    """Return the keys of TASKS that match a name or pattern.
 
-    A name is a key, the id of a task, which stands for all its readings, or a group such as
-    transfer_linear; of the last two, only tasks that run by default count. Patterns such as "*_knn"
-    are those of file names, and match all keys.
+    A name is a key, a task id without variant, or a group such as transfer_linear. Ids and groups
+    match only tasks that run by default. Patterns such as "*_knn" work like file name patterns
+    and match all keys.
     """
     if set("*?[") & set(name):
         return [key for key in TASKS if fnmatchcase(key, name)]
@@ -104,6 +110,6 @@ def matching_keys(name: str) -> list[str]:
 
 
 def reading_of(key: str) -> tuple[str, str]:
-    """Return task id and reading of a key: "in100_linear@jcl" is ("in100_linear", "jcl")."""
-    task, _, reading = key.partition("@")
-    return task, reading
+    """Split a key: "in100_linear@jcl" is task "in100_linear" in variant "jcl"."""
+    task, _, variant = key.partition("@")
+    return task, variant

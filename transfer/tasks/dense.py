@@ -1,6 +1,6 @@
-"""Segmentation of VOC 2012 on the maps of any frozen encoder.
+"""Segmentation of VOC 2012 on feature maps of any frozen encoder.
 
-voc12_seg_linear: a linear classifier of each place (DINOv2: Oquab et al., TMLR 2024,
+voc12_seg_linear: a linear classifier at each position (DINOv2: Oquab et al., TMLR 2024,
 arXiv:2304.07193). voc12_seg_incontext: nearest patches of training images (Balazevic et al.,
 NeurIPS 2023, arXiv:2306.01667).
 """
@@ -26,7 +26,7 @@ from transfer.segmentation.recipe import (
     InContextRecipe,
     LinearRecipe,
 )
-from transfer.tasks.labeled_pixels import PixelTraining, no_class
+from transfer.tasks.labeled_pixels import PixelTraining, no_class_message
 from transfer.tasks.recipe_training import Portion
 from transfer.tasks.task import Task
 
@@ -45,7 +45,7 @@ IN_CONTEXT = InContextRecipe()
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentationLinear(PixelTraining[LinearRecipe]):
-    """Batch norm and a linear classifier on maps, trained; windows of the test at full size."""
+    """Batch norm and a linear classifier on maps of a frozen encoder."""
 
     heading: ClassVar[str] = HEADING
     trains_backbone: ClassVar[bool] = False
@@ -58,49 +58,49 @@ class SegmentationLinear(PixelTraining[LinearRecipe]):
 
     engine: Literal["torch"] = "torch"
     patch_px: int = field(default=16, metadata={"hashed": False, "stored": False})
-    """Pixels per place of the encoder's maps."""
+    """Stride of the encoder's maps in px."""
 
     def for_backbone(self, backbone: Encoder) -> Self:
-        """Return the protocol with the crop whose maps have the protocol's grid, if it has one."""
+        """Return the protocol with the crop size that matches its grid."""
         patch, recipe = backbone.maps_stride[0] or 16, self.recipe
         if recipe.grid:
             recipe = replace(recipe, crop_px=recipe.grid * patch)
         return replace(self, recipe=recipe, patch_px=patch)
 
     def with_options(self, options: TrainingOptions) -> Self:
-        """Return the protocol with the user's options; ValueError for a batch in several passes."""
+        """Return the protocol with the user's options; ValueError for micro-batches."""
         changed = super().with_options(options)
         if changed.recipe.accumulated > 1:
             raise ValueError(
-                f"--images-per-gpu {options.images_per_gpu}: the batch norm's statistics are of "
-                f"all {changed.recipe.batch_size} images of a step; leave it out"
+                f"--images-per-gpu {options.images_per_gpu}: the batch norm uses statistics of "
+                f"all {changed.recipe.batch_size} images of a step. Leave the option out"
             )
         return changed
 
     def unsupported_reason(self, backbone: Encoder) -> str:
-        """Return why an encoder has no maps; empty if it has."""
-        return why_no_maps(backbone)
+        """Return why an encoder has no feature maps; empty if it has."""
+        return missing_maps_reason(backbone)
 
     @property
     def relative_size(self) -> float:
-        """Return the side of crops relative to 224 px."""
+        """Return the crop size relative to 224 px."""
         return self.recipe.crop_px / 224
 
     def units(self) -> dict[str, float]:
-        """Return crops and test windows, two an image, in units of 224 px."""
+        """Return the number of crops and test windows, in 224 px images."""
         crops = self.recipe.iterations * self.recipe.batch_size * (1 + len(self.learning_rates))
         windows = 2 * DATASETS[self.dataset].counts["test"]
         return {self.work: (crops + windows) * self.relative_size**2}
 
     def memory_gb(self, num_processes: int) -> float:
-        """Return the memory in GB of the logits of a step, their softmax and their gradient."""
+        """Return the memory in GB of the logits, softmax and gradient."""
         values = self.recipe.batch_size / num_processes * self.recipe.crop_px**2
         return 3 * 4 * values * DATASETS[self.dataset].num_classes / 1e9
 
     def build(
         self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders
     ) -> LinearSegmenter:
-        """Return the head on the encoder; torch's generator draws its weights."""
+        """Return the encoder with a new head; torch draws the head's weights."""
         from transfer.frozen.network import placed_maps
         from transfer.segmentation.linear import LinearSegmenter
 
@@ -115,7 +115,7 @@ class SegmentationLinear(PixelTraining[LinearRecipe]):
         )
 
     def samples(self, images: Segmented, seed: int) -> Samples[Sample]:
-        """Return the random crops of the images."""
+        """Return random crops of the images."""
         from transfer.segmentation.linear import training_samples
 
         return training_samples(images, self.recipe, seed)
@@ -129,7 +129,7 @@ class SegmentationLinear(PixelTraining[LinearRecipe]):
 
 @dataclass(frozen=True)
 class PreparedMaps:
-    """The inputs of a run: an encoder with maps, training and test images."""
+    """The inputs of a run: encoder, training and test images."""
 
     backbone: Encoder
     images: Portion
@@ -137,7 +137,7 @@ class PreparedMaps:
 
 @dataclass(frozen=True, eq=False)
 class TwoSizes:
-    """Predicted masks on the square that the encoder sees, and at the images' own size."""
+    """Predicted masks on the encoder's square input, and at full image size."""
 
     square: Predicted
     full: Predicted
@@ -145,7 +145,7 @@ class TwoSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentationInContext(Task):
-    """Each patch of a test image gets the classes of the nearest patches of training images."""
+    """Each test patch gets the classes of the nearest training patches."""
 
     heading: ClassVar[str] = HEADING
     primary_metric: ClassVar[str] = "mIoU"
@@ -157,41 +157,43 @@ class SegmentationInContext(Task):
     recipe: InContextRecipe = IN_CONTEXT
 
     def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol with a share of the memory; smoke: on small images, too."""
+        """Return the protocol with a smaller memory; smoke: also with small images."""
         if schedule == "paper":
             return self
-        own, share = self.recipe, length_fraction(schedule)
-        return replace(self, recipe=own.tiny() if schedule == "smoke" else own.of_length(share))
+        recipe, fraction = self.recipe, length_fraction(schedule)
+        return replace(
+            self, recipe=recipe.tiny() if schedule == "smoke" else recipe.of_length(fraction)
+        )
 
     def for_backbone(self, backbone: Encoder) -> Self:
-        """Return the protocol with the largest image that the encoder's patches fill."""
+        """Return the protocol with an image size divisible by the patch size."""
         patch = backbone.maps_stride[0] or 1
-        side = max(1, self.recipe.image_px // patch) * patch
-        return replace(self, recipe=replace(self.recipe, image_px=side))
+        size = max(1, self.recipe.image_px // patch) * patch
+        return replace(self, recipe=replace(self.recipe, image_px=size))
 
     def unsupported_reason(self, backbone: Encoder) -> str:
-        """Return why an encoder has no maps; empty if it has."""
-        return why_no_maps(backbone)
+        """Return why an encoder has no feature maps; empty if it has."""
+        return missing_maps_reason(backbone)
 
     def units(self) -> dict[str, float]:
-        """Return the images through the network, in units of 224 px."""
+        """Return the number of images to encode, in 224 px images."""
         counts, recipe = DATASETS[self.dataset].counts, self.recipe
         images = counts["trainval"] * recipe.epochs + counts["test"]
         return {"map": images * (recipe.image_px / 224) ** 2}
 
     def prepare(self, backbone: Encoder, folders: Folders) -> PreparedMaps:
-        """Return all images, checked; DataError if no pixel of a split has a class."""
+        """Return all images; DataError if a split has no labeled pixel."""
         splits: list[Segmented] = []
         for split in ("trainval", "test"):
-            opened = open_segmented(self.dataset, folders.data, split)
-            splits.append(usable_split(folders, self.dataset, split, opened))
-            if why := no_class(splits[-1]):
-                how = DATASETS[self.dataset].how_to_get
-                raise DataError(f"{self.dataset}, {split}: {why}. {how}")
+            images = open_segmented(self.dataset, folders.data, split)
+            splits.append(usable_split(folders, self.dataset, split, images))
+            if reason := no_class_message(splits[-1]):
+                advice = DATASETS[self.dataset].how_to_get
+                raise DataError(f"{self.dataset}, {split}: {reason}. {advice}")
         return PreparedMaps(backbone, Portion(*splits))
 
     def run(self, prepared: PreparedMaps, folders: Folders, seed: int) -> TwoSizes:
-        """Return the predicted masks, in files; the seed draws the memory."""
+        """Predict the masks, in files; the seed draws the memory."""
         from transfer.frozen.network import device, placed_maps
         from transfer.frozen.transforms import Normalization
         from transfer.segmentation.incontext import predict
@@ -207,9 +209,9 @@ class SegmentationInContext(Task):
             (square, full),
             seed,
         )
-        sizes = {"num_train": len(images.train), "num_test": len(images.test)}
+        counts = {"num_train": len(images.train), "num_test": len(images.test)}
         stored = {"predictions": full.relative_to(folders.work).as_posix()}
-        details |= {"masks": list(images.train.notes), **sizes, **stored}
+        details |= {"masks": list(images.train.notes), **counts, **stored}
         on_square = Predicted(square, images.test, details, self.recipe.image_px)
         return TwoSizes(on_square, Predicted(full, images.test))
 
@@ -218,7 +220,7 @@ class SegmentationInContext(Task):
         return {"mIoU": predictions.square.overlap.mean}
 
     def details(self, predictions: TwoSizes) -> dict[str, object]:
-        """Return the scores of the masks on the square, and mIoU at the images' own size."""
+        """Return all scores of the square input, and the full-size mIoU."""
         square = predictions.square
         return {
             **square.details,
@@ -227,12 +229,12 @@ class SegmentationInContext(Task):
         }
 
     def gallery(self, predictions: TwoSizes, folders: Folders) -> list[Tile]:
-        """Return pictures of predicted masks beside the truth."""
+        """Return pictures of predicted masks next to the ground truth."""
         return predictions.full.gallery()
 
 
-def why_no_maps(backbone: Encoder) -> str:
-    """Return why an encoder has no maps; empty if it has."""
+def missing_maps_reason(backbone: Encoder) -> str:
+    """Return why an encoder has no feature maps; empty if it has."""
     stride, reason = backbone.maps_stride
     return "" if stride else f"{backbone.arch} has no maps (n, C, h, w): {reason}"
 
@@ -245,7 +247,7 @@ def with_memory(name: str, patches: int) -> SegmentationInContext:
 
 
 def linear(protocol: str, recipe: LinearRecipe) -> SegmentationLinear:
-    """Return a linear protocol, which runs on request."""
+    """Return a linear protocol that runs only if it is named."""
     return SegmentationLinear(protocol=protocol, recipe=recipe, by_default=False)
 
 
@@ -254,7 +256,7 @@ TASKS: dict[str, Task] = {
     "voc12_seg_linear@dinov3": linear("dinov3-2025/1", DINOV3),
     "voc12_seg_linear@grid32": linear("dinov2-2023-grid32/1", GRID32),
     "voc12_seg_incontext": SegmentationInContext(by_default=False),
-    # the search in the whole memory takes minutes on a GPU, days without one
+    # the search in the full memory takes minutes on a GPU, days on a CPU
     "voc12_seg_incontext@1m": with_memory("1m", 1_024_000),
     "voc12_seg_incontext@100k": with_memory("100k", 102_400),
 }

@@ -1,9 +1,9 @@
-"""Classifiers of a few labelled images on frozen features: means over several draws of the images.
+"""Few-shot classifiers on frozen features, averaged over several draws of the images.
 
 Few-shot classification trains linear classifiers on k images per class: LooC, arXiv:2008.05659,
-section 4 and Tables 2, 4 and 5. Low-shot nearest neighbors let the images of 1 % or 10 % of the
-labels vote. No paper of this suite prints it; the settings are the usual ones: k 20 as in DINO,
-arXiv:2104.14294, and the temperature of the full monitor in `knn.py`.
+section 4 and Tables 2, 4 and 5. Low-shot kNN uses 1 % or 10 % of the labels as its bank. No paper
+of this suite reports it; the settings are the usual ones: k = 20 as in DINO, arXiv:2104.14294, and
+the temperature of the kNN monitor in `knn.py`.
 """
 
 from __future__ import annotations
@@ -34,29 +34,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrialScores:
-    """Scores of the classifiers of all draws."""
+    """Scores of all classifiers, one per draw."""
 
     scores: dict[int, Tensor]
-    """Scores (trials, n, L) by number of shots, or percentage of the labels."""
+    """Scores (trials, n, L) by shots or percentage of labels."""
     labels: Tensor
     """(n,)."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Numbers by class."""
+    """Results by class."""
 
     @property
-    def of_smallest(self) -> Tensor:
-        """Return the scores (trials, n, L) of the classifiers of the smallest sets."""
+    def smallest_sets(self) -> Tensor:
+        """Return the scores (trials, n, L) of the smallest training sets."""
         return self.scores[min(self.scores)]
 
     def accuracies(self, metric: str) -> dict[str, list[float]]:
-        """Return top-1 in percent of each classifier; metric: format of a size's name."""
+        """Return top-1 in percent of each classifier, by metric name.
+
+        metric: format string of the name, with the size as argument.
+        """
         return {
-            metric.format(size): [top1(one, self.labels) for one in scores]
+            metric.format(size): [top1(trial, self.labels) for trial in scores]
             for size, scores in self.scores.items()
         }
 
     def means(self, metric: str) -> dict[str, float]:
-        """Return top-1 in percent, means over the classifiers of a size."""
+        """Return the mean top-1 in percent over the classifiers of each size."""
         return {name: fmean(values) for name, values in self.accuracies(metric).items()}
 
 
@@ -65,14 +68,17 @@ def trial_scores(
 ) -> TrialScores:
     """Return the scores with accuracy by class and the most confused pairs.
 
-    scores (trials, n, L) by size, labels (n,), names: L names. The numbers are means over the
-    classifiers of the smallest sets. A pair counts the images of all these classifiers.
-    counted_over: format of the words for these, of their number and the size.
+    scores (trials, n, L) by size, labels (n,), names: L names. Accuracies are means over the
+    classifiers of the smallest training sets. Pairs count the images of all these classifiers.
+
+    counted_over: format string that describes them, with their number and size as arguments.
     """
     size = min(scores)
-    num = len(scores[size])
-    numbers = class_results(scores[size].flatten(0, 1), labels.repeat(num), names, repeats=num)
-    details = {**numbers, "classes_counted_over": counted_over.format(num, size)}
+    num_trials = len(scores[size])
+    results = class_results(
+        scores[size].flatten(0, 1), labels.repeat(num_trials), names, repeats=num_trials
+    )
+    details = {**results, "classes_counted_over": counted_over.format(num_trials, size)}
     return TrialScores(scores, labels, details)
 
 
@@ -80,25 +86,25 @@ def trial_scores(
 class FewShot(CenterCrops):
     """LooC's few-shot protocol: means of ten trials.
 
-    The paper names iterations and rate of Adam. It does not name the pool (train and val together
-    here), the augmentation (none) and the initial weights; these are the usual choices.
+    The paper states iterations and learning rate of Adam. It does not state the pool (here: train
+    and val), the augmentation (none) and the initial weights; we use the usual choices.
     """
 
     heading: ClassVar[str] = "Semi-supervised"
 
     protocol: str = "looc-2020/1"
     shots: tuple[int, ...] = (5, 10)
-    """Numbers k of images per class."""
+    """Numbers k of training images per class."""
     trials: int = 10
-    """Number of draws of the images; each has its own initial weights, too."""
+    """Number of draws; each also has its own initial weights."""
     iterations: int = 250
-    """Steps of Adam."""
+    """Optimizer steps (Adam)."""
     learning_rate: float = 0.03
     batch_size: int = 256
 
     @property
     def primary_metric(self) -> str:
-        """Return the metric of the fewest images."""
+        """Return the metric with the fewest images per class."""
         return f"acc_{min(self.shots)}shot"
 
     def at_schedule(self, schedule: str) -> Self:
@@ -108,23 +114,23 @@ class FewShot(CenterCrops):
         return replace(self, iterations=max(1, round(self.iterations * length_fraction(schedule))))
 
     def too_few_images(self, data: Path) -> str:
-        """Return why a class cannot have as many images as are drawn of it; empty if it can."""
+        """Return why there are too few training images; empty if not."""
         sizes = expected_sizes(self.dataset, data)
         num_images = sizes.counts.get("trainval", 0)
-        if not num_images or max(self.shots) * sizes.classes <= num_images:  # 0: not known
+        if not num_images or max(self.shots) * sizes.classes <= num_images:  # 0: unknown
             return ""
         return (
             f"{max(self.shots)} images of each class are drawn, but {self.dataset} has "
-            f"{num_images} training images of {sizes.classes} classes; use the complete data set"
+            f"{num_images} training images of {sizes.classes} classes. Use the complete dataset"
         )
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return that a class has fewer training images than are drawn; empty if none has."""
+        """Return which class has too few training images; empty if none has."""
         train, shots = images["trainval"], max(self.shots)
         return too_few_of_a_class(
             f"{self.dataset}, trainval",
             train,
-            occurring(train.class_names, *(part.label_array for part in images.values())),
+            occurring(train.class_names, *(split.label_array for split in images.values())),
             shots,
             f"{shots} of each class are drawn",
             "draw fewer, in Python: tasks.get(TASK).ablation(NAME, shots=...)",
@@ -133,14 +139,14 @@ class FewShot(CenterCrops):
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
         """Train all trials at once; return their scores on test.
 
-        This takes a few seconds, so that no state is saved.
+        This takes a few seconds, so no state is saved.
         """
         import torch
 
         from transfer.frozen.few_shot_heads import Problem, draw_support, train_together
 
         labels, num_classes = prepared.train.labels, len(prepared.class_names)
-        # one seed per trial nests the images of its shots; the seeds of runs lie 2^20 apart
+        # one seed per trial, so that fewer shots are a subset; the seeds of runs are 2^20 apart
         problems = [
             Problem(
                 draw_support(
@@ -161,7 +167,7 @@ class FewShot(CenterCrops):
         )
         if not bool(weight.isfinite().all()):
             raise NotFiniteError(
-                f"a classifier of rate {self.learning_rate} diverged; no result is written"
+                f"a classifier diverged at learning rate {self.learning_rate}; no result is written"
             )
         test = prepared.test.features.to(weight.device)
         scores = torch.stack(
@@ -172,19 +178,16 @@ class FewShot(CenterCrops):
         return trial_scores(by_shot, prepared.test.labels, prepared.class_names, counted_over)
 
     def metrics(self, predictions: TrialScores) -> dict[str, float]:
-        """Return top-1 in percent, means over the trials of a number of shots."""
+        """Return mean top-1 in percent, by number of shots."""
         return predictions.means("acc_{}shot")
 
     def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
-        """Return the images about which the classifiers of the fewest shots are most wrong."""
-        images, shares = open_images(self.dataset, "test", folders), predictions.of_smallest
-        return mistakes(images, shares.softmax(dim=2).mean(dim=0), predictions.labels)
+        """Return the most confident mistakes of the classifiers with the fewest shots."""
+        images, scores = open_images(self.dataset, "test", folders), predictions.smallest_sets
+        return mistakes(images, scores.softmax(dim=2).mean(dim=0), predictions.labels)
 
     def details(self, predictions: TrialScores) -> dict[str, object]:
-        """Return the accuracy of each trial, 95 % intervals of the metrics, and numbers by class.
-
-        An interval is given by its half width.
-        """
+        """Return trial accuracies, 95 % intervals, and results by class."""
         trials = predictions.accuracies("acc_{}shot")
         return {
             **super().details(predictions),
@@ -194,22 +197,22 @@ class FewShot(CenterCrops):
 
 
 def interval95(values: list[float]) -> float:
-    """Return the half width of the mean's 95 % interval, 1.96 s / sqrt(n), as few-shot papers do.
+    """Return the half width of the mean's 95 % confidence interval.
 
-    It is 0 for a single value.
+    It is 1.96 s / sqrt(n), as in few-shot papers, and 0 for a single value.
     """
     return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class LowShotKNN(CenterCrops):
-    """Weighted nearest neighbors in banks of 1 % and 10 % of the labels; means over five draws."""
+    """Weighted kNN with few labels, averaged over several banks."""
 
     heading: ClassVar[str] = "Nearest neighbors"
 
     protocol: str = "lowshot/1"
     percents: tuple[int, ...] = (1, 10)
-    """Percentages of each class's training images in the bank, at least one image."""
+    """Percentages of the training images that are in the bank."""
     draws: int = 5
     """Number of banks drawn per percentage."""
     num_neighbors: int = 20
@@ -221,33 +224,39 @@ class LowShotKNN(CenterCrops):
         return f"top1_{min(self.percents)}pct"
 
     def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
-        fewer = min(self.num_neighbors, 3) if schedule == "smoke" else self.num_neighbors
-        return replace(self, num_neighbors=fewer)
+        """Return the protocol; smoke: with fewer neighbors, since the bank is small."""
+        num_neighbors = min(self.num_neighbors, 3) if schedule == "smoke" else self.num_neighbors
+        return replace(self, num_neighbors=num_neighbors)
 
     def too_few_images(self, data: Path) -> str:
-        """Return why the smallest bank cannot hold as many neighbors as vote; empty if it can."""
+        """Return why the smallest bank is too small; empty if not."""
         sizes = expected_sizes(self.dataset, data)
         return self.too_small_bank(sizes.counts.get("trainval", 0), sizes.classes)
 
     def too_small_bank(self, num_images: int, num_classes: int) -> str:
-        """Return the same of so many training images; 0: their number is not known."""
+        """Return why the smallest bank is too small; empty if not.
+
+        num_images: number of training images; 0 if unknown.
+        """
         percent = min(self.percents)
         bank = shots_of(num_images, num_classes, percent) * num_classes
         if not num_images or self.num_neighbors <= bank:
             return ""
         return (
             f"{self.num_neighbors} neighbors vote, but a bank of {percent} % of "
-            f"{self.dataset} has {bank} training images; "
-            "use the complete data set, or --schedule smoke for fewer neighbors"
+            f"{self.dataset} has {bank} training images. "
+            "Use the complete dataset, or --schedule smoke for fewer neighbors"
         )
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return which class has too few images for a bank, or that the smallest bank is small."""
+        """Return why the banks cannot be drawn; empty if they can.
+
+        A class may have too few images, or the smallest bank fewer images than neighbors.
+        """
         train, percent = images["trainval"], max(self.percents)
-        names = occurring(train.class_names, *(part.label_array for part in images.values()))
+        names = occurring(train.class_names, *(split.label_array for split in images.values()))
         shots = shots_of(len(train), len(names), percent)
-        why = too_few_of_a_class(
+        reason = too_few_of_a_class(
             f"{self.dataset}, trainval",
             train,
             names,
@@ -255,10 +264,10 @@ class LowShotKNN(CenterCrops):
             f"a bank of {percent} % of the {len(train):,} images has {shots} of each class",
             "draw fewer, in Python: tasks.get(TASK).ablation(NAME, percents=...)",
         )
-        return why or self.too_small_bank(len(train), len(names))
+        return reason or self.too_small_bank(len(train), len(names))
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
-        """Return the votes of all banks."""
+        """Return the kNN votes of all banks."""
         import torch
 
         from transfer.frozen.few_shot_heads import draw_support
@@ -289,22 +298,22 @@ class LowShotKNN(CenterCrops):
         return trial_scores(scores, prepared.test.labels, prepared.class_names, counted_over)
 
     def metrics(self, predictions: TrialScores) -> dict[str, float]:
-        """Return top-1 in percent, means over the banks of a percentage."""
+        """Return the mean top-1 in percent over the banks of each percentage."""
         return predictions.means("top1_{}pct")
 
     def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
-        """Return the images about which the neighbors in the smallest banks are most wrong."""
-        images, votes = open_images(self.dataset, "test", folders), predictions.of_smallest
-        shares = votes / votes.sum(dim=2, keepdim=True)
-        return mistakes(images, shares.mean(dim=0), predictions.labels)
+        """Return the most confident mistakes with the smallest banks."""
+        images, votes = open_images(self.dataset, "test", folders), predictions.smallest_sets
+        probabilities = votes / votes.sum(dim=2, keepdim=True)
+        return mistakes(images, probabilities.mean(dim=0), predictions.labels)
 
     def details(self, predictions: TrialScores) -> dict[str, object]:
-        """Return top-1 in percent of each draw, and numbers by class."""
+        """Return top-1 in percent of each draw, and results by class."""
         return {**super().details(predictions), "draws": predictions.accuracies("top1_{}pct")}
 
 
 def shots_of(num_images: int, num_classes: int, percent: int) -> int:
-    """Return the images of each class in a bank of a percentage, at least one."""
+    """Return the images per class in a bank, at least one."""
     return max(1, round(num_images / num_classes * percent / 100))
 
 
@@ -318,5 +327,5 @@ TASKS: dict[str, FewShot | LowShotKNN] = {
 
 
 def first_draw(seed: int) -> int:
-    """Return the first of the seeds of a run's draws, of which generators read the low 32 bits."""
+    """Return the first seed of the draws; generators use 32 bits."""
     return (seed << 20) + (seed >> 12) * 2654435761

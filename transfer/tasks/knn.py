@@ -1,4 +1,4 @@
-"""Weighted nearest neighbors on frozen features: Wu et al., CVPR 2018, arXiv:1805.01978.
+"""Weighted kNN classification on frozen features: Wu et al., CVPR 2018, arXiv:1805.01978.
 
 The bank is the training set without augmentation. Each of the k nearest images by cosine similarity
 votes for its class with the weight exp(similarity / temperature).
@@ -18,9 +18,9 @@ from transfer.tasks.task import NearestTraining
 
 @dataclass(frozen=True, kw_only=True)
 class KNN(NearestTraining):
-    """Weighted nearest neighbors with the settings of MoCo's and SimSiam's CIFAR monitor.
+    """Weighted kNN with the settings of MoCo's and SimSiam's CIFAR monitor.
 
-    UniCLR does not print its own.
+    UniCLR does not state its settings.
     """
 
     heading: ClassVar[str] = "Nearest neighbors"
@@ -31,21 +31,21 @@ class KNN(NearestTraining):
     temperature: float = 0.1
 
     def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
-        fewer = min(self.num_neighbors, 20) if schedule == "smoke" else self.num_neighbors
-        return replace(self, num_neighbors=fewer)
+        """Return the protocol; smoke: with fewer neighbors, since the bank is small."""
+        num_neighbors = min(self.num_neighbors, 20) if schedule == "smoke" else self.num_neighbors
+        return replace(self, num_neighbors=num_neighbors)
 
     def too_few(self, num_images: int) -> str:
-        """Return why so many training images are too few; empty if they are enough."""
+        """Return why `num_images` training images are too few; empty if enough."""
         if num_images >= self.num_neighbors:
             return ""
         return (
             f"{self.num_neighbors} neighbors vote, but {self.dataset} has {num_images} training "
-            "images; use the complete data set, or --schedule smoke for fewer neighbors"
+            "images. Use the complete dataset, or --schedule smoke for fewer neighbors"
         )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
-        """Return the votes as scores; the seed has no effect, since nothing is drawn."""
+        """Return the votes as scores; nothing depends on the seed."""
         from transfer.frozen.nearest import knn_scores
 
         scores = knn_scores(

@@ -1,4 +1,4 @@
-"""What the tasks that give every pixel a class have in common: images, masks and scores."""
+"""Base class of segmentation tasks: images, masks and scores."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PixelTraining(RecipeTraining[AnyRecipe]):
-    """A task that trains a network on masks, and tests it at the images' full size."""
+    """Base class of tasks that train on masks and test full-size images."""
 
     primary_metric: ClassVar[str] = "mIoU"
 
     dataset: str = "voc12_seg"
 
     def open(self, data: Path, split: str) -> Segmented:
-        """Open a split of the data set."""
+        """Open a split of the dataset."""
         return open_segmented(self.dataset, data, split)
 
-    def why_not_learned(self, images: Segmented) -> str:
-        """Return why the masks have nothing to train on; empty if a pixel has a class."""
-        return no_class(images)
+    def untrainable_reason(self, images: Segmented) -> str:
+        """Return why the masks cannot be trained on; empty if usable."""
+        return no_class_message(images)
 
-    def why_not_tested(self, images: Segmented) -> str:
-        """Return why the masks have nothing to find; empty if a pixel has a class."""
-        return no_class(images)
+    def untestable_reason(self, images: Segmented) -> str:
+        """Return why the masks cannot be tested on; empty if usable."""
+        return no_class_message(images)
 
     def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Predicted:
-        """Return the predicted masks of the test images, in files."""
+        """Write the predicted masks of the test images to files; return them."""
         from transfer.segmentation.train import predict
 
         masks = folder / "predictions"
@@ -53,17 +53,17 @@ class PixelTraining(RecipeTraining[AnyRecipe]):
         return {"mIoU": predicted.overlap.mean}
 
     def details(self, predicted: Predicted) -> dict[str, object]:
-        """Return details of the training and the scores of the masks."""
+        """Return details of the training and all scores of the masks."""
         return {**predicted.details, **predicted.scores()}
 
     def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
-        """Return pictures of predicted masks beside the truth."""
+        """Return pictures of predicted masks next to the ground truth."""
         return predicted.gallery()
 
 
-def no_class(images: Segmented) -> str:
-    """Return that no pixel of the masks has a class; empty if one has."""
-    # the first mask answers for all but a broken set
+def no_class_message(images: Segmented) -> str:
+    """Return an error message if no pixel has a class, or ''."""
+    # usually the first mask already has a class
     if any((images.mask(i) != IGNORED).any() for i in range(len(images))):
         return ""
     return f"no pixel with a class: the masks of {len(images):,} images hold {IGNORED} (ignored)"

@@ -1,8 +1,9 @@
 """Linear probes with a fixed learning rate, as the papers set them.
 
-A linear classifier on random crops seen by the frozen backbone (eval mode), scored on the test
-split after the last epoch. Each paper's reading is a named instance of one dataclass. All readings
-of a data set are trained on one stream of random crops. One probe predicts an image's rotation.
+A linear classifier is trained on random crops that pass through the frozen backbone (eval mode),
+and scored on the test split after the last epoch. The protocol variant of each paper is a named
+instance of one dataclass. All variants for a dataset are trained on one stream of random crops. One
+probe predicts the rotation of an image.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearProbe(CenterCrops):
-    """Linear probe of one paper on one data set."""
+    """Linear probe of one paper on one dataset."""
 
     heading: ClassVar[str] = "Linear probes"
     supported_options: ClassVar[frozenset[str]] = CROPS
@@ -40,25 +41,26 @@ class LinearProbe(CenterCrops):
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
     decay: Decay = "cosine"
-    """Schedule of the learning rate: cosine to zero, or step, times 0.1 at 60 % and 80 %."""
+    """Learning-rate schedule: cosine, or times 0.1 at 60 and 80 %."""
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
-    """Optimizer; lars has a trust coefficient of 0.001 (SimSiam's probe)."""
+    """Optimizer; lars uses a trust coefficient of 0.001 (SimSiam's probe)."""
     std: tuple[float, ...] | None = field(default=None, metadata={"added": True})
     """Pixel standard deviation of the protocol; None: the backbone's."""
     together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
-    """Learning rate and decay of all readings that are trained with the same updates; empty for a
-    single reading."""
+    """Learning rate and decay of all protocol variants that are trained together.
+
+    They use the same batches. Empty for a single variant."""
     peers: tuple[LinearProbe, ...] = field(default=(), metadata={"hashed": False, "stored": False})
-    """A probe for each other training on the same crops; batch, optimizer or length differ."""
+    """Probes on the same crops with other batches, optimizer or length."""
 
     @property
     def shared_pass(self) -> tuple[object, ...]:
-        """Return the settings that probes of one pass share: those of its crops."""
+        """Return the crop settings, which probes of one pass share."""
         return (self.dataset, "classes", self.crop_px, self.margin_px)
 
     @property
-    def updates(self) -> LinearProbe:
-        """Return the settings that readings share whose heads are rows of one matrix."""
+    def shared_settings(self) -> LinearProbe:
+        """Return the settings that protocol variants must share to be trained together."""
         return replace(
             self,
             protocol="",
@@ -83,12 +85,12 @@ class LinearProbe(CenterCrops):
         return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
 
     def units(self) -> dict[str, float]:
-        """Return the crops of the training, and the images of one extraction."""
+        """Return the number of training crops and of images for extraction."""
         crops = self.epochs * DATASETS[self.dataset].counts.get("trainval", 0)
         return {**super().units(), "crop": crops}
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
-        """Return the test images, in center crops."""
+        """Return the test split, in center crops."""
         return [("test", self.transform)]
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
@@ -98,7 +100,7 @@ class LinearProbe(CenterCrops):
         return Prepared(backbone, train, test)
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Train, then return the scores of the test split with the last weights."""
+        """Train, and return the test scores of the final weights."""
         from transfer.frozen.linear_heads import train_and_score
 
         heads = self.heads
@@ -116,19 +118,19 @@ class LinearProbe(CenterCrops):
         if len(heads) > 1:
             predictions.details["heads_of_the_training"] = [list(head) for head in heads]
         if examples := predictions.details.get("head_share_examples"):
-            shown = open_images(self.dataset, "test", folders)
+            images = open_images(self.dataset, "test", folders)
             for example in examples:
-                example |= describe_image(shown, example["index"])
+                example |= describe_image(images, example["index"])
         return predictions
 
     @property
     def heads(self) -> tuple[tuple[float, Decay], ...]:
-        """Return learning rate and decay of each head of the training."""
-        own = (self.learning_rate, self.decay)  # an ablation's may be none of its reading's
-        return self.together if own in self.together else (own,)
+        """Return learning rate and decay of each head in the training."""
+        head = (self.learning_rate, self.decay)  # an ablation may change them
+        return self.together if head in self.together else (head,)
 
     def training(self) -> ProbeTraining:
-        """Return the settings of the training loop, with a head for each reading."""
+        """Return the training settings, with one head per protocol variant."""
         rates, decays = zip(*self.heads, strict=True)
         return ProbeTraining.of(self, learning_rates=rates, decays=decays)
 
@@ -137,9 +139,9 @@ class LinearProbe(CenterCrops):
 class RotationProbe(CenterCrops):
     """Linear probe of four rotations on ImageNet-100.
 
-    LooC, arXiv:2008.05659, section 4 and Table 1. It learns from crops that are flipped and then
-    rotated by a uniformly drawn multiple of 90 degrees, and is scored on every test image in all
-    four rotations. The paper names no settings for it; those of its ImageNet-100 probe are used.
+    LooC, arXiv:2008.05659, section 4 and Table 1. It is trained on crops that are flipped and then
+    rotated by a random multiple of 90 degrees, and tested on every test image in all four
+    rotations. The paper states no settings for it; we use its ImageNet-100 settings.
     """
 
     heading: ClassVar[str] = "Linear probes"
@@ -161,28 +163,30 @@ class RotationProbe(CenterCrops):
         return replace(self, epochs=self.epochs * length_fraction(schedule))
 
     def units(self) -> dict[str, float]:
-        """Return the crops of the training, and the images of one extraction."""
+        """Return the number of training crops and of images for extraction."""
         crops = self.epochs * DATASETS[self.dataset].counts.get("trainval", 0)
         return {**super().units(), "crop": crops}
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
-        """Return the test images in each rotation."""
-        return [("test", replace(self.transform, turns=turns)) for turns in range(QUARTER_TURNS)]
+        """Return the test split in each rotation."""
+        return [
+            ("test", replace(self.transform, turns=quarters)) for quarters in range(QUARTER_TURNS)
+        ]
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
-        """Return the training images and the features of the test images in each rotation.
+        """Return the training images and the features of all rotated test images.
 
-        These are in one rotation after the other; the label is the rotation.
+        The label is the rotation; the rotations follow each other.
         """
         import torch
 
-        positions = [turned.features for turned in self.features(backbone, folders)]
-        labels = torch.arange(QUARTER_TURNS).repeat_interleave(len(positions[0]))
+        features = [split.features for split in self.features(backbone, folders)]
+        labels = torch.arange(QUARTER_TURNS).repeat_interleave(len(features[0]))
         train = open_images(self.dataset, "trainval", folders)
-        return Prepared(backbone, train, Features(torch.cat(positions), labels))
+        return Prepared(backbone, train, Features(torch.cat(features), labels))
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Train, then return the scores of the test split with the last weights."""
+        """Train, and return the test scores of the final weights."""
         from transfer.frozen.linear_heads import train_and_score
 
         training = ProbeTraining.of(
@@ -192,15 +196,15 @@ class RotationProbe(CenterCrops):
             prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
         )
         if examples := predictions.details.get("head_share_examples"):
-            shown = open_images(self.dataset, "test", folders)
+            images = open_images(self.dataset, "test", folders)
             for example in examples:
-                turns, index = divmod(example["index"], len(shown))
-                turned = rotate_quarters(shown[index][0], turns)
+                quarters, index = divmod(example["index"], len(images))
+                rotated = rotate_quarters(images[index][0], quarters)
                 example |= {
                     "index": index,
-                    "class": f"turned by {90 * turns}°",
-                    "file": shown.name(index),
-                    "jpeg_base64": thumbnail(turned),
+                    "class": f"turned by {90 * quarters}°",
+                    "file": images.name(index),
+                    "jpeg_base64": thumbnail(rotated),
                 }
         return predictions
 
@@ -209,28 +213,31 @@ class RotationProbe(CenterCrops):
         return {"acc": top1(predictions.scores, predictions.labels)}
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
-        """Return turned test images about whose rotation the classifier is most wrong."""
+        """Return the rotated test images with the most confident mistakes."""
         images = open_images(self.dataset, "test", folders)
         return turned_mistakes(images, predictions.scores, predictions.labels)
 
 
 def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
-    """Return the probes with `together` and `peers` set where they see the same crops."""
+    """Set `together` and `peers` of probes that use the same crops."""
     heads: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
     for probe in probes.values():
-        heads.setdefault(probe.updates, {})[(probe.learning_rate, probe.decay)] = None
-    whole = {key: replace(one, together=tuple(heads[one.updates])) for key, one in probes.items()}
-    trainings = {one.updates: one for one in whole.values()}
+        heads.setdefault(probe.shared_settings, {})[(probe.learning_rate, probe.decay)] = None
+    merged = {
+        key: replace(probe, together=tuple(heads[probe.shared_settings]))
+        for key, probe in probes.items()
+    }
+    trainings = {probe.shared_settings: probe for probe in merged.values()}
     return {
         key: replace(
             probe,
             peers=tuple(
-                other
-                for updates, other in trainings.items()
-                if other.shared_pass == probe.shared_pass and updates != probe.updates
+                peer
+                for settings, peer in trainings.items()
+                if peer.shared_pass == probe.shared_pass and settings != probe.shared_settings
             ),
         )
-        for key, probe in whole.items()
+        for key, probe in merged.items()
     }
 
 
@@ -241,15 +248,16 @@ IN1K_PROBES = {
     "uniclr": LinearProbe(
         dataset="in1k",
         protocol="uniclr-2022/1",
-        learning_rate=0.02 * 1024 / 256,  # scaled linearly, as SimSiam's
+        learning_rate=0.02 * 1024 / 256,  # scaled linearly, as in SimSiam
         epochs=90.0,
         batch_size=1024,
         optimizer="lars",
     ),
     "moco": LinearProbe(dataset="in1k", protocol="moco-2020/1", learning_rate=30.0, decay="step"),
 }
-"""Probes of ImageNet-1k: JCL, section 4.2; CO2, appendix A.2; LORAC (Wang et al.), section 6.1;
-UniCLR, section 4; MoCo."""
+"""Linear probes on ImageNet-1k.
+
+JCL, section 4.2; CO2, appendix A.2; LORAC (Wang et al.), section 6.1; UniCLR, section 4; MoCo."""
 
 LOOC_PROBE: dict[str, Any] = {
     "protocol": "looc-2020/1",
@@ -264,19 +272,19 @@ CIFAR_PROBE: dict[str, Any] = {
     "crop_px": 32,
     "margin_px": 0,
 }
-"""Settings of UniCLR's probes on CIFAR (section 4.1); the whole image is the test crop."""
+"""Settings of UniCLR's CIFAR probes (section 4.1), tested on whole images."""
 
 PROBES = with_shared_passes(
     {
-        **{f"in1k_linear@{reading}": probe for reading, probe in IN1K_PROBES.items()},
-        # UniCLR's rate may be too low, scaled or not, so this one is reported, too
+        **{f"in1k_linear@{variant}": probe for variant, probe in IN1K_PROBES.items()},
+        # UniCLR's learning rate may be too low, scaled or not, so we also report this one
         "in1k_linear@uniclr-0.4": replace(
             IN1K_PROBES["uniclr"], protocol="uniclr-2022-0.4/1", learning_rate=0.4
         ),
         "in100_linear@jcl": LinearProbe(
             dataset="in100", protocol="jcl-2020/1", learning_rate=10.0, decay="step"
         ),
-        # probe of CO2's ablations (Figure 2, label smoothing), with its ImageNet-1k settings
+        # the probe of CO2's ablations (Figure 2, label smoothing), with CO2's ImageNet-1k settings
         "in100_linear@co2": LinearProbe(
             dataset="in100", protocol="co2-2021/1", learning_rate=15.0, decay="step"
         ),
@@ -309,9 +317,9 @@ PROBES = with_shared_passes(
     "in1k_linear@ressl": LinearProbe(
         dataset="in1k", protocol="ressl-2021/1", learning_rate=0.3, by_default=False
     ),
-    # DINO's eval_linear.py (Caron et al., ICCV 2021): 0.001 * batch / 256; a ViT-S is read by
-    # --pool cls-of-last-4. Its authors swept the rate for each checkpoint and print none, and
-    # their cosine goes down by epochs, not by steps
+    # DINO's eval_linear.py (Caron et al., ICCV 2021): 0.001 * batch / 256; use --pool cls-of-last-4
+    # for a ViT-S. The authors searched the learning rate for each checkpoint and do not print it,
+    # and their cosine schedule changes per epoch, not per step
     "in1k_linear@dino": LinearProbe(
         dataset="in1k",
         protocol="dino-2021/1",

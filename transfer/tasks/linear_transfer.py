@@ -1,8 +1,8 @@
-"""Linear classification on twelve data sets: LORAC, section 6 and Table II.
+"""Linear classification on twelve datasets: LORAC, section 6 and Table II.
 
-Wang et al., arXiv:2108.02696. Linear classifiers on random crops seen by the frozen backbone. Seven
-learning rates are trained at once on the train split. The rate that is best on the val split is
-used to train on train and val together, and the test split is scored once.
+Wang et al., arXiv:2108.02696. Linear classifiers are trained on random crops that pass through the
+frozen backbone: seven learning rates at once on the train split. The learning rate that is best on
+the val split is used to train on train and val together, and the test split is scored once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearTransfer(Task):
-    """LORAC's protocol on one data set."""
+    """LORAC's protocol on one dataset."""
 
     heading: ClassVar[str] = "Linear transfer"
     supported_options: ClassVar[frozenset[str]] = CROPS
@@ -52,9 +52,9 @@ class LinearTransfer(Task):
     engine: Literal["torch"] = "torch"
     protocol: str = "lorac-2021/1"
     steps: int = 0
-    """Optimizer steps; 0 where the length is given in epochs."""
+    """Optimizer steps; 0 if `epochs` is given."""
     epochs: float = 0.0
-    """Passes over the images; 0 where the length is given in steps."""
+    """Epochs; 0 if `steps` is given."""
     learning_rates: tuple[float, ...] = RATES
     batch_size: int = 256
     sgd_momentum: float = 0.9
@@ -62,46 +62,48 @@ class LinearTransfer(Task):
 
     @property
     def primary_metric(self) -> str:
-        """Return mean_per_class or top1, whichever the data set's column reports."""
+        """Return mean_per_class or top1, as the paper reports for the dataset."""
         return DATASETS[self.dataset].metric
 
     def at_schedule(self, schedule: str) -> LinearTransfer:
         """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, steps=24, epochs=0.0, batch_size=32)
-        part = length_fraction(schedule)
-        steps = max(1, round(self.steps * part)) if self.steps else 0
-        return replace(self, steps=steps, epochs=self.epochs * part)
+        fraction = length_fraction(schedule)
+        steps = max(1, round(self.steps * fraction)) if self.steps else 0
+        return replace(self, steps=steps, epochs=self.epochs * fraction)
 
     def for_backbone(self, backbone: Encoder) -> LinearTransfer:
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def units(self) -> dict[str, float]:
-        """Return the crops of both trainings, and the images of one extraction."""
-        # the rates are searched in one pass, the chosen one is trained in another
+        """Return the number of training crops and of images for extraction."""
+        # one training searches the learning rate, another one uses it
         trainval = DATASETS[self.dataset].counts.get("trainval", 0)
         crops = 2 * (self.steps * self.batch_size + self.epochs * trainval)
         return {**super().units(), "crop": crops}
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
-        """Return the images of val and test, in center crops."""
+        """Return the val and test splits, in center crops."""
         transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
         return [("val", transform), ("test", transform)]
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return which class the mean over classes lacks in val or test; empty if none."""
+        """Return which class has no val or test images; empty if none."""
         if self.primary_metric != "mean_per_class":
             return ""
         purpose = "the metric is a mean over all classes"
-        lacking = (
-            too_few_of_a_class(f"{self.dataset}, {split}", part, part.class_names, 1, purpose)
-            for split, part in images.items()
+        messages = (
+            too_few_of_a_class(
+                f"{self.dataset}, {split}", images_of_split, images_of_split.class_names, 1, purpose
+            )
+            for split, images_of_split in images.items()
         )
-        return next(filter(None, lacking), "")
+        return next(filter(None, messages), "")
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
-        """Return the images of train and trainval, and the features of val and test."""
+        """Return images to train on and features to test on."""
         return Prepared(
             backbone,
             open_images(self.dataset, "train", folders),
@@ -110,24 +112,24 @@ class LinearTransfer(Task):
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Search the learning rate on val, train on trainval, and return the scores of test.
+        """Choose the learning rate, train on trainval, return test scores.
 
-        NotFiniteError if the last training diverges.
+        NotFiniteError if the final training diverges.
         """
         from transfer.frozen.crops import CROPS
         from transfer.frozen.linear_heads import train_heads
 
         backbone = prepared.backbone
-        searched = train_heads(backbone, prepared.train, ProbeTraining.of(self), seed, folders.work)
-        accuracies = searched.accuracies(prepared.val, self.metric)
+        heads = train_heads(backbone, prepared.train, ProbeTraining.of(self), seed, folders.work)
+        accuracies = heads.accuracies(prepared.val, self.metric)
         best = max(range(len(accuracies)), key=lambda index: accuracies[index])
         rate = self.learning_rates[best]
-        chosen = ProbeTraining.of(self, learning_rates=(rate,))
-        final = train_heads(backbone, prepared.trainval, chosen, seed, folders.work)
+        training = ProbeTraining.of(self, learning_rates=(rate,))
+        final = train_heads(backbone, prepared.trainval, training, seed, folders.work)
         scores = final.scores(prepared.test.features)[0]
         if not bool(scores.isfinite().all()):
             raise NotFiniteError(
-                f"the classifier of rate {rate} diverged on train and val together; "
+                f"the classifier diverged on train and val at learning rate {rate}; "
                 "no result is written"
             )
         details: dict[str, Any] = {
@@ -145,7 +147,7 @@ class LinearTransfer(Task):
         return mean_per_class if self.primary_metric == "mean_per_class" else top1
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Return the accuracy in percent, under the metric's own name."""
+        """Return the accuracy in percent, under the name of the metric."""
         return {self.primary_metric: self.metric(predictions.scores, predictions.labels)}
 
 
@@ -160,9 +162,9 @@ STEPS = {
     "flowers": 5_000,
     "food": 30_000,
     "pets": 5_000,
-    "sun397": 30_000,  # the paper names no length: that of the other large sets
+    "sun397": 30_000,  # the paper states no length; same as for the other large datasets
 }
-"""Optimizer steps per data set (LORAC, section 6)."""
+"""Optimizer steps per dataset (LORAC, section 6)."""
 
 TASKS = {
     **{

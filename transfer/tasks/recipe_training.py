@@ -1,7 +1,7 @@
-"""The base of detection and segmentation: all layers of a network are trained by a recipe.
+"""Base class of detection and segmentation tasks, which train all layers.
 
-A task supplies its images, its network, samples, training and test; here is the order of the steps:
-verify the weights, compare learning rates if several are given, train.
+A task supplies images, network, samples, training and test. This module runs the steps in order:
+verify the loaded weights, compare learning rates if several are given, train.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from transfer.finetuning.stream import Samples
 
 CODE_VERSION = 1
-"""Part of every training's identity: raise it when the weights would change."""
+"""Part of each training's hash: raise it when the weights change."""
 
 
 @dataclass(frozen=True, eq=False)
 class Portion:
-    """Training and test images of one training: all of them, or those of the rate search."""
+    """Training and test images, of the full splits or held out."""
 
     train: Any
     test: Any
@@ -47,18 +47,18 @@ class Portion:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The inputs of a run, opened and proven before it starts."""
+    """The inputs of a run, opened and checked before it starts."""
 
     backbone: Encoder
     norm: Norm
     images: Portion
     held_out: Portion | None
-    """Two parts of the training images, to compare learning rates on; None without a search."""
+    """Held-out training images to compare learning rates, if there are several."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeTraining(Task, Generic[AnyRecipe]):
-    """A task that trains all layers of a network and tests its last weights."""
+    """Base class of tasks that train all layers by a recipe."""
 
     heading: ClassVar[str] = "Detection and segmentation"
     trains_backbone: ClassVar[bool] = True
@@ -66,25 +66,27 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
     recipe: AnyRecipe
     learning_rates: tuple[float, ...] = ()
-    """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
+    """Learning rates to compare on held-out images; empty: the recipe's."""
 
     def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol with a share of the iterations; smoke: with a tiny network."""
+        """Return the protocol with fewer iterations; smoke: with a tiny network."""
         if schedule == "paper":
             return self
-        own, share = self.recipe, length_fraction(schedule)
-        return replace(self, recipe=own.tiny() if schedule == "smoke" else of_length(own, share))
+        recipe, fraction = self.recipe, length_fraction(schedule)
+        return replace(
+            self, recipe=recipe.tiny() if schedule == "smoke" else of_length(recipe, fraction)
+        )
 
     def for_backbone(self, backbone: Encoder) -> Self:
-        """Return the protocol with the backbone's pixel scale; the image size is its own."""
+        """Return the protocol with the backbone's pixel mean and standard deviation."""
         mean, std = backbone.input.mean, backbone.input.std
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
 
     def with_options(self, options: TrainingOptions) -> Self:
-        """Return the protocol with the user's options; a departure from it changes the hash."""
-        recipe, given = options.applied(self.recipe), options.learning_rates
-        compared = given or self.learning_rates if len(given) != 1 else ()
-        return replace(self, recipe=recipe, learning_rates=compared)
+        """Return the protocol with the user's options; deviations change the hash."""
+        recipe, rates = options.applied(self.recipe), options.learning_rates
+        rates_to_compare = rates or self.learning_rates if len(rates) != 1 else ()
+        return replace(self, recipe=recipe, learning_rates=rates_to_compare)
 
     def num_processes(self, options: TrainingOptions) -> int:
         """Return the number of processes of the training."""
@@ -92,82 +94,90 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
     @property
     def distributed_training(self) -> AnyRecipe:
-        """Return the recipe, whose batch is divided among GPUs."""
+        """Return the recipe; its batch is divided among GPUs."""
         return self.recipe
 
     @property
     @abstractmethod
     def work(self) -> str:
-        """Return its kind of work in `hours`, without the precision."""
+        """Return the kind of work in `hours`, without the precision."""
 
     @property
     @abstractmethod
     def relative_size(self) -> float:
-        """Return the side of its images relative to those of the kind of work."""
+        """Return the image size relative to the one of `work`."""
 
     def units(self) -> dict[str, float]:
-        """Return the images of all trainings; a test is short beside them."""
-        images = self.recipe.iterations * self.recipe.batch_size * (1 + len(self.learning_rates))
-        return {f"{self.work} {self.recipe.precision}": images * self.relative_size**2}
+        """Return the images of all trainings; the short test is not counted."""
+        num_images = (
+            self.recipe.iterations * self.recipe.batch_size * (1 + len(self.learning_rates))
+        )
+        return {f"{self.work} {self.recipe.precision}": num_images * self.relative_size**2}
 
     def memory_gb(self, num_processes: int) -> float:
-        """Return a lower bound in GB on the GPU memory of a training step on a ResNet-50."""
-        images = self.recipe.batch_size / num_processes / self.recipe.accumulated
-        whole = IMAGE_GB[self.work.partition("@")[0]] * images * self.relative_size**2
-        return whole if self.recipe.precision == "float32" else whole / 2
+        """Return a lower bound in GB on the memory of one step.
+
+        It holds for training a ResNet-50.
+        """
+        num_images = self.recipe.batch_size / num_processes / self.recipe.accumulated
+        memory = IMAGE_GB[self.work.partition("@")[0]] * num_images * self.relative_size**2
+        return memory if self.recipe.precision == "float32" else memory / 2
 
     @abstractmethod
     def open(self, data: Path, split: str) -> Any:
-        """Open a split of the data set."""
+        """Open a split of the dataset."""
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
-        """Return two checked splits, without the broken images that the user tolerates.
+        """Return two checked splits, without the bad images that the user allows.
 
-        DataError if there is nothing to learn in the first, or nothing to find in the second.
+        DataError if `train` has nothing to learn from, or `test` has nothing to score.
         """
-        learned, tested = (
+        train_images, test_images = (
             usable_split(folders, self.dataset, split, self.open(folders.data, split))
             for split in (train, test)
         )
-        reasons = {train: self.why_not_learned(learned), test: self.why_not_tested(tested)}
+        reasons = {
+            train: self.untrainable_reason(train_images),
+            test: self.untestable_reason(test_images),
+        }
         advice = DATASETS[self.dataset].how_to_get
         if test != "test":
-            rate = f"--learning-rates {self.recipe.learning_rate:g}"
-            advice = f"A single rate, such as {rate}, needs no held-out images"
-        for split, why in reasons.items():
-            if why:
-                raise DataError(f"{self.dataset}, {split}: {why}. {advice}")
-        return Portion(learned, tested)
+            option = f"--learning-rates {self.recipe.learning_rate:g}"
+            advice = f"A single learning rate, such as {option}, needs no held-out images"
+        for split, reason in reasons.items():
+            if reason:
+                raise DataError(f"{self.dataset}, {split}: {reason}. {advice}")
+        return Portion(train_images, test_images)
 
-    def why_not_learned(self, images: Any) -> str:
-        """Return why there is nothing to learn from images, with counts; empty if there is."""
+    def untrainable_reason(self, images: Any) -> str:
+        """Return why images cannot be trained on; empty if they can."""
         return ""
 
-    def why_not_tested(self, images: Any) -> str:
-        """Return why there is nothing to find on images, with counts; empty if there is."""
+    def untestable_reason(self, images: Any) -> str:
+        """Return why images cannot be tested on; empty if they can."""
         return ""
 
     @abstractmethod
     def build(self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders) -> Any:
-        """Return the network with the backbone's weights; torch's generator draws the others."""
+        """Return the network with the backbone's weights; torch draws the other weights."""
 
     @abstractmethod
     def samples(self, images: Any, seed: int) -> Samples[Any]:
-        """Return the randomly transformed samples of training images."""
+        """Return randomly transformed training samples."""
 
     @abstractmethod
     def training(self, network: Any, recipe: AnyRecipe, folder: Path) -> Training:
-        """Return the training of a network, which is on its device, with its state in a folder."""
+        """Return the training of a network, with its state in `folder`."""
 
     @abstractmethod
     def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Any:
         """Return the predictions of the trained network for the test images.
 
-        folder: that of the training's state.
+        folder: contains the training's state.
         """
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
-        """Open all images, and choose the kind of norm layers."""
+        """Open all images and choose the type of norm layers."""
         from transfer.finetuning.loop import use_expandable_segments
         from transfer.finetuning.norms import norm_for
 
@@ -180,7 +190,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         return Prepared(backbone, norm, images, held_out)
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Any:
-        """Return the predictions on test after training on all images.
+        """Train on all images and return the predictions for the test split.
 
         If several learning rates are given, they are compared first.
         """
@@ -208,7 +218,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         rate: float,
         name: str,
     ) -> Any:
-        """Train on a portion's images; return the predictions of the last weights for its test."""
+        """Train on a portion; return the predictions for its test images."""
         import torch
 
         from transfer.finetuning import loop
@@ -222,24 +232,29 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             network = self.build(backbone, num_classes, prepared.norm, folders)
         differences = network.verify(backbone.state_dict, backbone.arch)
         if process.is_main:
-            placed, worst, norm = len(backbone.state_dict), max(differences.values()), prepared.norm
+            num_tensors, largest, norm = (
+                len(backbone.state_dict),
+                max(differences.values()),
+                prepared.norm,
+            )
             print_line(
-                "weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}"
+                "weights",
+                f"{num_tensors} tensors loaded, maps differ by at most {largest:.0e}; norm {norm}",
             )
         images = portion.train.fingerprint
-        # the arithmetic of an encoder that is trained is the recipe's
+        # if the encoder is trained, the recipe sets its precision
         engine = self.engine if self.trains_backbone else f"{self.engine} {backbone.precision}"
-        same = training_hash(prepared, recipe, seed, engine=engine, images=images)
-        folder = folders.work / f"{name}-{same}"
+        digest = training_hash(prepared, recipe, seed, engine=engine, images=images)
+        folder = folders.work / f"{name}-{digest}"
         loop.move_to_device(network, process.device)
         samples, one_size = self.samples(portion.train, seed), not self.varied_image_sizes
         training = self.training(network, recipe, folder)
         with unchanged(portion.train, training):
             loop.train(training, samples, seed=seed, process=process, one_size=one_size)
-        learned = asdict(summary(training))
-        del training  # its momenta would fill the device during the test
-        found = self.test(network, portion, folder, folders)
-        # a plain norm sees the images of its process alone
+        training_summary = asdict(summary(training))
+        del training  # free the optimizer state before the test
+        predictions = self.test(network, portion, folder, folders)
+        # plain batch norm uses only the images of its own process
         norm_groups = process.num_processes if prepared.norm == "BN" else 1
         details = {
             "norm": prepared.norm,
@@ -249,40 +264,40 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             "images_per_norm_statistic": recipe.batch_size // (recipe.accumulated * norm_groups),
             "learning_rate": rate,
             "tf32_convolutions": recipe.precision == "float32" and tf32_convolutions(),
-            "training": learned,
+            "training": training_summary,
             "num_train": samples.num_images,
             "num_test": len(portion.test),
         }
-        return replace(found, details={**details, **found.details})
+        return replace(predictions, details={**details, **predictions.details})
 
 
-def why_not_whole(backbone: Encoder, strides: str) -> str:
-    """Return why a backbone cannot be fine-tuned as a whole; empty if it can.
+def fine_tuning_unsupported_reason(backbone: Encoder, strides: str) -> str:
+    """Return why a backbone cannot be fine-tuned; empty if it can.
 
-    strides: clause of the message on the strides that a backbone with another stem does not have.
+    strides: clause of the message about the strides, for a backbone with a CIFAR stem.
     """
     if not backbone.is_resnet:
         return (
-            f"{backbone.arch} is evaluated by tasks on frozen features; these papers' networks "
+            f"{backbone.arch} is evaluated by tasks on frozen features; the papers' networks "
             "need the four stages of a ResNet"
         )
     if backbone.stem != "imagenet":
-        halved = is_large(backbone.stem) or has_max_pool(backbone.stem)
-        kept = "half the image's size" if halved else "the image's full size"
-        return f"the {backbone.stem} stem keeps {kept}: {strides}"
+        is_halved = is_large(backbone.stem) or has_max_pool(backbone.stem)
+        resolution = "half the image's size" if is_halved else "the image's full size"
+        return f"the {backbone.stem} stem keeps {resolution}: {strides}"
     if "-heads" in backbone.arch:
-        return f"{backbone.arch} has several layer4; give the file of one head"
+        return f"{backbone.arch} has several layer4; pass the backbone file of one head"
     return ""
 
 
 def training_hash(
     prepared: Prepared, recipe: FineTuningRecipe, seed: int, *, engine: str, images: str
 ) -> str:
-    """Return a hash of all that determines the weights; a training resumes only its own state.
+    """Return a hash of everything that determines the weights.
 
-    images: fingerprint of the training images.
+    A training resumes only from a state with the same hash. images: fingerprint of the images.
     """
-    parts = [
+    fields = [
         CODE_VERSION,
         engine,
         prepared.norm,
@@ -292,4 +307,4 @@ def training_hash(
         seed,
         this_process().num_processes,
     ]
-    return content_hash(parts, 12)
+    return content_hash(fields, 12)

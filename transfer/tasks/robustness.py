@@ -1,8 +1,8 @@
-"""The ImageNet-100 classifier on other images, without training: LooC, arXiv:2008.05659, Table 3.
+"""The ImageNet-100 classifier on other test sets: LooC, arXiv:2008.05659, Table 3.
 
-ObjectNet: photographs of thirteen of the classes from other viewpoints; the classifier may answer
-with any of its hundred. ImageNet-C: the val images under nineteen corruptions at five severities;
-the metric is accuracy, not the benchmark's corruption error.
+The classifier is not trained again. ObjectNet: thirteen of the classes from other viewpoints; the
+classifier predicts any of its hundred classes. ImageNet-C: the val images under nineteen
+corruptions at five severities; the metric is accuracy, not the benchmark's corruption error.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from transfer.galleries.tile import Tile
 
 SEVERE = 3
-"""Lowest severity of the paper's d >= 3."""
+"""Lowest severity d of the paper's d >= 3."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A trained classifier and the test images of another data set."""
+    """A trained classifier and the test images of another dataset."""
 
     head: Heads
     classes: tuple[str, ...]
@@ -61,7 +61,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedClassifier(Task):
-    """Test of the ImageNet-100 classifier on images of another kind."""
+    """Base class: test of the ImageNet-100 classifier on another test set."""
 
     heading: ClassVar[str] = "Robustness"
     supported_options: ClassVar[frozenset[str]] = CROPS
@@ -70,18 +70,19 @@ class TrainedClassifier(Task):
     engine: Literal["torch"] = "torch"
     protocol: str = "looc-2020/1"
     classifier: str = "in100_linear@looc"
-    """Key of the task that trains the classifier; only that training, another task, has a
-    length."""
+    """Key of the task that trains the classifier.
+
+    Schedules change only the length of that task."""
     classes_of: str = "in100"
-    """Key of the data set that the classifier is trained on."""
+    """Key of the dataset that the classifier is trained on."""
 
     @property
     def classifier_task(self) -> str:
-        """Return the key of the task whose trained classifier this one uses."""
+        """Return the key of the task that trains the classifier."""
         return self.classifier
 
     def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads, the classifier's included."""
+        """Return the keys of the datasets, including the classifier's."""
         return (self.dataset, self.classes_of)
 
     def for_backbone(self, backbone: Encoder) -> Self:
@@ -98,7 +99,7 @@ class TrainedClassifier(Task):
         return [("test", self.transform)]
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
-        """Return the classifier with the test features, extracted or from the cache.
+        """Return the classifier and the test features, computed or from the cache.
 
         FileNotFoundError if the classifier is not trained.
         """
@@ -114,13 +115,13 @@ class TrainedClassifier(Task):
         return Prepared(head, classes, Features(test.features, labels), files)
 
     def classes(self, folders: Folders) -> tuple[str, ...]:
-        """Return the names of the classes that the classifier knows."""
+        """Return the names of the classifier's classes."""
         return open_images(self.classes_of, "test", folders).class_names
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectNetEval(TrainedClassifier):
-    """LooC's test of a trained ImageNet-100 classifier on other viewpoints."""
+    """LooC's test of the ImageNet-100 classifier on other viewpoints."""
 
     dataset: str = "objectnet13"
     border_px: int = BORDER_PX
@@ -135,13 +136,13 @@ class ObjectNetEval(TrainedClassifier):
         return replace(centered, border_px=self.border_px)
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Return the scores of all classes of the classifier, and numbers by class."""
+        """Return the scores of all classes, and results by class."""
         scores, labels = prepared.scores, prepared.test.labels
-        numbers = class_results(scores, labels, with_readable_names(prepared.classes))
-        return Predictions(scores, labels, numbers)
+        results = class_results(scores, labels, with_readable_names(prepared.classes))
+        return Predictions(scores, labels, results)
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
-        """Return pictures of the test images about which the classifier is most wrong."""
+        """Return pictures of the most confident mistakes."""
         images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
         return mistakes(
             images, predictions.scores, predictions.labels, with_readable_names(classes)
@@ -150,10 +151,10 @@ class ObjectNetEval(TrainedClassifier):
 
 @dataclass(frozen=True)
 class Corrupted(Predictions):
-    """Scores of the test images, with the corruption of each."""
+    """Scores of the test images, with their corruptions."""
 
     corruptions: tuple[tuple[str, int], ...] = ()
-    """Kind, such as "glass_blur", and severity, 1 to 5, of each image (n,)."""
+    """Kind, such as "glass_blur", and severity (1 to 5) per image."""
 
     def accuracies(self) -> dict[str, dict[int, float]]:
         """Return top-1 in percent per corruption and severity."""
@@ -167,17 +168,17 @@ class Corrupted(Predictions):
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptionEval(TrainedClassifier):
-    """LooC's test of a trained ImageNet-100 classifier under corruptions.
+    """LooC's test of the ImageNet-100 classifier under corruptions.
 
     The paper's column All exceeds the mean over the fifteen corruptions that it prints in groups,
-    and agrees with a mean over all nineteen that are published. Both are reported.
+    and agrees with the mean over all nineteen published corruptions. We report both.
     """
 
     primary_metric: ClassVar[str] = "all_top1"
 
     dataset: str = "imagenet_c100"
     resize_px: int = 224
-    """Length of the short side; published images are as large as the crop."""
+    """Length of the short side; published images need no resize."""
 
     def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with the backbone's image size."""
@@ -189,45 +190,48 @@ class CorruptionEval(TrainedClassifier):
         return EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
-        """Return the scores of all classes of the classifier, and numbers by class."""
+        """Return the scores of all classes, and results by class."""
         corruptions = tuple(map(kind_and_severity, prepared.files))
         scores, labels = prepared.scores, prepared.test.labels
         details = class_results(scores, labels, prepared.classes)
         kinds = [kind for kind, _ in corruptions]
-        details |= right_over_corruptions(scores, labels, prepared.files, kinds)
+        details |= correct_over_corruptions(scores, labels, prepared.files, kinds)
         details["classes_counted_over"] = "all corruptions and severities"
         return Corrupted(scores, labels, details, corruptions)
 
     def metrics(self, predictions: Corrupted) -> dict[str, float]:
-        """Return top-1 in percent, means over corruptions and severities.
+        """Return the mean top-1 in percent over corruptions and severities.
 
         "all" is the mean over the fifteen corruptions in groups, "all19" over all nineteen.
         """
-        cells = predictions.accuracies()
+        table = predictions.accuracies()
 
-        def mean(kinds: Iterable[str], *, least: int = 1) -> float:
+        def mean(kinds: Iterable[str], *, min_severity: int = 1) -> float:
             return fmean(
-                cells[kind][severity]
+                table[kind][severity]
                 for kind in kinds
-                for severity in cells[kind]
-                if severity >= least
+                for severity in table[kind]
+                if severity >= min_severity
             )
 
         accuracy = {f"{group}_top1": mean(kinds) for group, kinds in GROUPS.items()}
-        accuracy |= {"all_top1": mean(MAIN_KINDS), "sev3plus_top1": mean(MAIN_KINDS, least=SEVERE)}
-        if set(KINDS) <= set(cells):
-            accuracy |= {"all19_top1": mean(KINDS), "sev3plus19_top1": mean(KINDS, least=SEVERE)}
+        accuracy |= {
+            "all_top1": mean(MAIN_KINDS),
+            "sev3plus_top1": mean(MAIN_KINDS, min_severity=SEVERE),
+        }
+        if set(KINDS) <= set(table):
+            accuracy |= {
+                "all19_top1": mean(KINDS),
+                "sev3plus19_top1": mean(KINDS, min_severity=SEVERE),
+            }
         return accuracy
 
     def details(self, predictions: Corrupted) -> dict[str, object]:
-        """Return top-1 in percent of every corruption, by severity, and numbers by class."""
+        """Return top-1 in percent by corruption and severity, and results by class."""
         return {**super().details(predictions), "top1": predictions.accuracies()}
 
     def gallery(self, predictions: Corrupted, folders: Folders) -> list[Tile]:
-        """Return pictures of the images about which the classifier is most wrong.
-
-        A corruption has at most one picture.
-        """
+        """Return pictures of the most confident mistakes, at most one per corruption."""
         return corrupted_mistakes(
             open_images(self.dataset, "test", folders),
             predictions.scores,
@@ -237,25 +241,25 @@ class CorruptionEval(TrainedClassifier):
         )
 
 
-def right_over_corruptions(
+def correct_over_corruptions(
     scores: Tensor, labels: Tensor, files: Sequence[str], kinds: Sequence[str]
 ) -> dict[str, Any]:
-    """Return for each photograph under how many of the main corruptions it is classified right.
+    """Return under how many main corruptions each original image is classified correctly.
 
-    scores (n, L), labels (n,), files and kinds: names and corruptions of the n images. The entry is
-    empty where a photograph lacks some of them, since the metric then weighs it differently.
+    scores (n, L), labels (n,), files and kinds: names and corruptions of the n images. None if an
+    original image lacks a corruption, since the metric then weights it differently.
     """
     from transfer.outcomes import PER_IMAGE, per_image
 
-    main = np.isin(kinds, MAIN_KINDS)
-    names = np.array([file.rpartition("/")[2] for file in files])[main]
-    right = (scores.argmax(dim=1) == labels).numpy()[main]
-    _, first, place = np.unique(names, return_index=True, return_inverse=True)
-    counts = np.bincount(place)
+    is_main = np.isin(kinds, MAIN_KINDS)
+    names = np.array([file.rpartition("/")[2] for file in files])[is_main]
+    correct = (scores.argmax(dim=1) == labels).numpy()[is_main]
+    _, first, index = np.unique(names, return_index=True, return_inverse=True)
+    counts = np.bincount(index)
     if not len(counts) or counts.min() < counts.max():
         return {PER_IMAGE: None}
-    own_labels = labels.numpy()[main][first]
-    return per_image(np.bincount(place, right).round(), own_labels, of=int(counts[0]))
+    image_labels = labels.numpy()[is_main][first]
+    return per_image(np.bincount(index, correct).round(), image_labels, of=int(counts[0]))
 
 
 TASKS: dict[str, TrainedClassifier] = {

@@ -1,4 +1,4 @@
-"""Semantic segmentation of VOC 2012, fine-tuning the whole network.
+"""Semantic segmentation on VOC 2012, fine-tuning all layers.
 
 CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217, sections 3.4 and A.2), with MoCo's network.
 """
@@ -17,7 +17,7 @@ from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.encoder import Encoder
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 from transfer.tasks.labeled_pixels import PixelTraining
-from transfer.tasks.recipe_training import why_not_whole
+from transfer.tasks.recipe_training import fine_tuning_unsupported_reason
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Segmentation(PixelTraining[SegmentationRecipe]):
-    """A fully convolutional network on the backbone, trained in all layers, tested at full size."""
+    """An FCN on the backbone; all layers are trained."""
 
     engine: ClassVar[str] = "mmsegmentation"
     kind: ClassVar[str] = "segmentation"
@@ -39,25 +39,27 @@ class Segmentation(PixelTraining[SegmentationRecipe]):
     mean_of_three: ClassVar[str] = "voc12_seg_fcn"
 
     def unsupported_reason(self, backbone: Encoder) -> str:
-        """Return why a backbone cannot carry the network; empty if it can."""
+        """Return why a backbone is not supported; empty if it is."""
         if find_spec("mmseg") is None:
             return "it needs mmsegmentation: pip install 'ssl-benchmark[segmentation]'"
         if backbone.arch in WIDE:
             return f"mmsegmentation's ResNet is built as {', '.join(PLAIN)}, not {backbone.arch}"
-        return why_not_whole(backbone, "layer4 would not have the protocol's stride of 16")
+        return fine_tuning_unsupported_reason(
+            backbone, "layer4 would not have the protocol's stride of 16"
+        )
 
     @property
     def work(self) -> str:
-        """Return its kind of work in `hours`, without the precision."""
+        """Return the kind of work in `hours`, without the precision."""
         return "voc12_seg_fcn"
 
     @property
     def relative_size(self) -> float:
-        """Return the side of its crops relative to those of the kind of work."""
+        """Return the crop size relative to the one of `work`."""
         return self.recipe.crop_px / 513
 
     def build(self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders) -> FCN:
-        """Return the network with the backbone's weights; torch's generator draws the others."""
+        """Return the network with the backbone's weights; torch draws the other weights."""
         from transfer.segmentation.network import build_network
 
         log = folders.work / f"mmengine-{this_process().rank}.log"
@@ -68,7 +70,7 @@ class Segmentation(PixelTraining[SegmentationRecipe]):
         return network
 
     def samples(self, images: Segmented, seed: int) -> Samples[Sample]:
-        """Return the random crops of the images."""
+        """Return random crops of the images."""
         from transfer.segmentation.samples import training_samples
 
         return training_samples(images, self.recipe, seed)

@@ -1,4 +1,4 @@
-"""Fine-tuning of the whole network on few labels: 1 % or 10 % of ImageNet-1k's.
+"""Fine-tuning of all layers with few labels of ImageNet-1k or CIFAR-10.
 
 CO2 Table 2 (Wei et al., ICLR 2021, arXiv:2010.02217, section 3.3) and LORAC Table III (Wang et al.,
 arXiv:2108.02696, section 6.2).
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from transfer.datasets.images import Images
     from transfer.finetuning.classification import FineTuning
 
-LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
-"""Share of ImageNet-1k's training images in SimCLR's lists."""
+LISTED_FRACTION = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
+"""Fraction of ImageNet-1k's training images in SimCLR's lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SemiSupervised(CenterCrops):
-    """Training of all layers on few labelled images; the classifier has its own learning rate."""
+    """Fine-tuning on few labeled images; the classifier has its own learning rate."""
 
     heading: ClassVar[str] = "Semi-supervised"
     trains_backbone: ClassVar[bool] = True
@@ -55,36 +55,44 @@ class SemiSupervised(CenterCrops):
     )
 
     drawn_share: float = 0.0
-    """Share of the training images that are drawn as labelled, equally from each class; 0: the data
-    set is a published list, and all of it is labelled."""
+    """Fraction of the training images to draw as labeled images.
+
+    Equally many are drawn from each class. 0: the dataset is a published list of labeled images."""
     epochs: float
-    """Passes over the labelled images."""
+    """Epochs over the labeled images."""
     head_rates: tuple[float, ...]
-    """Learning rates of the classifier. Several are compared on held-out labelled images, and the
-    best is used to train on all; a single one is not searched."""
+    """Learning rates of the classifier.
+
+    Several are compared on held-out labeled images; the best one is used to train on all."""
     head_factor: float
     """Ratio of the classifier's learning rate to the backbone's."""
     milestones: tuple[float, ...] = (0.6, 0.8)
-    """Fractions of the training after which both rates decay."""
+    """Fractions of the training after which both learning rates decay."""
     decay: float = 0.2
-    """Factor of both rates at a milestone."""
+    """Factor of both learning rates at a milestone."""
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
     held_out_share: float = 0.2
-    """Share of each class's labelled images that is held out to compare rates."""
+    """Fraction of the labeled images held out to compare learning rates."""
     precision: Precision = field(default="float32", metadata={"added": True})
-    """Precision of the passes in training; bfloat16 and float16 by autocast."""
+    """Precision of training; bfloat16 and float16 use autocast."""
 
     def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol at the length of a schedule; smoke: one pass, two of the rates."""
+        """Return the protocol at the length of a schedule.
+
+        smoke: one epoch and two of the learning rates.
+        """
         if schedule == "smoke":
             rates = self.head_rates[2:5:2] or self.head_rates
             return replace(self, epochs=1.0, batch_size=16, head_rates=rates)
         return replace(self, epochs=self.epochs * length_fraction(schedule))
 
     def with_options(self, options: TrainingOptions) -> Self:
-        """Return the protocol with the user's rates and precision; both change the hash."""
+        """Return the protocol with the user's learning rates and precision.
+
+        Both change the hash.
+        """
         return replace(
             self,
             head_rates=options.learning_rates or self.head_rates,
@@ -92,19 +100,21 @@ class SemiSupervised(CenterCrops):
         )
 
     def with_data(self, data: Path) -> Self:
-        """Return the protocol; where the published list is missing, with a draw of the same share.
+        """Return the protocol with drawn labels if the published list is missing.
 
-        The protocol of a draw has a name of its own.
+        The fraction of labels is the same. The protocol with drawn images has another name.
         """
-        listed = self.dataset in LISTED_SHARE and not self.drawn_share
-        if not listed or DATASETS[self.dataset].is_there(data):
+        is_listed = self.dataset in LISTED_FRACTION and not self.drawn_share
+        if not is_listed or DATASETS[self.dataset].is_there(data):
             return self
         name, version = self.protocol.split("/")
-        drawn = LISTED_SHARE[self.dataset]
-        return replace(self, dataset="in1k", drawn_share=drawn, protocol=f"{name}-drawn/{version}")
+        fraction = LISTED_FRACTION[self.dataset]
+        return replace(
+            self, dataset="in1k", drawn_share=fraction, protocol=f"{name}-drawn/{version}"
+        )
 
     def unsupported_reason(self, backbone: Encoder) -> str:
-        """Return why a backbone cannot be fine-tuned by this protocol; empty if it can."""
+        """Return why a backbone is not supported; empty if it is."""
         if not backbone.is_resnet:
             return (
                 f"{backbone.arch} is evaluated by tasks on frozen features; this protocol trains "
@@ -113,29 +123,34 @@ class SemiSupervised(CenterCrops):
         return ""
 
     def units(self) -> dict[str, float]:
-        """Return the images of the search for a rate and of the last training, and of the test."""
+        """Return the number of images of all trainings and of the test."""
         counts = DATASETS[self.dataset].counts
-        labelled = counts["trainval"] * (self.drawn_share or 1.0)
+        num_labeled = counts["trainval"] * (self.drawn_share or 1.0)
         searches = len(self.head_rates) if len(self.head_rates) > 1 else 0
-        trained = self.epochs * labelled * (1 + searches * (1 - self.held_out_share))
+        trained = self.epochs * num_labeled * (1 + searches * (1 - self.held_out_share))
         return {f"classifier {self.precision}": trained, "forward": counts["test"]}
 
     def memory_gb(self, num_processes: int) -> float:
-        """Return a lower bound in GB on the GPU memory of a step on a ResNet-50: activations."""
-        whole = IMAGE_GB["classifier"] * self.batch_size * (self.crop_px / 224) ** 2
-        return whole if self.precision == "float32" else whole / 2
+        """Return a lower bound in GB on the memory of one step.
+
+        It counts the activations of a ResNet-50.
+        """
+        memory = IMAGE_GB["classifier"] * self.batch_size * (self.crop_px / 224) ** 2
+        return memory if self.precision == "float32" else memory / 2
 
     def notes(self) -> list[str]:
-        """Return how many rates are tried, and that labelled images are drawn without lists."""
+        """Return notes on the learning-rate search and on drawn labeled images."""
         lines = []
         if len(self.head_rates) > 1:
             lines.append(
-                f"few labels: {len(self.head_rates)} learning rates are tried on labelled images "
-                "that are held out, then one training on all; in one process"
+                f"few labels: {len(self.head_rates)} learning rates are compared on held-out "
+                "labeled images, then one training uses all labeled images; in one process"
             )
         if self.dataset == "in1k":
-            wanted = DATASETS[next(iter(LISTED_SHARE))].how_to_get
-            lines.append(f"few labels: drawn by class, the published lists are not there. {wanted}")
+            advice = DATASETS[next(iter(LISTED_FRACTION))].how_to_get
+            lines.append(
+                f"few labels: drawn per class, since the published lists are missing. {advice}"
+            )
         return lines
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
@@ -143,44 +158,49 @@ class SemiSupervised(CenterCrops):
         return []
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return which class has too few images to draw from or to hold one out; else nothing."""
-        pool, num_rates, why = images["trainval"], len(self.head_rates), ""
-        where, names = f"{self.dataset}, trainval", pool.class_names
+        """Return which class has too few labeled images; empty if none."""
+        pool, num_rates, reason = images["trainval"], len(self.head_rates), ""
+        split, names = f"{self.dataset}, trainval", pool.class_names
         if 0 < self.drawn_share < 1:
-            drawn = share_per_class(pool, self.drawn_share)
-            purpose = f"{100 * self.drawn_share:g} % of the labels are {drawn} of each class"
-            why = too_few_of_a_class(where, pool, names, drawn, purpose)
-        if num_rates > 1 and not why:
+            num_drawn = share_per_class(pool, self.drawn_share)
+            purpose = f"{100 * self.drawn_share:g} % of the labels are {num_drawn} images per class"
+            reason = too_few_of_a_class(split, pool, names, num_drawn, purpose)
+        if num_rates > 1 and not reason:
             purpose = f"{num_rates} learning rates are compared on held-out images of each class"
-            single = f"give a single rate: --learning-rates {self.head_rates[num_rates // 2]:g}"
-            why = too_few_of_a_class(where, pool, names, 2, purpose, single)
-        return why
+            advice = (
+                f"give a single learning rate: --learning-rates {self.head_rates[num_rates // 2]:g}"
+            )
+            reason = too_few_of_a_class(split, pool, names, 2, purpose, advice)
+        return reason
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
-        """Return the labelled images and the test images."""
-        labelled = open_images(self.dataset, "trainval", folders)
-        if why := self.too_few_labels({"trainval": labelled}):
-            raise DataError(why)
+        """Return the labeled images and the test images."""
+        labeled = open_images(self.dataset, "trainval", folders)
+        if reason := self.too_few_labels({"trainval": labeled}):
+            raise DataError(reason)
         if self.drawn_share:
-            labelled = draw_balanced_share(labelled, self.drawn_share)
-        return Prepared(backbone, labelled, open_images(self.dataset, "test", folders))
+            labeled = draw_balanced_share(labeled, self.drawn_share)
+        return Prepared(backbone, labeled, open_images(self.dataset, "test", folders))
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Search the rate if several are given, train on all labelled images, score test."""
+        """Train on all labeled images and return the test scores.
+
+        If several learning rates are given, they are compared first.
+        """
         from transfer.frozen.crops import CROPS
         from transfer.frozen.kept_images import with_kept_pixels
 
         crops = self.epochs * len(self.head_rates) * len(prepared.train)
-        labelled = with_kept_pixels(prepared.train, crops)
-        prepared = replace(prepared, train=labelled)
+        labeled = with_kept_pixels(prepared.train, crops)
+        prepared = replace(prepared, train=labeled)
         held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
         rate = max(held_out, key=lambda rate: held_out[rate], default=self.head_rates[0])
         predictions = self.fine_tune(
-            prepared.backbone, labelled, prepared.test, rate, "all", folders, seed
+            prepared.backbone, labeled, prepared.test, rate, "all", folders, seed
         )
         edges = (min(self.head_rates), max(self.head_rates))
-        share = f"{100 * self.drawn_share:g} % of {self.dataset}"
-        drawn = f"{share}, drawn alike from each class, seed {SHARE_SEED!r}"
+        subset = f"{100 * self.drawn_share:g} % of {self.dataset}"
+        drawn = f"{subset}, drawn alike from each class, seed {SHARE_SEED!r}"
         details = {
             **predictions.details,
             "held_out_top1": {f"{tried:g}": score for tried, score in held_out.items()},
@@ -190,79 +210,80 @@ class SemiSupervised(CenterCrops):
             "at_grid_edge": bool(held_out) and rate in edges,
             "labels": drawn if self.drawn_share else "published list",
             "crops": CROPS,
-            "fingerprint_of_labelled": labelled.fingerprint,
+            "fingerprint_of_labelled": labeled.fingerprint,
         }
         if self.drawn_share and this_process().is_main:
             name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
-            details["list_of_labelled"] = write_list(folders.lists, name, {"labelled": labelled})
+            details["list_of_labelled"] = write_list(folders.lists, name, {"labelled": labeled})
         return replace(predictions, details=details)
 
     def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
-        """Return top-1 on held-out labelled images, by the classifier's rate."""
+        """Return top-1 on held-out labeled images, by the classifier's learning rate."""
         from transfer.finetuning.schedule import search_learning_rates
 
-        labelled = prepared.train
-        least = int(np.bincount(labelled.label_array).min())
-        # counted on the rarest class, so that every class keeps images to learn from
-        held_out = max(1, round(self.held_out_share * least))
-        learned, judged = (
-            balanced_split(labelled, part, val_per_class=held_out) for part in ("train", "val")
+        labeled = prepared.train
+        smallest = int(np.bincount(labeled.label_array).min())
+        # derived from the rarest class, so that every class keeps images to learn from
+        num_held_out = max(1, round(self.held_out_share * smallest))
+        train, test = (
+            balanced_split(labeled, split, val_per_class=num_held_out) for split in ("train", "val")
         )
 
         def score(rate: float) -> float:
             name = f"rate-{rate:g}"
-            found = self.fine_tune(prepared.backbone, learned, judged, rate, name, folders, seed)
-            return top1(found.scores, found.labels)
+            predictions = self.fine_tune(prepared.backbone, train, test, rate, name, folders, seed)
+            return top1(predictions.scores, predictions.labels)
 
         return search_learning_rates(self.head_rates, score, "top-1")
 
     def fine_tune(
         self,
         backbone: Encoder,
-        learned: Images,
-        judged: Images,
+        train: Images,
+        test: Images,
         rate: float,
         name: str,
         folders: Folders,
         seed: int,
     ) -> Predictions:
-        """Fine-tune on `learned` with a rate of the classifier, and test on `judged`.
+        """Fine-tune on `train` and return predictions for `test`.
 
-        NotFiniteError if the training diverges. name: that of the training.
+        NotFiniteError if the training diverges. rate: learning rate of the classifier. name: names
+        the training's files.
         """
-        from transfer.finetuning import classification as whole
+        from transfer.finetuning import classification
 
-        course = self.course(len(learned), rate)
-        classifier, done = whole.fine_tune(
+        settings = self.fine_tuning(len(train), rate)
+        classifier, summary = classification.fine_tune(
             backbone,
-            learned,
-            course,
+            train,
+            settings,
             name=name,
             seed=seed,
             work=folders.work,
             process=this_process(),
         )
-        scores = whole.predict_scores(classifier, judged, self.transform, backbone.input)
+        scores = classification.predict_scores(classifier, test, self.transform, backbone.input)
         if not bool(scores.isfinite().all()):
-            raise NotFiniteError(f"{name}: the network trained at rate {rate:g} has diverged")
+            raise NotFiniteError(f"{name}: the training diverged at learning rate {rate:g}")
         details: dict[str, Any] = {
             "head_rate": rate,
-            "backbone_rate": course.learning_rate,
+            "backbone_rate": settings.learning_rate,
             "precision": self.precision,
-            "num_labelled": len(learned),
-            "training": asdict(done),
-            **class_results(scores, judged.labels, judged.class_names),
+            "num_labelled": len(train),
+            "training": asdict(summary),
+            **class_results(scores, test.labels, test.class_names),
         }
-        return Predictions(scores, judged.labels, details)
+        return Predictions(scores, test.labels, details)
 
-    def course(self, num_images: int, rate: float) -> FineTuning:
-        """Return the settings of a training on `num_images` images."""
+    def fine_tuning(self, num_images: int, rate: float) -> FineTuning:
+        """Return the settings for fine-tuning on `num_images` images."""
         from transfer.finetuning.classification import FineTuning
 
-        steps = max(1, round(self.epochs * num_images / self.batch_size))
+        num_steps = max(1, round(self.epochs * num_images / self.batch_size))
         return FineTuning(
-            iterations=steps,
-            milestones=tuple(round(part * steps) for part in self.milestones),
+            iterations=num_steps,
+            milestones=tuple(round(milestone * num_steps) for milestone in self.milestones),
             decay=self.decay,
             learning_rate=rate / self.head_factor,
             batch_size=self.batch_size,
@@ -280,35 +301,35 @@ LORAC_LENGTHS: dict[str, Any] = {
     "1pct": {"epochs": 30.0, "head_factor": 250.0},
     "10pct": {"epochs": 50.0, "head_factor": 20.0},
 }
-"""Length and ratio of rates, by share of labels (LORAC, section 6.2)."""
+"""Epochs and learning-rate ratio by fraction of labels (LORAC, section 6.2)."""
 
 TASKS = {
     # CO2, section 3.3: for MoCo v2 and, with another weight decay, for MoCo v1
     **{
-        f"in1k_semi_{part}@{reading}": SemiSupervised(
-            dataset=f"in1k_{part}",
+        f"in1k_semi_{fraction}@{reading}": SemiSupervised(
+            dataset=f"in1k_{fraction}",
             protocol=protocol,
             epochs=20.0,
             head_rates=(1.0,),
             head_factor=100.0,
             weight_decay=weight_decay,
         )
-        for part in ("1pct", "10pct")
+        for fraction in ("1pct", "10pct")
         for reading, protocol, weight_decay in (
             ("co2", "co2-2021/1", 1e-4),
             ("co2-v1", "co2-2021-v1/1", 5e-4),
         )
     },
     **{
-        f"in1k_semi_{part}@lorac": SemiSupervised(
-            dataset=f"in1k_{part}",
+        f"in1k_semi_{fraction}@lorac": SemiSupervised(
+            dataset=f"in1k_{fraction}",
             protocol="lorac-2021/1",
             head_rates=LORAC_HEAD_RATES,
             **lengths,
         )
-        for part, lengths in LORAC_LENGTHS.items()
+        for fraction, lengths in LORAC_LENGTHS.items()
     },
-    # LORAC's rates and lengths with batches of 64
+    # LORAC's learning rates and epochs with batches of 64
     **{
         f"cifar10_semi_{percent}pct": SemiSupervised(
             dataset="cifar10",

@@ -1,9 +1,11 @@
-"""How much the views of an image differ: JCL, figure 3; LORAC, figures 3 b, 3 c and 4 c.
+"""Statistics of random views of an image.
 
-32 random views of each image, as in pre-training, pass through the backbone and its projector. For
-each image the record's histograms count the mean cosine of all pairs of views, the mean variance of
-a dimension, and the nuclear norm of the matrix of embeddings. Neither paper says which views these
-are, nor of which layer: here they are MoCo v2's for all methods, and embeddings of unit length.
+JCL, figure 3; LORAC, figures 3 b, 3 c and 4 c.
+
+32 random views of each image pass through the backbone and its projector. For each image, the
+record's histograms count the mean cosine similarity of all pairs of views, the mean variance per
+dimension, and the nuclear norm of the embedding matrix. Neither paper states the augmentation or
+the layer: we use MoCo v2's augmentation for all methods, and unit-length embeddings.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
 Space = Literal["embedding", "feature"]
 
 NUM_BINS = 200
-"""Bins of each histogram, over the whole range that its statistic can have."""
+"""Bins of each histogram; they cover all possible values of its statistic."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Input of a run."""
+    """The input of a run."""
 
     backbone: Encoder
     projector: Projector | None
@@ -42,17 +44,17 @@ class Prepared:
 
 @dataclass(frozen=True)
 class ImageStatistics:
-    """The statistics of every image, as `view_statistics` orders them."""
+    """The statistics of every image, in the order of `view_statistics`."""
 
     of_spaces: dict[str, Tensor]
-    """(n, 3) for "feature" and, where there is a projector, "embedding"."""
+    """(n, 3) for "feature" and, with a projector, "embedding"."""
     dims: dict[str, int]
     """Dimension d of each space."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewStatistics(Task):
-    """Statistics of random views in one space, on images drawn from one split."""
+    """Statistics of random views in one space, averaged over images."""
 
     heading: ClassVar[str] = "Figures"
     primary_metric: ClassVar[str] = "mean_cosine"
@@ -60,10 +62,10 @@ class ViewStatistics(Task):
 
     protocol: str = "lorac-2021/1"
     space: Space = "embedding"
-    """Output of the projector, or of the backbone."""
+    """Output of the projector (embedding) or of the backbone (feature)."""
     split: Literal["test", "trainval"] = "test"
     num_images: int = 5000
-    """Images drawn from the split; all if it has fewer."""
+    """Number of images drawn from the split; all if it has fewer."""
     views: ViewSettings = field(default_factory=ViewSettings)
     engine: Literal["torch"] = "torch"
 
@@ -77,7 +79,7 @@ class ViewStatistics(Task):
         return replace(self, views=replace(self.views, size_px=backbone.input.size_px))
 
     def unsupported_reason(self, backbone: Encoder) -> str:
-        """Return why a backbone has no embeddings; empty if it has them or features are asked."""
+        """Return why a backbone has no projector, if the task needs one."""
         from transfer.encoders.projector import why_no_projector
 
         return why_no_projector(backbone) if self.space == "embedding" else ""
@@ -87,27 +89,27 @@ class ViewStatistics(Task):
         return {"forward": self.num_images * self.views.num_views}
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
-        """Return the images, and the projector if embeddings are asked."""
+        """Return the images, and the projector if the task needs it."""
         from transfer.encoders.projector import load_projector
 
         projector = load_projector(backbone) if self.space == "embedding" else None
         return Prepared(backbone, projector, open_images(self.dataset, self.split, folders))
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> ImageStatistics:
-        """Return the statistics of the drawn images; the seed draws images and views."""
+        """Return statistics of random images; the seed draws images and views."""
         import torch
 
         from transfer.frozen.network import device
         from transfer.frozen.random_views import statistics_of_views
 
         generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randperm(len(prepared.images), generator=generator)[: self.num_images]
+        indices = torch.randperm(len(prepared.images), generator=generator)[: self.num_images]
         projector = prepared.projector and prepared.projector.to(device())
         statistics = statistics_of_views(
             prepared.backbone,
             projector,
             prepared.images,
-            sorted(drawn.tolist()),
+            sorted(indices.tolist()),
             self.views,
             seed,
         )
@@ -117,34 +119,34 @@ class ViewStatistics(Task):
         return ImageStatistics(statistics, dims)
 
     def metrics(self, predictions: ImageStatistics) -> dict[str, float]:
-        """Return the mean cosine in percent of that of equal views; the details hold the rest."""
+        """Return the mean cosine similarity in percent (100: identical views)."""
         return {"mean_cosine": 100 * float(predictions.of_spaces[self.space][:, 0].mean())}
 
     def gallery(self, predictions: ImageStatistics, folders: Folders) -> list[Never]:
-        """Return nothing: the record holds histograms."""
+        """Return nothing: the record contains histograms instead."""
         return []
 
     def details(self, predictions: ImageStatistics) -> dict[str, object]:
-        """Return means and histograms in the statistics' own units.
+        """Return means and histograms of the raw statistics.
 
-        Those of features stand beside those of embeddings, under "of_features".
+        A task on embeddings also returns the statistics of features, under "of_features".
         """
-        own = self.space_details(predictions, self.space)
+        details = self.space_details(predictions, self.space)
         if self.space == "embedding":
-            own["of_features"] = self.space_details(predictions, "feature")
+            details["of_features"] = self.space_details(predictions, "feature")
         num_images = len(predictions.of_spaces[self.space])
-        return {"num_views": self.views.num_views, "num_images": num_images, **own}
+        return {"num_views": self.views.num_views, "num_images": num_images, **details}
 
     def space_details(self, predictions: ImageStatistics, space: Space) -> dict[str, object]:
-        """Return dimension, means over images, and histograms in one space."""
+        """Return dimension, means over images, and histograms for one space."""
         from transfer.frozen.random_views import STATISTICS
 
         statistics, dim = predictions.of_spaces[space], predictions.dims[space]
         views = self.views.num_views
-        # of V rows of unit length, of which at most d are orthogonal
-        most = math.sqrt(views * min(views, dim))
+        # the largest nuclear norm of V unit rows: at most d of them are orthogonal
+        max_norm = math.sqrt(views * min(views, dim))
         # the mean cosine is the squared length of the mean row, so it is never negative
-        ranges = ((0.0, 1.0), (0.0, 1.0 / dim), (math.sqrt(views), most))
+        ranges = ((0.0, 1.0), (0.0, 1.0 / dim), (math.sqrt(views), max_norm))
         columns = dict(zip(STATISTICS, statistics.T, strict=True))
         histograms = {
             name: histogram(values, *limits)
@@ -155,9 +157,9 @@ class ViewStatistics(Task):
 
 
 def histogram(values: Tensor, low: float, high: float) -> dict[str, list[float]]:
-    """Return the edges (NUM_BINS + 1) of equal bins from low to high, and the counts of values.
+    """Return edges (NUM_BINS + 1) and counts of equal bins.
 
-    A value that rounding has put outside is counted in the outermost bin.
+    Values outside the range, due to rounding, are counted in the outermost bins.
     """
     import torch
 
@@ -167,7 +169,7 @@ def histogram(values: Tensor, low: float, high: float) -> dict[str, list[float]]
 
 
 CIFAR_VIEWS = ViewSettings(size_px=32, blur_probability=0.0)
-"""Views of small images, which are not blurred."""
+"""Views of small images, without blur."""
 
 TASKS = {
     "cifar10_view_statistics": ViewStatistics(
@@ -181,7 +183,7 @@ TASKS = {
         by_default=False,
     ),
     "in100_view_statistics": ViewStatistics(dataset="in100", by_default=False),
-    # 32,768 images, more than the validation set has
+    # 32,768 images are more than the validation set has
     "in100_view_statistics@jcl": ViewStatistics(
         dataset="in100",
         protocol="jcl-2020/1",

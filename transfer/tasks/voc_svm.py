@@ -1,5 +1,6 @@
-"""VOC 2007 classification by linear SVMs on frozen features: Table 3 of CO2, arXiv:2010.02217.
+"""VOC 2007 classification by linear SVMs on frozen features.
 
+CO2 (Wei et al., ICLR 2021, arXiv:2010.02217), Table 3.
 Each class has its own one-vs-rest SVM, at a cost chosen by cross-validated average precision
 (Goyal et al., ICCV 2019, arXiv:1905.01235).
 """
@@ -37,13 +38,13 @@ PRESENT, DIFFICULT, ABSENT = 1, 0, -1
 VISSL_COSTS = (0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 50.0, 100.0, 1000.0)
 POWER_COSTS = tuple(2.0**-exponent for exponent in range(4, 20))
 SMOKE_COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
-MOST_NAMED = 5
-"""Classes that an error names."""
+MAX_LISTED = 5
+"""Largest number of classes that an error message lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class SVMData(TrainAndTest):
-    """Features of unit length, and labels (n, L) of the classes with enough positives."""
+    """Unit-length features, and labels (n, L) of the classes with enough positives."""
 
     left_out: tuple[str, ...]
     """Classes with too few positives."""
@@ -51,14 +52,13 @@ class SVMData(TrainAndTest):
 
 @dataclass(frozen=True, kw_only=True)
 class VOCSVM(Task):
-    """Protocol of 20 class-weighted SVMs on unit-length features of squashed images; mAP on test.
+    """One class-weighted SVM per class on unit-length features; mAP on test.
 
-    CO2 cites Goyal et al. for the protocol and says that costs are chosen on a held-out part of the
-    training images. Goyal et al. and their code have 3-fold cross-validation, which
-    is done here. The settings are those of its public implementations,
-    and the costs are the union of their grids. The folds are not published: they are stratified and
-    drawn by the seed. Objects marked difficult are negatives in trainval, also when held out, and
-    ignored on test.
+    Images are squashed to a square. CO2 cites Goyal et al. for the protocol and says that costs are
+    chosen on a held-out part of the training images. Goyal et al. and their code use 3-fold
+    cross-validation, and so do we. The settings come from its public implementations, and the costs
+    are the union of their grids. The folds are not published: ours are stratified and drawn by the
+    seed. Difficult objects are negatives in trainval, also when held out, and ignored on test.
     """
 
     heading: ClassVar[str] = "VOC 2007 SVM"
@@ -67,23 +67,28 @@ class VOCSVM(Task):
     dataset: str = field(default="voc07", init=False, metadata={"hashed": False, "stored": False})
     protocol: str = "co2-2021/1"
     points: Points = "area"
-    """Kind of average precision, in search and test: by area, or the 11 points of VOC 2007."""
+    """Average precision: area, or the 11 points of VOC 2007."""
     solver: Literal["batched", "scikit-learn"] = "batched"
-    """Solver: scikit-learn's LinearSVC is the reference; batched finds the same planes sooner."""
+    """scikit-learn: its LinearSVC, the reference; batched: equal solutions, faster."""
     costs: tuple[float, ...] = tuple(sorted((*VISSL_COSTS, *POWER_COSTS)))
-    """Costs C, rising; among equal average precisions the smallest is chosen."""
+    """Costs C in increasing order; ties go to the smallest cost."""
     num_folds: int = 3
     positive_weight: float = 2.0
-    """Weight of a positive image's loss; that of a negative one is 1."""
+    """Weight of a positive image's loss; negative images have weight 1."""
     gradient_tolerance: float = 1e-4
-    """Tolerance of the batched solver, relative to the gradient at zero and a class's share of
-    images."""
+    """Tolerance of the batched solver on the norm of the gradient.
+
+    It is relative to the gradient at zero, times the fraction of images in the rarer class."""
     norm_offset: float = 1e-5
-    """Number added to a feature's length before the division by it."""
+    """Offset added to a feature's norm before the division."""
     crop_px: int = 224
-    """Side to which the whole image is squashed, via 256/224 of it; nothing is cut off."""
+    """Size of the squashed input image.
+
+    The whole image is first resized to 256/224 of it; nothing is cropped."""
     min_classes: int = 20
-    """Least number of classes with 2 positives in trainval and 1 in test; fewer are an error."""
+    """Minimum number of classes that can be scored; fewer are an error.
+
+    A class needs 2 positives in trainval and 1 in test."""
 
     @property
     def engine(self) -> str:
@@ -91,106 +96,110 @@ class VOCSVM(Task):
         return self.solver
 
     def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol with fewer costs, for smoke also with smaller images.
+        """Return the protocol with fewer costs; smoke: also with smaller images.
 
-        Both schedules score the classes that the data has.
+        Both schedules score the classes that have enough images.
         """
         if schedule == "smoke":
             return replace(self, costs=SMOKE_COSTS, crop_px=64, min_classes=1)
         return self if schedule == "paper" else replace(self, costs=VISSL_COSTS, min_classes=1)
 
     def too_few_images(self, data: Path) -> str:
-        """Return that an excerpt is known to have too few classes; empty if it is not."""
+        """Return why a registered subset has too few classes; empty if not."""
         classes = expected_sizes(self.dataset, data).classes
         if classes >= self.min_classes:
             return ""
         return (
             f"{self.min_classes} classes are scored, but {self.dataset} has {classes} with images "
-            "in trainval and test; use the complete data set, or --schedule short, which scores "
-            "those"
+            "in trainval and test. Use the complete dataset, or --schedule short, which scores "
+            "the existing classes"
         )
 
     def for_backbone(self, backbone: Encoder) -> Self:
-        """Return the protocol with images no larger than those the backbone was trained on.
+        """Return the protocol with images of at most the backbone's training size.
 
-        They have that very size for another network than a ResNet, such as a grid of patches.
+        Other networks than ResNets, such as ViTs, get exactly their training size.
         """
-        own = backbone.input.size_px
+        size_px = backbone.input.size_px
         fixed = not backbone.is_resnet
-        return replace(self, crop_px=own if fixed else min(self.crop_px, own))
+        return replace(self, crop_px=size_px if fixed else min(self.crop_px, size_px))
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
-        """Return the training and the test images, squashed."""
+        """Return the training and test splits, squashed to a square."""
         transform = EvalTransform(
             resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px, squash=True
         )
         return [("trainval", transform), ("test", transform)]
 
     def prepare(self, backbone: Encoder, folders: Folders) -> SVMData:
-        """Return the features of trainval and test, extracted or from the cache."""
+        """Return the features of trainval and test, computed or from the cache."""
         train, test = self.features(backbone, folders)
         names = open_images("voc07", "trainval", folders).class_names
-        return self.measurable(train, test, names)
+        return self.select_classes(train, test, names)
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return which classes have too few positives, if too many have; else an empty text.
+        """Return which classes have too few positives; empty if enough classes remain.
 
-        With two positives in trainval, a fold that holds one out can train on the other.
+        A class needs two positives in trainval, so that one can be held out.
         """
         train, test = images["trainval"], images["test"]
-        enough = scored(train.labels, test.labels)
-        least = max(1, self.min_classes)
-        if sum(enough) >= least:
+        has_enough = can_be_scored(train.labels, test.labels)
+        minimum = max(1, self.min_classes)
+        if sum(has_enough) >= minimum:
             return ""
-        counts = [(part.labels == PRESENT).sum(dim=0).tolist() for part in (train, test)]
-        rows = zip(train.class_names, *counts, enough, strict=True)
-        short = [
-            f"{name} ({own} in trainval, {other} in test)"
-            for name, own, other, keep in rows
-            if not keep
+        counts = [(split.labels == PRESENT).sum(dim=0).tolist() for split in (train, test)]
+        rows = zip(train.class_names, *counts, has_enough, strict=True)
+        lacking = [
+            f"{name} ({num_train} in trainval, {num_test} in test)"
+            for name, num_train, num_test, enough_images in rows
+            if not enough_images
         ]
-        named = ", ".join(short[:MOST_NAMED])
-        if len(short) > MOST_NAMED:
-            named += f" and {len(short) - MOST_NAMED} more"
-        advice = "Use the complete data set"
-        if self.min_classes > 1 and any(enough):
+        listed = ", ".join(lacking[:MAX_LISTED])
+        if len(lacking) > MAX_LISTED:
+            listed += f" and {len(lacking) - MAX_LISTED} more"
+        advice = "Use the complete dataset"
+        if self.min_classes > 1 and any(has_enough):
             advice += ", or --schedule short, which scores the other classes"
         return (
-            f"{self.dataset}: {sum(enough)} classes have 2 positive and 2 negative images in "
-            f"trainval and a positive one in test, expected {least}. Too few positives: {named}. "
-            f"{advice}"
+            f"{self.dataset}: {sum(has_enough)} classes have 2 positive and 2 negative images in "
+            f"trainval and a positive one in test, expected {minimum}. "
+            f"Too few positives: {listed}. {advice}"
         )
 
-    def measurable(self, train: Features, test: Features, names: tuple[str, ...]) -> SVMData:
-        """Return features of unit length, restricted to the classes with enough positives."""
-        enough = scored(train.labels, test.labels)
-        kept = [index for index, keep in enumerate(enough) if keep]
+    def select_classes(self, train: Features, test: Features, names: tuple[str, ...]) -> SVMData:
+        """Return unit-length features, with labels of classes with enough positives."""
+        has_enough = can_be_scored(train.labels, test.labels)
+        indices = [index for index, enough_images in enumerate(has_enough) if enough_images]
         return SVMData(
-            Features(unit_length(train.features, self.norm_offset), train.labels[:, kept]),
-            Features(unit_length(test.features, self.norm_offset), test.labels[:, kept]),
-            tuple(names[index] for index in kept),
-            tuple(name for name, keep in zip(names, enough, strict=True) if not keep),
+            Features(unit_length(train.features, self.norm_offset), train.labels[:, indices]),
+            Features(unit_length(test.features, self.norm_offset), test.labels[:, indices]),
+            tuple(names[index] for index in indices),
+            tuple(
+                name
+                for name, enough_images in zip(names, has_enough, strict=True)
+                if not enough_images
+            ),
         )
 
     def run(self, data: SVMData, folders: Folders, seed: int) -> Predictions:
-        """Choose a cost per class on trainval, train on all of it, return scores (n, L) of test."""
+        """Choose costs by cross-validation, train on trainval, return test scores (n, L)."""
         import torch
 
         from transfer.frozen.cost_search import choose_costs
         from transfer.frozen.linear_svm import Problems
 
         features, positive = data.train.features, data.train.labels == PRESENT
-        solve = self.bound_solver(features)
+        solve = self.solver_for(features)
         choice = choose_costs(solve, self.search(seed), features, positive)
-        chosen = torch.tensor(self.costs, dtype=torch.float64)[choice.best]
-        everywhere = Problems(
+        costs = torch.tensor(self.costs, dtype=torch.float64)[choice.best]
+        problems = Problems(
             positive=positive.T,
             trained_on=torch.ones_like(positive.T),
             positive_weight=self.positive_weight,
         )
-        planes = solve(everywhere, chosen, None)
+        planes = solve(problems, costs, None)
         details = {
-            "classes": self.class_choices(choice, data.class_names),
+            "classes": self.class_results(choice, data.class_names),
             "classes_left_out": list(data.left_out),
             "mean_cross_validated_AP": {
                 f"{cost:g}": round(float(row.mean()), 3)
@@ -201,8 +210,8 @@ class VOCSVM(Task):
         }
         return Predictions(planes.scores(data.test.features), data.test.labels, details)
 
-    def bound_solver(self, features: Tensor) -> Solver:
-        """Return the solver bound to features (n, C)."""
+    def solver_for(self, features: Tensor) -> Solver:
+        """Return the solver for features (n, C)."""
         from transfer.frozen.linear_svm import eigenbasis, solve_batched, solve_scikit_learn
         from transfer.frozen.network import device
 
@@ -223,10 +232,10 @@ class VOCSVM(Task):
             seed=seed,
         )
 
-    def class_choices(
+    def class_results(
         self, choice: CostSearchResult, names: tuple[str, ...]
     ) -> dict[str, dict[str, object]]:
-        """Return cost and cross-validated average precision by class; print their range."""
+        """Return cost and cross-validated average precision by class; print a summary."""
         choices: dict[str, dict[str, object]] = {}
         for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):
             cost, precision = self.costs[index], float(column[index])
@@ -247,7 +256,10 @@ class VOCSVM(Task):
         return {"mAP": sum(precisions) / len(precisions)}
 
     def precisions(self, predictions: Predictions) -> list[float]:
-        """Return the average precision of each class in percent, its difficult images ignored."""
+        """Return the average precision of each class in percent.
+
+        Images that are difficult for a class are ignored.
+        """
         return [
             average_precision(
                 scores[labels != DIFFICULT],
@@ -258,12 +270,12 @@ class VOCSVM(Task):
         ]
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return per class cost, whether it is at the grid's edge, and both average precisions."""
-        tested = self.precisions(predictions)
+        """Return results by class, and mAP on resampled test sets."""
+        precisions = self.precisions(predictions)
         classes = {
             name: {**row, "AP": precision}
             for (name, row), precision in zip(
-                predictions.details["classes"].items(), tested, strict=True
+                predictions.details["classes"].items(), precisions, strict=True
             )
         }
         edge = [name for name, row in classes.items() if row["at_grid_edge"]]
@@ -280,19 +292,19 @@ class VOCSVM(Task):
         scores, labels = predictions.scores.numpy(), predictions.labels.numpy()
         counts = resamples(len(labels))
         by_class = []
-        for own, truth in zip(scores.T, labels.T, strict=True):
-            order = np.argsort(-own, kind="stable")
-            there = truth == PRESENT
-            hits, misses = there[order], (truth == ABSENT)[order]
+        for class_scores, class_labels in zip(scores.T, labels.T, strict=True):
+            order = np.argsort(-class_scores, kind="stable")
+            present = class_labels == PRESENT
+            hits, misses = present[order], (class_labels == ABSENT)[order]
             by_class.append(
-                resampled_precision(hits, misses, order, there.astype(float), counts, recalls)
+                resampled_precision(hits, misses, order, present.astype(float), counts, recalls)
             )
         return resampled({"mAP": np.nanmean(by_class, axis=0)}, len(labels))
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
-        """Return test images that the rankings for classes have in the most wrong places.
+        """Return the test images with the worst ranks.
 
-        Difficult images of a class are not ranked, as in the metric.
+        As in the metric, images that are difficult for a class are not ranked.
         """
         images = open_images("voc07", "test", folders)
         labels, classes = predictions.labels, list(predictions.details["classes"])
@@ -300,17 +312,20 @@ class VOCSVM(Task):
         return misplaced(images, predictions.scores, present, absent, classes)
 
 
-def scored(train: Tensor, test: Tensor) -> list[bool]:
-    """Return which of L classes can be scored, by the labels of trainval (n, L) and test (m, L)."""
+def can_be_scored(train: Tensor, test: Tensor) -> list[bool]:
+    """Return which of L classes have enough images to be scored.
+
+    train, test: labels (n, L) and (m, L) of trainval and test.
+    """
     present = train == PRESENT
-    enough: list[bool] = (
+    scorable: list[bool] = (
         (present.sum(dim=0) >= 2) & ((~present).sum(dim=0) >= 2) & (test == PRESENT).any(dim=0)
     ).tolist()
-    return enough
+    return scorable
 
 
 def unit_length(features: Tensor, offset: float) -> Tensor:
-    """Return features (n, C) divided by their length + offset, as in the public implementations.
+    """Return features (n, C) divided by their norm plus an offset.
 
     ValueError if a feature is not finite.
     """

@@ -26,7 +26,7 @@ from transfer.frozen.network import forward as forward_pass
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_PART", 48)
+    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_CHUNK", 48)
 
 
 def replace_images(data: Path) -> None:

@@ -215,7 +215,7 @@ def test_no_detections_are_0_and_no_objects_an_error(tmp_path: Path) -> None:
     nothing = [as_found([], [])]
     ap, _ = coco_ap(nothing, scenes_of(tmp_path, [CAT]), KINDS)
     assert ap["segm"] == dict.fromkeys(("AP", "AP50", "AP75", "APm", "AP/cat"), 0.0)
-    with pytest.raises(ValueError, match="no object on the 1 images can be found as bbox"):
+    with pytest.raises(ValueError, match="no object on the 1 images can be detected as bbox"):
         coco_ap(nothing, scenes_of(tmp_path, []), ["bbox"])
 
 

@@ -82,7 +82,7 @@ def test_the_smallest_share_of_every_training_has_at_least_one_step() -> None:
         if isinstance(task, LinearTransfer):
             assert ProbeTraining.of(task).num_steps(1000) >= 1, key
         elif isinstance(task, SemiSupervised):
-            assert task.course(1000, 1.0).iterations >= 1, key
+            assert task.fine_tuning(1000, 1.0).iterations >= 1, key
         elif isinstance(task, Detection | Segmentation):
             assert task.recipe.iterations >= 1, key
         elif isinstance(task, FewShot):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transfer.frozen.classifier import (
-    IMAGES_PER_PART,
+    IMAGES_PER_CHUNK,
     Heads,
     class_results,
     classifier_file,
@@ -21,7 +21,7 @@ HEAD = Heads(torch.arange(12.0).view(1, 3, 4), torch.tensor([[0.0, 1.0, 2.0]]))
 
 
 def test_more_images_than_one_part_holds_are_scored_in_their_order() -> None:
-    features = (torch.arange(4.0 * (IMAGES_PER_PART + 9)) % 61).view(-1, 4)
+    features = (torch.arange(4.0 * (IMAGES_PER_CHUNK + 9)) % 61).view(-1, 4)
     expected = features @ HEAD.weight[0].T + HEAD.bias[0]  # whole numbers: exact
     assert torch.equal(classifier_scores(HEAD, features), expected)
 

@@ -10,13 +10,13 @@ from torchvision.transforms import v2
 import transfer.frozen.crops
 from transfer.datasets.catalog import open_split
 from transfer.encoders.encoder import InputFormat
-from transfer.frozen.crops import RandomCrops, batch_places, crop_batches, draw_seed
+from transfer.frozen.crops import RandomCrops, batch_draws, crop_batches, draw_seed
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import normalize_pixels
 
 
 def test_every_image_is_seen_once_per_pass() -> None:
-    batches_of = list(batch_places(10, 4, 0, range(5)))
+    batches_of = list(batch_draws(10, 4, 0, range(5)))
     observed = [index for batch in batches_of for _, index in batch]
     assert sorted(observed[:10]) == sorted(observed[10:]) == list(range(10))
     assert observed[:10] != observed[10:]
@@ -45,7 +45,7 @@ def test_batches_do_not_depend_on_workers(
     monkeypatch.setattr(transfer.frozen.crops, "num_workers", lambda _: num_workers)
     batches = list(crop_batches(images, training, 3, form, 8, range(2, 5)))
     for step, (pixels, labels) in enumerate(batches, 2):
-        positions = next(batch_places(len(images), 8, 3, range(step, step + 1)))
+        positions = next(batch_draws(len(images), 8, 3, range(step, step + 1)))
         raw, expected = RandomCrops(images, 32, 3, "rotations")(positions)
         assert torch.equal(pixels, normalize_pixels(raw, form))
         assert torch.equal(labels, expected)

@@ -93,7 +93,7 @@ def test_crops_without_room_are_named_and_not_kept(
     assert torch.equal(
         extract(small_backbone, keeping).features, extract(small_backbone, folders).features
     )
-    assert "not kept" in capsys.readouterr().err
+    assert "not cached" in capsys.readouterr().err
     assert not list((folders.cache / "crops").iterdir())
 
 

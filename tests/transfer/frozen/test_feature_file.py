@@ -56,7 +56,7 @@ def extract(
     patch(EvalImages, "__getitem__", lambda _, index: pixels[index])
     patch(transfer.frozen.extraction, "frozen_network", lambda _: nn.Identity())
     patch(transfer.frozen.extraction, "forward", lambda _, pixels: pixels.flatten(1)[:, :512])
-    patch(transfer.frozen.extraction, "IMAGES_PER_PART", ROWS_PER_PART)
+    patch(transfer.frozen.extraction, "IMAGES_PER_CHUNK", ROWS_PER_PART)
     patch(transfer.frozen.extraction, "IMAGES_PER_BATCH", 2)
 
     def work() -> list[Tensor]:

@@ -16,7 +16,7 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
 from transfer.encoders.encoder import InputFormat
 from transfer.frozen.crops import crop_batches
-from transfer.frozen.kept_images import ImageMemoryError, with_kept_pixels
+from transfer.frozen.kept_images import ImageMemoryError, with_cached_pixels
 from transfer.frozen.probe_training import ProbeTraining
 
 NUM_IMAGES = 7
@@ -35,7 +35,7 @@ def images(tmp_path: Path) -> Images:
 
 def with_kept(images: Images) -> Images:
     with image_memory(1):
-        return with_kept_pixels(images, 100)
+        return with_cached_pixels(images, 100)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -60,8 +60,8 @@ def test_images_are_kept_up_to_the_limit(
     images: Images, limit: int, keeps: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with image_memory(limit / 1e9):
-        assert (with_kept_pixels(images, 100) is not images) == keeps
-    assert ("decoded they need" in capsys.readouterr().err) != keeps
+        assert (with_cached_pixels(images, 100) is not images) == keeps
+    assert ("their pixels need" in capsys.readouterr().err) != keeps
 
 
 def test_a_set_that_is_far_too_large_is_not_looked_through(
@@ -76,7 +76,7 @@ def test_a_set_that_is_far_too_large_is_not_looked_through(
 
     monkeypatch.setattr(transfer.frozen.kept_images, "image_sizes", sizes)
     with image_memory(1e-9):
-        assert with_kept_pixels(images, 100) is images
+        assert with_cached_pixels(images, 100) is images
     assert requested == [2]
 
 
@@ -102,7 +102,7 @@ def test_a_refusal_of_memory_and_a_stop_are_heard(
         with_kept(images)
 
 
-def test_images_with_kept_pixels_and_their_parts_read_no_file(
+def test_images_with_cached_pixels_and_their_parts_read_no_file(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [images.source.read(i).copy() for i in (5, 2, 2)]

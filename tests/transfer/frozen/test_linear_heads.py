@@ -122,15 +122,15 @@ def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
         assert_trained_alone(together, index, lars, rates)
 
 
-def test_a_pass_ends_with_the_step_nearest_to_its_last_image() -> None:
+def test_a_epoch_ends_with_the_step_nearest_to_its_last_image() -> None:
     for images, batch, epochs, ends in [
         (1_281_167, 256, 100.0, [5005, 10009, 15014]),  # 5004.6 steps a pass
         (10, 4, 2.0, [2, 5]),
         (10, 4, 0.1, [1]),
     ]:
         training = ProbeTraining(learning_rates=(1.0,), epochs=epochs, batch_size=batch)
-        assert training.pass_ends(images)[:3] == ends
-        assert training.pass_ends(images)[-1] == training.num_steps(images)
+        assert training.epoch_ends(images)[:3] == ends
+        assert training.epoch_ends(images)[-1] == training.num_steps(images)
 
 
 def test_a_backbone_in_training_mode_is_not_frozen(small_backbone: Encoder) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transfer.frozen.feature_cache import Features
-from transfer.frozen.nearest import QUERIES_PER_PART, Nearest, knn_scores, nearest_rows
+from transfer.frozen.nearest import QUERIES_PER_CHUNK, Nearest, knn_scores, nearest_rows
 
 
 def test_votes_equal_a_loop_over_all_pairs() -> None:
@@ -29,14 +29,14 @@ def test_votes_equal_a_loop_over_all_pairs() -> None:
 
 def test_more_neighbors_than_images_is_an_error() -> None:
     bank = Features(torch.eye(3), torch.arange(3))
-    with pytest.raises(ValueError, match="of 3 images"):
+    with pytest.raises(ValueError, match="has 3 images"):
         knn_scores(bank, torch.eye(3), num_classes=3, num_neighbors=4, temperature=0.1)
-    with pytest.raises(ValueError, match="of 3 images"):
+    with pytest.raises(ValueError, match="has 3 images"):
         nearest_rows(torch.eye(3), torch.eye(3), 4)
 
 
 def test_queries_of_several_parts_vote_in_their_order() -> None:
-    count = 2 * QUERIES_PER_PART + 5
+    count = 2 * QUERIES_PER_CHUNK + 5
     kinds = torch.arange(count) % 7
     bank = Features(torch.eye(7), torch.arange(7))
     votes = knn_scores(bank, torch.eye(7)[kinds], num_classes=7, num_neighbors=1, temperature=0.1)

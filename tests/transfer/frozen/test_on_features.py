@@ -135,13 +135,13 @@ def test_row_that_is_not_finite_is_named(function: Function, value: float) -> No
     train, labels, test = clusters()
     bad = train.clone()
     bad[7, 3] = value
-    with pytest.raises(NotFiniteError, match=r"row 7 of train .*infinite or not a number, of 50"):
+    with pytest.raises(NotFiniteError, match=r"row 7 of train .*infinite or not a number, out of 50"):
         function(bad, labels, test)
     with pytest.raises(NotFiniteError, match="row 7 of train"):
         function(bad.numpy(), labels, test)
     queries = test.clone()
     queries[[2, 4]] = value
-    with pytest.raises(NotFiniteError, match=r"row 2 of test .* 1 other rows, of 9"):
+    with pytest.raises(NotFiniteError, match=r"row 2 of test .* 1 other rows, out of 9"):
         function(train, labels, queries)
 
 
@@ -217,7 +217,7 @@ def minus_one(labels: Tensor) -> Tensor:
 
 POSITIVE: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "labels": (lambda labels: labels.numpy(), r"positive is \(50,\); expected \(n, L\)"),
-    "signs": (minus_one, "positive reaches from -1 to 1; expected bool, or 0 and 1"),
+    "signs": (minus_one, "positive has values from -1 to 1; expected bool, or 0 and 1"),
     "too few": (lambda labels: one_hot(labels)[:49], "positive: 49 rows, but train has 50"),
     "no class": (lambda labels: one_hot(labels)[:, :0], r"positive is \(50, 0\)"),
 }

@@ -214,7 +214,7 @@ def test_only_missing_heads_are_trained_after_waiting(
             holder.enter_context(wait_for_lock(lock))
             monkeypatch.setattr("time.sleep", lambda _, holder=holder: holder.close())
             result = run(f"waits-{trained}", item, peers(item))
-        assert capsys.readouterr().err.count("waits for the pass of another process") == 1
+        assert capsys.readouterr().err.count("waiting for another process that trains") == 1
         if item == SMALL:
             assert torch.equal(result.scores, expected.scores)
         assert trained <= sum(SIZES) < trained + LARGE.batch_size

@@ -86,27 +86,27 @@ def all_aside(scenes: Scenes) -> Scenes:
 
 def test_crowds_are_neither_learned_nor_found(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_det"]
-    assert task.why_not_learned(scenes) == task.why_not_tested(scenes) == ""
-    for reason in (task.why_not_learned(all_aside(scenes)), task.why_not_tested(all_aside(scenes))):
+    assert task.untrainable_reason(scenes) == task.untestable_reason(scenes) == ""
+    for reason in (task.untrainable_reason(all_aside(scenes)), task.untestable_reason(all_aside(scenes))):
         assert "7 images have 21 objects: 21 are crowds" in reason
 
 
 def test_difficult_objects_are_learned_but_not_found(tmp_path: Path) -> None:
     scenes, task = all_aside(tiny_scenes(tmp_path, coco=False)), DETECTORS["voc0712_det_c4"]
-    assert task.why_not_learned(scenes) == ""
-    assert "7 images have 21 objects: 21 are difficult" in task.why_not_tested(scenes)
+    assert task.untrainable_reason(scenes) == ""
+    assert "7 images have 21 objects: 21 are difficult" in task.untestable_reason(scenes)
 
 
 def test_keypoints_that_only_crowds_have_are_nothing_to_learn(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_keypoint"]
-    assert task.why_not_learned(scenes) == ""
+    assert task.untrainable_reason(scenes) == ""
     scenes.arrays.keypoints[~scenes.arrays.aside] = 0
-    assert "7 are crowds and 14 have no labeled keypoint" in task.why_not_learned(scenes)
+    assert "7 are crowds and 14 have no labeled keypoint" in task.untrainable_reason(scenes)
 
 
 def test_images_without_objects_are_nothing_to_learn(tmp_path: Path) -> None:
     empty = Scenes(tmp_path, [scene("0.jpg", 0, 60, 40)], ("a",))
-    assert "1 images have none but" in DETECTORS["voc0712_det_c4"].why_not_learned(empty)
+    assert "1 images have none but" in DETECTORS["voc0712_det_c4"].untrainable_reason(empty)
 
 
 @pytest.mark.parametrize("bad", ["trainval", "test", "train", "val"])

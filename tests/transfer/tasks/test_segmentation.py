@@ -44,10 +44,10 @@ def test_masks_without_a_labeled_pixel_are_nothing_to_learn_or_find(tmp_path: Pa
         Segmentation(protocol="any", recipe=VOC_FCN),
         solved_segmentation(tmp_path, right=True).split,
     )
-    assert task.why_not_learned(split) == task.why_not_tested(split) == ""
+    assert task.untrainable_reason(split) == task.untestable_reason(split) == ""
     for i in range(len(split)):
         write_mask(tmp_path / split.masks.name(i), np.full((6, 8), IGNORED, dtype=np.uint8))
-    for reason in (task.why_not_learned(split), task.why_not_tested(split)):
+    for reason in (task.untrainable_reason(split), task.untestable_reason(split)):
         assert "masks of 10 images" in reason
 
 

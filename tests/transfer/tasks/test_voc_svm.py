@@ -36,7 +36,7 @@ def solved_toy() -> SVMData:
     labels[torch.arange(36), torch.arange(36) % 3] = 1
     features = torch.cat([(labels[:, :3] == 1).float(), torch.full((36, 1), 0.2)], dim=1)
     split = Features(features, labels)
-    return QUICK.measurable(split, split, ("a", "b", "c", "nowhere"))
+    return QUICK.select_classes(split, split, ("a", "b", "c", "nowhere"))
 
 
 def test_a_separable_set_is_solved_exactly_by_the_smallest_cost_which_is_flagged(

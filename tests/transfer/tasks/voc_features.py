@@ -38,7 +38,7 @@ def synthetic_voc(num_images: int, dim: int, num_classes: int) -> SVMData:
     features = gain * (content @ mixing + grain - 0.02).relu()
     labels = torch.where(output, 1, -1).to(torch.int8)
     labels[torch.rand(labels.shape, generator=draw) < DIFFICULT_SHARE] = 0
-    return VOCSVM(min_classes=1).measurable(
+    return VOCSVM(min_classes=1).select_classes(
         Features(features[:num_images], labels[:num_images]),
         Features(features[num_images:], labels[num_images:]),
         tuple(f"class {index}" for index in range(num_classes)),
