@@ -35,7 +35,7 @@ from transfer.finetuning.loop import fused, measured_convolutions, move_to_devic
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.crops import RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
-from transfer.frozen.kept_images import with_kept_pixels
+from transfer.frozen.kept_images import with_cached_pixels
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import HeadOptimizer, new_heads
@@ -169,7 +169,7 @@ def core_rates(device: torch.device, folder: Path) -> Facts:
     images = read_class_folders(folder, folder, ["class"])
     decoded = EvalImages(images, EvalTransform.center(px, margin_px=32))
     with image_memory(1e3):
-        kept = with_kept_pixels(images, num_crops=2 * number)
+        kept = with_cached_pixels(images, num_crops=2 * number)
     places = [(index, index) for index in range(number)]
     ways: dict[str, Callable[[], object]] = {
         "decode": lambda: list(raw_batches(decoded, 0, pinned=False)),

@@ -1,4 +1,4 @@
-"""The choice of each class's SVM cost by cross-validated average precision."""
+"""Choose the SVM cost of each class by cross-validated average precision."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from transfer.frozen.linear_svm import Problems, Solution
 from transfer.metrics import Points, average_precision
 
 Solver = Callable[[Problems, Tensor, Tensor | None], Solution]
-"""Function of problems, their costs (P,), and initial planes or None; `linear_svm` has two."""
+"""Function of problems, costs (P,), and initial planes or None; see `linear_svm`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostSearch:
-    """Settings of the search, all that determines the choice besides the images."""
+    """Settings of the search."""
 
     costs: tuple[float, ...]
     """Values of C in increasing order."""
@@ -30,24 +30,24 @@ class CostSearch:
     def __post_init__(self) -> None:
         if not self.costs or sorted(set(self.costs)) != list(self.costs) or self.costs[0] <= 0:
             raise ValueError(
-                f"costs are {self.costs}; expected positive and rising ones, "
-                "as the solution at one cost starts the next"
+                f"costs are {self.costs}; expected positive costs in increasing order, "
+                "since the solution at one cost is the start for the next"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class CostSearchResult:
-    """Result of the search for every class."""
+    """Results of the search."""
 
     table: Tensor
     """(costs, L) average precision in percent, mean over the folds."""
     unconverged: int
-    """Number of problems (a class in a fold at a cost) where the solver ran out of steps."""
+    """Number of problems for which the solver did not converge."""
 
     @property
     def best(self) -> Tensor:
-        """Index (L,) of the best cost; among equal averages, the smallest cost."""
-        return self.table.argmax(dim=0)  # torch documents that the first maximum is returned
+        """Index (L,) of the best cost; ties go to the smallest cost."""
+        return self.table.argmax(dim=0)  # argmax returns the first maximum
 
 
 def choose_costs(
@@ -55,7 +55,7 @@ def choose_costs(
 ) -> CostSearchResult:
     """Cross-validate features (n, C) with positive (n, L) bool at every cost.
 
-    Each cost starts from the planes of the cost before. It takes minutes, so no state is saved.
+    Each cost starts from the planes of the previous one. It takes minutes, so no state is saved.
     """
     folds = stratified_folds(positive, search.num_folds, search.seed)
     held_out = (folds.T[:, None] == torch.arange(search.num_folds)[:, None]).flatten(0, 1)
@@ -84,7 +84,7 @@ def choose_costs(
 def with_precisions(
     solution: Solution, problems: Problems, features: Tensor, points: Points
 ) -> dict[str, Tensor]:
-    """Return a stage: planes and held-out average precision (P,), NaN without a positive in it."""
+    """Return planes and held-out average precision (P,); NaN without positives."""
     precisions = [
         average_precision(scores[~trained_on], positive[~trained_on], points=points)
         if bool(positive[~trained_on].any())
@@ -103,12 +103,12 @@ def with_precisions(
 def stratified_folds(positive: Tensor, num_folds: int, seed: int) -> Tensor:
     """Return the fold (n, L), 0..num_folds-1, of each image for each class.
 
-    positive (n, L) bool. The positives of a class are dealt to the folds in turn, in an order drawn
-    by the seed, and so are its negatives. The folds' numbers of each differ by one at most.
+    positive (n, L) bool. Positives and negatives of a class are each distributed evenly over the
+    folds, in an order drawn by the seed.
     """
     order = torch.randperm(len(positive), generator=torch.Generator().manual_seed(seed))
-    drawn = positive[order]
-    turn = torch.where(drawn, drawn.cumsum(dim=0), (~drawn).cumsum(dim=0)) - 1
-    folds = torch.empty_like(turn)
-    folds[order] = turn % num_folds
+    shuffled = positive[order]
+    rank = torch.where(shuffled, shuffled.cumsum(dim=0), (~shuffled).cumsum(dim=0)) - 1
+    folds = torch.empty_like(rank)
+    folds[order] = rank % num_folds
     return folds

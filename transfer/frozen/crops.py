@@ -1,8 +1,8 @@
-"""Random crops of training images, and the images of each batch.
+"""Random crops of training images, and the order of the images.
 
-All draws depend only on the seed and the position in the run, so neither the number of loader
-processes nor an interruption changes a pixel. Pre-training draws its own:
-pretrain/data/views.py. Crops travel as bytes and are normalized on the device.
+Each crop depends only on the seed and its number in the run, so neither the number of loader
+processes nor an interruption changes a pixel. Pre-training has other crops: pretrain/data/views.py.
+Loader processes send crops as bytes; they are normalized on the device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,38 +17,39 @@ from pretrain.running.loader import load_batches
 from transfer.datasets.images import Images
 from transfer.encoders.encoder import InputFormat
 from transfer.frozen.extraction import num_workers
-from transfer.frozen.kept_images import with_kept_pixels
+from transfer.frozen.kept_images import with_cached_pixels
 from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, Normalization
 
 CROPS = "crops/2"
-"""Version of the pixels of random crops; it is part of the identity of a training.
+"""Version of random crops; part of the hash of a training.
 
-crops/1 were Pillow's. crops/2 have the same boxes, flips and turns; their levels, of which there
-are 256, differ from Pillow's by at most 2. Of the values of 331 photographs 3 % differ.
+crops/1 used Pillow. crops/2 have the same boxes, flips and rotations; their 8-bit values differ
+from Pillow's by at most 2. In 331 natural images, 3 % of the values differ.
 """
 SEED_STRIDE = 2_654_435_769
-"""2^32 divided by the golden ratio; its multiples modulo 2^32 are far apart."""
+"""2^32 divided by the golden ratio; multiples modulo 2^32 are far apart."""
 
-Place = tuple[int, int]
-"""Position in the run, and index of the image."""
+Draw = tuple[int, int]
+"""Number of the crop in the run, and index of the image."""
 Crops = tuple[Tensor, Tensor]
 """Pixels (n, 3, H, W) and labels (n,)."""
 
 
 def draw_seed(seed: int, number: int) -> int:
-    """Return the 32-bit seed of draw `number` of a run; torch's CPU generator ignores other bits.
+    """Return the 32-bit seed of draw `number` of a run.
 
-    Seed 0 uses the numbers themselves; every other seed adds an offset.
+    torch's CPU generator ignores other bits. Seed 0 uses `number`; other seeds add an offset.
     """
     return (number + seed * SEED_STRIDE) % 2**32
 
 
 class RandomCrops:
-    """Random crops of images, by their places: of 8 to 100 % (torchvision's default), flipped.
+    """Random crops, flipped or not.
 
-    For the labels "rotations" each is turned by a drawn number of quarters, which is its label.
+    Crops have 8 to 100 % of the area (torchvision's default). With labels "rotations", each crop is
+    rotated by a random multiple of 90 degrees, its label.
     """
 
     def __init__(self, images: Images, px: int, seed: int, labels: Labels = "classes") -> None:
@@ -56,24 +57,24 @@ class RandomCrops:
         self.read = images.source.read
         self.generator = torch.Generator()
 
-    def __call__(self, places: Sequence[Place]) -> Crops:
+    def __call__(self, draws: Sequence[Draw]) -> Crops:
         """Return pixels (n, 3, px, px) uint8, channels last, and labels (n,)."""
-        pixels = np.empty((len(places), self.px, self.px, 3), dtype=np.uint8)
-        turns = []
-        for (position, index), out in zip(places, pixels, strict=True):
+        pixels = np.empty((len(draws), self.px, self.px, 3), dtype=np.uint8)
+        rotations = []
+        for (number, index), out in zip(draws, pixels, strict=True):
             image = self.read(index)
-            # box, flip and quarter turns are drawn in this order, as torchvision draws them
-            generator = self.generator.manual_seed(draw_seed(self.seed, position))
+            # torchvision draws box, flip and rotation in this order
+            generator = self.generator.manual_seed(draw_seed(self.seed, number))
             box = draw_box(generator, *image.shape[:2])
             flip, quarters = bool(torch.rand(1, generator=generator) < 0.5), 0
             if self.labels == "rotations":
                 quarters = int(torch.randint(QUARTER_TURNS, (), generator=generator))
-            # the flip comes first: flipping afterwards would change one quarter turn into three
+            # flip first: a flip after the rotation would change its direction
             orient(crop(image, box, self.px), flip=flip, quarters=quarters, out=out)
-            turns.append(quarters)
-        labels = torch.tensor(turns)
+            rotations.append(quarters)
+        labels = torch.tensor(rotations)
         if self.labels == "classes":
-            labels = self.images.labels[[index for _, index in places]]
+            labels = self.images.labels[[index for _, index in draws]]
         return torch.from_numpy(pixels).permute(0, 3, 1, 2), labels
 
 
@@ -81,50 +82,51 @@ def crop_batches(
     images: Images,
     training: ProbeTraining,
     seed: int,
-    form: InputFormat,
+    input_format: InputFormat,
     batch_size: int,
     steps: range,
 ) -> Iterator[Crops]:
-    """Yield the batch of each step on the device: normalized pixels and labels.
+    """Yield normalized pixels and labels of each step on the device.
 
-    The images are kept decoded if that pays for these steps and they fit into memory, which changes
-    no pixel.
+    Decoded images are cached if they fit into memory and are used often enough. This changes no
+    pixel.
     """
-    where = device()
-    normalize = Normalization(form, where)
+    target_device = device()
+    normalize = Normalization(input_format, target_device)
     num_crops = len(steps) * batch_size
     crops = RandomCrops(
-        with_kept_pixels(images, num_crops), training.crop_px, seed, training.labels
+        with_cached_pixels(images, num_crops), training.crop_px, seed, training.labels
     )
     batches = load_batches(
         crops,
-        batch_places(len(images), batch_size, seed, steps),
+        batch_draws(len(images), batch_size, seed, steps),
         num_workers=num_workers(num_crops),
-        pin_memory=_pin if where.type == "cuda" else None,
+        pin_memory=_pin if target_device.type == "cuda" else None,
     )
     for pixels, labels in batches:
-        yield normalize(pixels), labels.to(where, non_blocking=True)
+        yield normalize(pixels), labels.to(target_device, non_blocking=True)
 
 
 def _pin(crops: Crops) -> Crops:
-    """Return crops in memory from which a GPU copies without a wait."""
+    """Return crops in pinned memory, for copies without a wait."""
     return crops[0].pin_memory(), crops[1].pin_memory()
 
 
-def batch_places(
-    num_images: int, batch_size: int, seed: int, steps: range
-) -> Iterator[list[Place]]:
-    """Yield the images of each batch, from consecutive, reshuffled passes over the set.
+def batch_draws(num_images: int, batch_size: int, seed: int, steps: range) -> Iterator[list[Draw]]:
+    """Yield the crops of each batch, reshuffled in each epoch.
 
-    Every batch is full; if the batch size does not divide the set, a batch may span two passes.
+    Every batch is full, so a batch may span two epochs.
     """
-    turn, order = -1, list[int]()
+    shuffled_epoch, order = -1, list[int]()
     for step in steps:
-        places = []
-        for place in range(step * batch_size, (step + 1) * batch_size):
-            passes, offset = divmod(place, num_images)
-            if passes != turn:
-                generator = torch.Generator().manual_seed(draw_seed(seed, passes))
-                turn, order = passes, torch.randperm(num_images, generator=generator).tolist()
-            places.append((place, order[offset]))
-        yield places
+        draws = []
+        for number in range(step * batch_size, (step + 1) * batch_size):
+            epoch, offset = divmod(number, num_images)
+            if epoch != shuffled_epoch:
+                generator = torch.Generator().manual_seed(draw_seed(seed, epoch))
+                shuffled_epoch, order = (
+                    epoch,
+                    torch.randperm(num_images, generator=generator).tolist(),
+                )
+            draws.append((number, order[offset]))
+        yield draws

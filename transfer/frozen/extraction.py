@@ -1,4 +1,4 @@
-"""Extraction of features, part by part, into files of the cache."""
+"""Extract features into files of the cache, chunk by chunk."""
 
 import os
 import time
@@ -26,14 +26,14 @@ from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
 
 IMAGES_PER_BATCH = 256
-IMAGES_PER_PART = 8192  # progress is stored after each part
-IMAGES_PER_WORKER = 512  # two seconds of decoding; a start takes tens of milliseconds
+IMAGES_PER_CHUNK = 8192  # progress is stored after each chunk
+IMAGES_PER_WORKER = 512  # two seconds of decoding; starting a process takes much less
 
 
 def num_workers(images: int) -> int:
-    """Return the number of loader processes: this process's share of the cores.
+    """Return the number of loader processes for a number of images.
 
-    Fewer, or 0, if starting them costs more than they save.
+    At most this process's CPU cores; fewer, or 0, if starting them costs more than they save.
     """
     if images < 2048:
         return 0
@@ -41,7 +41,7 @@ def num_workers(images: int) -> int:
 
 
 class EvalImages:
-    """Pixels (3, crop_px, crop_px) uint8 under the evaluation transform."""
+    """Dataset of uint8 pixels (3, crop_px, crop_px) after the evaluation transform."""
 
     def __init__(self, images: Images, transform: EvalTransform) -> None:
         self.images, self.transform = images, transform
@@ -55,7 +55,7 @@ class EvalImages:
 
 
 Pixels = EvalImages | Tensor
-"""Pixels (n, 3, crop_px, crop_px) uint8: decoded, or those that an earlier extraction has kept."""
+"""Pixels (n, 3, crop_px, crop_px) uint8, decoded or from the cache."""
 
 
 class _Entry:
@@ -63,25 +63,25 @@ class _Entry:
 
     def __init__(self, backbone: Encoder, rows: UnfinishedRows) -> None:
         self.backbone, self.rows = backbone, rows
-        self.rates: list[float] = []
-        """Images per second of each batch."""
+        self.throughputs: list[float] = []
+        """Throughput of each batch in images/s."""
 
     @cached_property
     def network(self) -> nn.Module:
-        """The frozen network, which is built for the first batch."""
+        """The frozen network, built for the first batch."""
         return frozen_network(self.backbone)
 
     def put(self, start: int, pixels: Tensor) -> None:
-        """Write the features of normalized pixels from row `start` on, unless finished."""
+        """Compute and write the features of rows from `start` on, unless finished."""
         if start + len(pixels) > self.rows.done:
             network, begin_s = self.network, time.perf_counter()
             features = forward(network, pixels).cpu()
-            self.rates.append(len(pixels) / (time.perf_counter() - begin_s))
+            self.throughputs.append(len(pixels) / (time.perf_counter() - begin_s))
             self.rows.write(start, features.numpy())
 
     def images_per_s(self) -> float:
-        """Return the median rate of the network, without the first batch; 0 with one batch."""
-        return median(self.rates[1:]) if self.rates[1:] else 0.0
+        """Return the median throughput, without the first batch; 0 if unknown."""
+        return median(self.throughputs[1:]) if self.throughputs[1:] else 0.0
 
 
 def extract(
@@ -91,107 +91,120 @@ def extract(
     subject: str,
     crops: Path | None = None,
 ) -> dict[Path, float]:
-    """Fill the entries part by part; a later call continues after the last part.
+    """Extract features into cache entries.
 
-    crops: file that keeps the pixels for later calls, if the disk has room; None keeps none.
+    A repeated call resumes after the last finished chunk.
 
-    An entry that another process finishes while this one waits for its lock is left out, and so is
-    one whose network fails, unless it is the last. Returns the images per second of each network
-    alone, 0 where there were too few.
+    crops: file that caches the pixels for later calls, if the disk has space; None: no cache.
+
+    An entry is skipped if another process finishes it while this one waits for its lock, or if its
+    network fails and other entries remain. Returns the throughput of each network in images/s, 0 if
+    there were too few images to measure it.
     """
     with ExitStack() as files:
         entries = list[_Entry]()
-        for path in sorted(backbones):  # the same order in all processes, against deadlocks
+        for path in sorted(backbones):  # equal order in all processes prevents deadlocks
             shape = (len(images), backbones[path].feature_dim)
             rows = files.enter_context(unfinished_rows(path, shape))
             if rows is not None:
                 entries.append(_Entry(backbones[path], rows))
         if not entries:
             return {}
-        several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
-        prepared, kept = _kept_crops(crops, EvalImages(images, transform), files)
-        every = [*(entry.rows for entry in entries), *kept]
-        done, total = min(rows.done for rows in every), len(images)
-        where = device()
-        forms = {
-            form: Normalization(form, where) for form in {entry.backbone.input for entry in entries}
+        suffix = f" for {len(entries)} backbones" if len(entries) > 1 else ""
+        prepared, crop_rows = _cached_crops(crops, EvalImages(images, transform), files)
+        all_rows = [*(entry.rows for entry in entries), *crop_rows]
+        num_done, total = min(rows.done for rows in all_rows), len(images)
+        target_device = device()
+        normalizations = {
+            input_format: Normalization(input_format, target_device)
+            for input_format in {entry.backbone.input for entry in entries}
         }
         with (
-            unchanged(images, *every),
-            progress("features", subject + several, total, done=done) as counter,
+            unchanged(images, *all_rows),
+            progress("features", subject + suffix, total, done=num_done) as counter,
         ):
-            for indices, raw in raw_batches(prepared, done, pinned=where.type == "cuda"):
-                inputs = {form: normalize(raw) for form, normalize in forms.items()}
+            for indices, raw in raw_batches(
+                prepared, num_done, pinned=target_device.type == "cuda"
+            ):
+                inputs = {
+                    input_format: normalize(raw)
+                    for input_format, normalize in normalizations.items()
+                }
                 for entry in list(entries):
                     try:
                         entry.put(indices.start, inputs[entry.backbone.input])
                     except WriteError:
                         raise
-                    except Exception as error:  # of one network, such as memory that ran out
+                    except Exception as error:  # of one network, such as an out-of-memory error
                         if len(entries) == 1:
                             raise
                         entries.remove(entry)
-                        every.remove(entry.rows)
-                        left_out = f"{entry.backbone.name} is left out of this pass: {error}"
-                        print_line("features", left_out)
-                for rows in kept:
+                        all_rows.remove(entry.rows)
+                        note = f"{entry.backbone.name} is skipped in this extraction: {error}"
+                        print_line("features", note)
+                for rows in crop_rows:
                     rows.write(indices.start, raw.flatten(1).numpy())
                 counter.add(len(raw))
-                ends_part = (indices.stop - done) % IMAGES_PER_PART == 0 or indices.stop == total
-                # a whole part may take longer than the scheduler's grace period
-                if ends_part or stop.is_requested():
-                    for rows in every:
+                ends_chunk = (
+                    indices.stop - num_done
+                ) % IMAGES_PER_CHUNK == 0 or indices.stop == total
+                # a full chunk may take longer than the scheduler's grace period
+                if ends_chunk or stop.is_requested():
+                    for rows in all_rows:
                         rows.mark(indices.stop)
                     stop.exit_if_requested()
-        for rows in every:
+        for rows in all_rows:
             rows.publish()
         return {entry.rows.path: entry.images_per_s() for entry in entries}
 
 
-def _kept_crops(
+def _cached_crops(
     path: Path | None, decoded: EvalImages, files: ExitStack
 ) -> tuple[Pixels, list[UnfinishedRows]]:
-    """Return the kept pixels; else the images, and what keeps theirs if the disk has room."""
+    """Return cached pixels, or images and files to cache them in."""
     if path is None:
         return decoded, []
-    side = decoded.transform.crop_px
-    shape = len(decoded), 3 * side**2
+    size = decoded.transform.crop_px
+    shape = len(decoded), 3 * size**2
     path.parent.mkdir(parents=True, exist_ok=True)
-    needed, free = shape[0] * shape[1], disk_usage(path.parent).free
+    num_bytes, free = shape[0] * shape[1], disk_usage(path.parent).free
     rows = read_rows(path, shape, np.uint8)
     if rows is None:
-        if needed > free and not path.with_suffix(".partial").exists():
-            told = f"need {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: they are not kept"
-            print_line("crops", f"{path.parent}: {shape[0]:,} of {side} px {told}")
+        if num_bytes > free and not path.with_suffix(".partial").exists():
+            note = f"need {num_bytes / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free: not cached"
+            print_line("crops", f"{path.parent}: {shape[0]:,} crops of {size} px {note}")
             return decoded, []
         unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
         if unfinished is not None:
             return decoded, [unfinished]
-        rows = read_rows(path, shape, np.uint8)  # finished by another process meanwhile
-    return decoded if rows is None else torch.from_numpy(rows).view(-1, 3, side, side), []
+        rows = read_rows(path, shape, np.uint8)  # another process has finished it
+    return decoded if rows is None else torch.from_numpy(rows).view(-1, 3, size, size), []
 
 
 def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:
-    """Yield the indices and the pixels (n, 3, H, W) uint8 of batches from `start` on.
+    """Yield indices and uint8 pixels (n, 3, H, W) of batches from `start` on.
 
-    One loader makes all of them. Batches end where parts end, so that an interrupted extraction
-    continues with the batches of an uninterrupted one.
+    Batches end where chunks end, so a resumed extraction has the batches of an uninterrupted one.
     """
     total = len(prepared)
-    chunks = [
-        range(first, min(first + IMAGES_PER_BATCH, part + IMAGES_PER_PART, total))
-        for part in range(start, total, IMAGES_PER_PART)
-        for first in range(part, min(part + IMAGES_PER_PART, total), IMAGES_PER_BATCH)
+    batch_indices = [
+        range(
+            batch_start, min(batch_start + IMAGES_PER_BATCH, chunk_start + IMAGES_PER_CHUNK, total)
+        )
+        for chunk_start in range(start, total, IMAGES_PER_CHUNK)
+        for batch_start in range(
+            chunk_start, min(chunk_start + IMAGES_PER_CHUNK, total), IMAGES_PER_BATCH
+        )
     ]
 
     def read(indices: range) -> Tensor:
-        # as channels last, in which the network computes
+        # channels last, as the network needs it
         return torch.stack([prepared[i].permute(1, 2, 0) for i in indices]).permute(0, 3, 1, 2)
 
     batches = load_batches(
         read,
-        chunks,
+        batch_indices,
         num_workers=num_workers(total - start),
         pin_memory=Tensor.pin_memory if pinned else None,
     )
-    yield from zip(chunks, batches, strict=True)
+    yield from zip(batch_indices, batches, strict=True)

@@ -1,8 +1,9 @@
-"""Frozen features, extracted once per backbone, split and transform, then read from the cache.
+"""Frozen features, extracted once and read from the cache afterwards.
 
-A hash of all that determines an entry names it, so it is never stale and may be deleted at any
-time. Features are written to disk during the extraction and are memory-mapped afterwards. Several
-backbones may share one pass over the images, which are then decoded once for all of them.
+There is one entry per backbone, split and transform. Its name is a hash of everything that
+determines the features, so it is never stale and may be deleted at any time. Features are written
+to disk during the extraction and memory-mapped afterwards. Several backbones can share one pass
+over the images, which are then decoded once.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from transfer.datasets.images import Images
 
 RequestedPrecision = Precision | Literal["auto"]
-"""Requested arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
-CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
+"""Precision of frozen networks; auto: bfloat16 on a GPU, otherwise float32."""
+CODE_VERSION = 2  # part of every cache key: raise it when pixels or forward pass change
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Features:
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of the features and labels."""
+        """Return a hash of features and labels."""
         return hash_of(self.labels, self.features)
 
 
@@ -56,7 +57,7 @@ def hash_of(*tensors: Tensor) -> str:
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions that a task's metrics are computed from, and details for the record."""
+    """Predictions to compute metrics from, and details for the record."""
 
     scores: Tensor
     """(n, L) of the test split."""
@@ -67,12 +68,12 @@ class Predictions:
 
 @dataclass(frozen=True)
 class TrainAndTest:
-    """Features of training and test images, for a classifier without random crops."""
+    """Features of training and test images."""
 
     train: Features
     test: Features
     class_names: tuple[str, ...]
-    """Names of the L classes, as far as an image has them."""
+    """Names of the L classes that occur in the labels."""
 
     @property
     def num_classes(self) -> int:
@@ -81,8 +82,8 @@ class TrainAndTest:
 
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
-    """Return a split that is unchanged since its check, without the tolerated broken images."""
-    from transfer.datasets.catalog import open_split  # readers of all sets, which few need
+    """Return a split as it was checked, without the allowed bad images."""
+    from transfer.datasets.catalog import open_split  # imports the readers of all datasets
     from transfer.datasets.splits import usable_split
 
     return usable_split(folders, key, split, open_split(key, folders.data, split))
@@ -95,9 +96,10 @@ def features_of_backbones(
     transform: EvalTransform,
     folders: Folders,
 ) -> list[Features]:
-    """Return features of a split for each backbone; missing ones are extracted in one pass.
+    """Return the features of a split for each backbone.
 
-    DataError if the data are absent. An entry that is deleted meanwhile is made once more.
+    Missing entries are extracted in one pass over the images, again if they are deleted in the
+    meantime. DataError if the dataset is missing.
     """
     import torch
 
@@ -112,19 +114,21 @@ def features_of_backbones(
     if folders.keep_crops:
         name = content_hash([images.fingerprint, asdict(transform), CODE_VERSION], 24)
         crops = folders.cache / "crops" / f"{name}.npy"
-    for extractions_left in (2, 1, 0):
+    for remaining_extractions in (2, 1, 0):
         rows = {p: read_rows(p, (len(images), b.feature_dim)) for p, b in entries.items()}
-        absent = {path: entries[path] for path, found in rows.items() if found is None}
-        if not absent:
+        missing = {
+            path: entries[path] for path, rows_of_entry in rows.items() if rows_of_entry is None
+        }
+        if not missing:
             break
-        if not extractions_left:
+        if not remaining_extractions:
             raise WriteError(
-                f"{next(iter(absent))}: written twice and gone each time; find out what deletes "
+                f"{next(iter(missing))}: deleted twice after it was written. Find out what deletes "
                 "it, then start the same command again"
             )
-        turned = f" turned by {90 * transform.turns}°" if transform.turns else ""
-        rates = extract(absent, images, transform, f"{key} {split}{turned}", crops)
-        for path, images_per_s in rates.items():
+        rotated = f" turned by {90 * transform.turns}°" if transform.turns else ""
+        throughputs = extract(missing, images, transform, f"{key} {split}{rotated}", crops)
+        for path, images_per_s in throughputs.items():
             if images_per_s:
                 file = _speed_file(folders.cache, entries[path], str(transform.crop_px))
                 write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
@@ -132,9 +136,12 @@ def features_of_backbones(
 
 
 def measured_speed(folders: Folders, backbone: Encoder) -> dict[str, float]:
-    """Return images per second of the network alone on this kind of device, by their side in px."""
-    own = _speed_file(folders.cache, backbone, "*")
-    files = own.parent.glob(own.name)
+    """Return the network's throughput in images/s by image size in px.
+
+    It was measured on this type of device.
+    """
+    pattern = _speed_file(folders.cache, backbone, "*")
+    files = pattern.parent.glob(pattern.name)
     return {file.stem.rpartition("-")[2]: float(file.read_text()) for file in files}
 
 
@@ -146,26 +153,27 @@ def _speed_file(cache: Path, backbone: Encoder, size_px: str) -> Path:
 
 
 def cache_key(backbone: Encoder, images: Images, transform: EvalTransform) -> str:
-    """Return a hash of weights, data, transform, device type, precision and code version."""
+    """Return a hash of everything that determines the features."""
     from transfer.frozen.network import device
 
     in_tf32 = backbone.precision == "float32" and tf32_convolutions()
-    parts = [
+    fields = [
         backbone.sha256,
         images.fingerprint,
         asdict(transform),
         device().type,
-        backbone.precision + "-tf32" * in_tf32,
+        f"{backbone.precision}-tf32" if in_tf32 else backbone.precision,
         CODE_VERSION,
     ]
-    return content_hash(parts, 24)
+    return content_hash(fields, 24)
 
 
 def feature_precision(requested: RequestedPrecision) -> Precision:
-    """Return the arithmetic of frozen networks on this machine.
+    """Return the precision of frozen networks on this machine.
 
-    "auto" on a CPU is float32 without folded norms. Folding would save a sixth of the time, but
-    would change the last bits of all float32 features in caches, records and unfinished trainings.
+    "auto" on a CPU is float32 without folded batch norms. Folding would save a sixth of the time,
+    but would change the last bits of all float32 features in caches, records and unfinished
+    trainings.
     """
     if requested == "auto":
         return "bfloat16" if num_gpus() and has_bfloat16() else "float32"

@@ -1,7 +1,7 @@
-"""One entry of the feature cache: a .npy file that is written row by row.
+"""A .npy file of the feature cache, written row by row.
 
-The file is called KEY.partial until all rows are finished, then KEY.npy. KEY.rows beside it counts
-the finished rows. It is written after these have reached the disk.
+The file is called KEY.partial until all rows are finished, then KEY.npy. KEY.rows next to it stores
+the number of finished rows. It is written after these rows have reached the disk.
 """
 
 import io
@@ -22,7 +22,7 @@ Type = type[np.float32] | type[np.uint8]
 
 
 def read_rows(path: Path, shape: Shape, dtype: Type = np.float32) -> np.ndarray | None:
-    """Map a finished entry (n, C); None if it is absent or torn."""
+    """Memory-map a finished entry (n, C); None if missing or truncated."""
     try:
         rows: np.ndarray = np.load(path, mmap_mode="c")
     except (FileNotFoundError, ValueError, EOFError):
@@ -31,7 +31,7 @@ def read_rows(path: Path, shape: Shape, dtype: Type = np.float32) -> np.ndarray 
 
 
 class UnfinishedRows:
-    """Rows (n, C) of an unfinished entry that this process has locked."""
+    """The rows (n, C) of an unfinished entry, locked by this process."""
 
     def __init__(self, path: Path, descriptor: int, shape: Shape, dtype: Type) -> None:
         self.path, self.descriptor, self.shape, self.dtype = path, descriptor, shape, dtype
@@ -43,31 +43,34 @@ class UnfinishedRows:
         self.offset = header.tell()
         """Number of bytes before the rows."""
         self.size = self.offset + shape[0] * self.row_bytes
-        same = os.pread(descriptor, self.offset, 0) == header.getvalue()
+        has_header = os.pread(descriptor, self.offset, 0) == header.getvalue()
         self.done = _count(self.counts)
         """Number of finished rows."""
-        if not same or os.fstat(descriptor).st_size != self.size or not self.done:
+        if not has_header or os.fstat(descriptor).st_size != self.size or not self.done:
             self._begin(header.getvalue())
 
     def write(self, start: int, rows: np.ndarray) -> None:
-        """Write rows (n, C) from position `start` on, but none again; WriteError if that fails."""
-        rows = rows[max(0, self.done - start) :]
-        place = self.offset + max(start, self.done) * self.row_bytes
-        with explain_write_errors(self.partial, "--runs"):
-            _write_all(self.descriptor, np.ascontiguousarray(rows, self.dtype).tobytes(), place)
+        """Write rows (n, C) from index `start` on, without finished rows.
 
-    def mark(self, done: int) -> None:
-        """Store the number of finished rows, from which another process continues."""
-        if done > self.done:
+        WriteError if the disk is full or fails.
+        """
+        rows = rows[max(0, self.done - start) :]
+        offset = self.offset + max(start, self.done) * self.row_bytes
+        with explain_write_errors(self.partial, "--runs"):
+            _write_all(self.descriptor, np.ascontiguousarray(rows, self.dtype).tobytes(), offset)
+
+    def mark(self, num_finished: int) -> None:
+        """Store the number of finished rows, so that another process can resume."""
+        if num_finished > self.done:
             with explain_write_errors(self.partial, "--runs"):
                 os.fdatasync(self.descriptor)
-            write_whole(self.counts, str(done).encode(), "--runs")
-            self.done = done
+            write_whole(self.counts, str(num_finished).encode(), "--runs")
+            self.done = num_finished
 
     def publish(self) -> None:
-        """Name the finished entry; WriteError if it has been deleted in the meantime."""
+        """Rename the finished file; WriteError if it has been deleted."""
         with explain_write_errors(self.path, "--runs"):
-            # after a deletion of the cache, the file may be another process's
+            # if the cache was deleted, the file may belong to another process
             if not os.path.samestat(os.fstat(self.descriptor), self.partial.stat()):
                 raise WriteError(
                     f"{self.partial}: deleted while features were written to it. "
@@ -82,23 +85,23 @@ class UnfinishedRows:
             file.unlink(missing_ok=True)
 
     def _begin(self, header: bytes) -> None:
-        """Start the file: reserve its space and count no row as finished."""
+        """Start the file: reserve its space, with no finished rows."""
         self.done = 0
         try:
             with explain_write_errors(self.partial, "--runs"):
                 self.counts.unlink(missing_ok=True)
                 os.ftruncate(self.descriptor, 0)
-                # all space is reserved now, so that a full disk is an error at once
+                # reserve all space now, so that a full disk fails immediately
                 os.posix_fallocate(self.descriptor, 0, self.size)
                 _write_all(self.descriptor, header, 0)
         except WriteError:
             with suppress(OSError):
-                self.partial.unlink()  # it would keep the disk full
+                self.partial.unlink()  # otherwise the disk would stay full
             raise
 
 
 def _count(path: Path) -> int:
-    """Return the number of finished rows; 0 if its file is absent or damaged."""
+    """Return the number of finished rows; 0 if unknown."""
     try:
         return int(path.read_text())
     except (FileNotFoundError, ValueError):
@@ -109,9 +112,9 @@ def _count(path: Path) -> int:
 def unfinished_rows(
     path: Path, shape: Shape, dtype: Type = np.float32
 ) -> Iterator[UnfinishedRows | None]:
-    """Lock an entry and yield its rows to fill; yield None if it is finished.
+    """Lock an entry and yield its rows; None if it is finished.
 
-    Waits while another process fills it. The lock ends with the process that holds it.
+    Waits while another process writes it. The lock ends with the process that holds it.
     """
     partial = path.with_suffix(".partial")
     with wait_for_lock(path.with_suffix(".lock"), "--runs"):
@@ -129,8 +132,8 @@ def unfinished_rows(
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:
-    """Write all content at an offset; a single pwrite may write only a part of it."""
-    rest = memoryview(content)
-    while rest:
-        written = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[written:], offset + written
+    """Write all content at an offset; one pwrite may write less."""
+    remaining = memoryview(content)
+    while remaining:
+        written = os.pwrite(descriptor, remaining, offset)
+        remaining, offset = remaining[written:], offset + written

@@ -1,8 +1,8 @@
-"""Linear classifiers on a few labeled images per class, trained at once for all trials and shots.
+"""Few-shot linear classifiers, trained at once for all trials and shots.
 
 The P problems differ only in support set, initial weights and order of images. Their weights are
 one tensor (P, L, C), and a step is a batched matrix product. Adam is elementwise, so each
-classifier ends as if it were trained alone.
+classifier ends with the weights of a separate training.
 """
 
 from collections.abc import Sequence
@@ -24,27 +24,27 @@ class Problem:
     """One classifier to train."""
 
     support: Tensor
-    """Positions (k * L,) in the pool of k images of each class."""
+    """Indices (k * L,) of k images per class in the pool."""
     seed: int
     """Seed of the initial weights and of the order of the images."""
 
 
 def draw_support(labels: Tensor, *, shots: int, num_classes: int, seed: int) -> Tensor:
-    """Return positions (shots * L,) of `shots` images of every class, drawn without replacement.
+    """Return random indices (shots * L,) of `shots` different images per class.
 
-    labels (n,). For each class, fewer shots are the first of more shots. ValueError if a class has
+    labels (n,). With equal seeds, fewer shots are a subset of more shots. ValueError if a class has
     too few images.
     """
     generator = torch.Generator().manual_seed(seed)
-    drawn = []
+    indices = []
     for label in range(num_classes):
         members = (labels == label).nonzero().flatten()
         if len(members) < shots:
             raise ValueError(
-                f"class {label} has {len(members)} images to draw {shots} from; ask for fewer shots"
+                f"class {label} has {len(members)} images, fewer than {shots}. Use fewer shots"
             )
-        drawn.append(members[torch.randperm(len(members), generator=generator)[:shots]])
-    return torch.cat(drawn)
+        indices.append(members[torch.randperm(len(members), generator=generator)[:shots]])
+    return torch.cat(indices)
 
 
 def train_together(
@@ -56,23 +56,28 @@ def train_together(
     learning_rate: float,
     batch_size: int,
 ) -> tuple[Tensor, Tensor]:
-    """Train P classifiers; return weights (P, L, C) and biases (P, L) on the training device."""
-    where = device()
-    features, labels = pool.features.to(where), pool.labels.to(where)
+    """Train P classifiers; return weights (P, L, C) and biases (P, L)."""
+    target_device = device()
+    features, labels = pool.features.to(target_device), pool.labels.to(target_device)
     shape, dtype = (num_classes, features.shape[1]), features.dtype
-    starts = [torch.Generator().manual_seed(problem.seed) for problem in problems]
+    generators = [torch.Generator().manual_seed(problem.seed) for problem in problems]
     weight = torch.stack(
-        [WEIGHT_STD * torch.randn(shape, generator=start, dtype=dtype) for start in starts]
+        [
+            WEIGHT_STD * torch.randn(shape, generator=generator, dtype=dtype)
+            for generator in generators
+        ]
     )
-    weight = weight.to(where).requires_grad_()
-    bias = torch.zeros(len(problems), num_classes, dtype=dtype, device=where, requires_grad=True)
+    weight = weight.to(target_device).requires_grad_()
+    bias = torch.zeros(
+        len(problems), num_classes, dtype=dtype, device=target_device, requires_grad=True
+    )
     optimizer = torch.optim.Adam([weight, bias], lr=learning_rate)
-    wanted = iterations * batch_size
-    orders = torch.stack([_order(problem, wanted) for problem in problems]).to(where)
+    num_indices = iterations * batch_size
+    orders = torch.stack([_order(problem, num_indices) for problem in problems]).to(target_device)
     for step in range(iterations):
         rows = orders[:, step * batch_size : (step + 1) * batch_size]
         scores = torch.baddbmm(bias[:, None], features[rows], weight.transpose(1, 2))
-        # a sum over the problems: each one's gradient is then that of its own mean loss
+        # sum over problems: the gradient of a problem depends only on its mean loss
         losses = cross_entropy(
             scores.flatten(0, 1), labels[rows].flatten(), reduction="none"
         ).view_as(rows)
@@ -82,9 +87,18 @@ def train_together(
     return weight.detach(), bias.detach()
 
 
-def _order(problem: Problem, wanted: int) -> Tensor:
-    """Return so many positions in a row: consecutive, reshuffled passes over the support."""
+def _order(problem: Problem, num_indices: int) -> Tensor:
+    """Return indices for consecutive epochs over the support set.
+
+    The support set is reshuffled in each epoch.
+    """
     generator = torch.Generator().manual_seed(problem.seed + 1)
-    passes = -(-wanted // len(problem.support))
-    turns = [torch.randperm(len(problem.support), generator=generator) for _ in range(passes)]
-    return problem.support[torch.cat(turns)[:wanted]] if turns else problem.support[:0]
+    num_epochs = -(-num_indices // len(problem.support))
+    permutations = [
+        torch.randperm(len(problem.support), generator=generator) for _ in range(num_epochs)
+    ]
+    return (
+        problem.support[torch.cat(permutations)[:num_indices]]
+        if permutations
+        else problem.support[:0]
+    )

@@ -1,4 +1,4 @@
-"""The check that features are finite, for tasks and for functions on features alike."""
+"""Check that features are finite, for tasks and functions on features."""
 
 from collections.abc import Callable
 
@@ -7,22 +7,22 @@ from torch import Tensor
 
 from pretrain.running.errors import NotFiniteError
 
-ROWS_PER_PART = 65_536
+ROWS_PER_CHUNK = 65_536
 
 
 def require_finite(features: Tensor, name: Callable[[int], str]) -> None:
-    """Raise NotFiniteError for the first row of features (n, C) with a value that is not finite.
+    """Raise NotFiniteError unless all features (n, C) are finite.
 
-    name: function from the row's index to a phrase that names it.
+    name: returns a name for the row of this index, for the message.
     """
-    parts = features.split(ROWS_PER_PART)
-    # the sums are a fast test: NaN and infinity propagate; if only a sum overflows, no row is bad
-    if all(bool(part.sum().isfinite()) for part in parts):
+    chunks = features.split(ROWS_PER_CHUNK)
+    # the sums are a fast test, since NaN and infinity propagate; an overflow is caught below
+    if all(bool(chunk.sum().isfinite()) for chunk in chunks):
         return
-    bad = torch.cat([~part.isfinite().all(dim=1) for part in parts]).nonzero().flatten().tolist()
+    bad = torch.cat([~chunk.isfinite().all(dim=1) for chunk in chunks]).nonzero().flatten().tolist()
     if bad:
-        others = f", and so are those of {len(bad) - 1} other rows" if len(bad) > 1 else ""
+        also = f", and {len(bad) - 1} other rows" if len(bad) > 1 else ""
         raise NotFiniteError(
-            f"the features of {name(bad[0])} are infinite or not a number{others}, of "
-            f"{len(features)} in all. No result is computed"
+            f"the features of {name(bad[0])} are infinite or not a number{also}, out of "
+            f"{len(features)} rows. No result is computed"
         )

@@ -1,10 +1,11 @@
-"""Decoded images of a small set, kept in memory that all loader processes share.
+"""Cache of decoded images in memory that all loader processes share.
 
-A probe of a small set passes its images hundreds of times; kept images are decoded once. A set that
-does not fit into the limit of memory is decoded for every pass.
+A probe on a small dataset reads its images hundreds of times; cached images are decoded once. A
+dataset that exceeds the memory limit is decoded in every epoch.
 
-A run that is stopped while it decodes starts decoding anew. That takes about 3.5 core seconds per
-GB of pixels (measured on 331 photographs of 500 x 375 px), divided among the cores of this process.
+A run that is stopped during decoding decodes again from the start. Decoding takes about 3.5 core
+seconds per GB of pixels (measured on 331 JPEG files of 500 x 375 px), divided among the CPU cores
+of this process.
 """
 
 import mmap
@@ -23,126 +24,132 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images
 from transfer.frozen.extraction import num_workers
 
-LEAST_PASSES = 2
-"""Passes from which on it pays to decode all images first."""
+MIN_EPOCHS = 2
+"""Minimum number of epochs for which caching pays."""
 SAMPLE = 256
-"""Images whose sizes tell whether a set may fit."""
-PER_TURN = 16
+"""Number of images to estimate the decoded size from."""
+IMAGES_PER_CHUNK = 16
 """Images that a process decodes at a time."""
 
 
 class ImageMemoryError(SuiteError, RuntimeError):
-    """Error for decoded images that find no room in memory."""
+    """The decoded images do not fit into memory."""
 
 
 class PixelBlock:
-    """Pixels of images, one after the other in one block of memory."""
+    """Pixels of images, contiguous in one block of memory."""
 
     def __init__(self, sizes: NDArray[np.int64], pixels: Pixels) -> None:
-        """Keep heights and widths (N, 2), and all pixels as uint8."""
+        """Store heights and widths (N, 2), and all pixels as uint8."""
         self.sizes = sizes
         self.pixels = pixels
         self.ends = sizes.prod(axis=1).cumsum() * 3
-        """(N,), the place behind each image."""
+        """(N,): the end of each image in the block."""
 
     def read(self, i: int) -> Pixels:
-        """Return RGB pixels (H, W, 3), uint8, which share the memory."""
+        """Return a view of the RGB pixels (H, W, 3), uint8."""
         height, width = self.sizes[i].tolist()
         end = int(self.ends[i])
         return self.pixels[end - 3 * height * width : end].reshape(height, width, 3)
 
 
 @dataclass(frozen=True, eq=False)
-class KeptFiles(ImageFiles):
-    """Images of files whose pixels are kept."""
+class CachedFiles(ImageFiles):
+    """Image files with cached pixels."""
 
-    kept: PixelBlock
-    places: NDArray[np.int64]
-    """(n,): index of each image among the kept ones."""
+    cache: PixelBlock
+    cache_indices: NDArray[np.int64]
+    """(n,): index of each image in the cache."""
 
     def read(self, i: int) -> Pixels:
-        """Return RGB pixels (H, W, 3), uint8, which share the kept memory."""
-        return self.kept.read(int(self.places[i]))
+        """Return a view of the cached RGB pixels (H, W, 3), uint8."""
+        return self.cache.read(int(self.cache_indices[i]))
 
-    def take(self, indices: NDArray[np.int64]) -> "KeptFiles":
-        """Return the images at these positions, in this order, which share the kept memory."""
-        return KeptFiles(self.folder, self.encoded_names[indices], self.kept, self.places[indices])
+    def take(self, indices: NDArray[np.int64]) -> "CachedFiles":
+        """Return the images at these indices, which share the cached pixels."""
+        return CachedFiles(
+            self.folder, self.encoded_names[indices], self.cache, self.cache_indices[indices]
+        )
 
 
-def with_kept_pixels(images: Images, num_crops: float) -> Images:
-    """Return the images, with their pixels in memory if that pays for this many crops and they fit.
+def with_cached_pixels(images: Images, num_crops: float) -> Images:
+    """Return the images, with cached pixels if that pays.
 
-    Subsets share the pixels. Names and fingerprint are those of the files. ImageMemoryError if they
-    fit into the limit that a user has set, but not into memory.
+    It pays for many crops, if the pixels fit into the limit. Subsets share the pixels. Names and
+    fingerprint do not change. ImageMemoryError if the pixels fit into the user's limit but not into
+    memory.
     """
     source = images.source
-    if not isinstance(source, ImageFiles) or isinstance(source, KeptFiles):
+    if not isinstance(source, ImageFiles) or isinstance(source, CachedFiles):
         return images
-    if num_crops < LEAST_PASSES * len(images):
+    if num_crops < MIN_EPOCHS * len(images):
         return images
     limit = image_memory_bytes()
     sample = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
-    # a few sizes spare a look into every file of a set that is far too large
-    # twice the limit, since a sample may mislead; the exact sum is compared below
+    # a sample avoids opening every file of a dataset that is far too large
+    # twice the limit, since a sample is inexact; the exact size is compared below
     num_bytes = 3 * int(_sizes(source.take(sample)).prod(axis=1).sum()) * len(images) // len(sample)
     if num_bytes <= 2 * limit:
         sizes = _sizes(source)
         num_bytes = 3 * int(sizes.prod(axis=1).sum())
     if num_bytes > limit:
-        if limit:  # with 0 the user asked for just that
+        if limit:  # a limit of 0 disables the cache
             print_line(
                 "decode",
-                f"{len(images):,} images for every pass: decoded they need {num_bytes / 1e9:.2g} "
+                f"{len(images):,} images in every epoch: their pixels need {num_bytes / 1e9:.2g} "
                 f"GB, more than the {limit / 1e9:.2g} GB of {OPTION}",
             )
         return images
     if num_bytes > (free := free_memory()):
-        raise _no_room(num_bytes, f"{free / 1e9:.1f} GB are free")
+        raise _memory_error(num_bytes, f"{free / 1e9:.1f} GB are free")
     try:
-        # neither a file nor /dev/shm, which is small in containers; forks inherit it
-        kept = PixelBlock(sizes, np.frombuffer(mmap.mmap(-1, num_bytes), np.uint8))
+        # anonymous memory: forks inherit it, and /dev/shm is small in containers
+        cache = PixelBlock(sizes, np.frombuffer(mmap.mmap(-1, num_bytes), np.uint8))
     except (OSError, ValueError, OverflowError) as error:
-        raise _no_room(num_bytes, str(error)) from error
-    _decode_all(source, kept)
-    files = KeptFiles(source.folder, source.encoded_names, kept, np.arange(len(images)))
+        raise _memory_error(num_bytes, str(error)) from error
+    _decode_all(source, cache)
+    files = CachedFiles(source.folder, source.encoded_names, cache, np.arange(len(images)))
     return Images(files, images.label_array, images.class_names)
 
 
 def _sizes(source: ImageFiles) -> NDArray[np.int64]:
-    """Return heights and widths (N, 2) in px; DataError names a file that is no image."""
+    """Return heights and widths (N, 2); DataError if not an image."""
     sizes = image_sizes([f"{source.folder}/{source.name(i)}" for i in range(len(source))])
     for i in np.flatnonzero(sizes[:, 0] == 0).tolist():
-        sizes[i] = source.read(i).shape[:2]  # in most cases the error that names the file
+        sizes[i] = source.read(i).shape[:2]  # usually raises the error that names the file
     return sizes
 
 
-def _decode_all(source: ImageFiles, kept: PixelBlock) -> None:
-    """Decode all images into their places, in several processes if there are many."""
+def _decode_all(source: ImageFiles, cache: PixelBlock) -> None:
+    """Decode all images into the cache, in several processes if many."""
 
     def decode(indices: range) -> int:
         for i in indices:
-            pixels, place = source.read(i), kept.read(i)
-            if pixels.shape != place.shape:
+            pixels, target = source.read(i), cache.read(i)
+            if pixels.shape != target.shape:
                 raise DataError(
                     f"{source.folder / source.name(i)}: {pixels.shape[1]} x {pixels.shape[0]} px, "
-                    f"but its header said {place.shape[1]} x {place.shape[0]} a moment ago; it may "
-                    "have been replaced meanwhile, or is damaged; start the same command again"
+                    f"but its header said {target.shape[1]} x {target.shape[0]} a moment ago. The "
+                    "file is damaged or has been replaced; start the same command again"
                 )
-            # loader processes are forked and share this block, so only counts travel back
-            place[:] = pixels
+            # forked loader processes share this block, so they return only counts
+            target[:] = pixels
         return len(indices)
 
     total = len(source)
-    turns = (range(start, min(start + PER_TURN, total)) for start in range(0, total, PER_TURN))
-    with progress("decode", "images to keep", total) as counter:
-        for number in load_batches(decode, turns, num_workers=num_workers(total)):
-            counter.add(number)
+    chunks = (
+        range(start, min(start + IMAGES_PER_CHUNK, total))
+        for start in range(0, total, IMAGES_PER_CHUNK)
+    )
+    with progress("decode", "images to cache", total) as counter:
+        for num_images in load_batches(decode, chunks, num_workers=num_workers(total)):
+            counter.add(num_images)
             stop.exit_if_requested()
 
 
-def _no_room(num_bytes: int, why: str) -> ImageMemoryError:
+def _memory_error(num_bytes: int, reason: str) -> ImageMemoryError:
     return ImageMemoryError(
-        f"the decoded training images need {num_bytes / 1e9:,.1f} GB, within {OPTION}, but they "
-        f"find no room in memory ({why}); give a smaller {OPTION}, with 0 they are decoded for "
-        "every pass, or give the run more memory"
+        f"the decoded training images need {num_bytes / 1e9:,.1f} GB, which {OPTION} allows, but "
+        f"they do not fit into memory ({reason}). Pass a smaller {OPTION} (0: decode in every "
+        "epoch), or run with more memory"
     )

@@ -1,8 +1,8 @@
-"""The frozen network: its device, its arithmetic and its forward pass.
+"""The frozen network: device, precision and forward pass.
 
-In bfloat16, batch norms are folded into convolutions, which takes a third to a half of the time.
-Of a ResNet-50's predictions at 224 px 0.3 % change; for networks after one epoch, whose features
-are close together, up to 3 % (docs/explanation/speed.md).
+In bfloat16, batch norms are folded into convolutions, which needs a third to a half of the time.
+This changes 0.3 % of a ResNet-50's predictions at 224 px, and up to 3 % for networks after one
+epoch, since their features are similar (docs/explanation/speed.md).
 """
 
 from itertools import chain, pairwise
@@ -16,29 +16,31 @@ from transfer.encoders.encoder import Encoder
 
 
 def device() -> torch.device:
-    """Return the GPU if there is one, else the CPU."""
+    """Return the GPU if there is one, otherwise the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def upload(values: Tensor, where: torch.device) -> Tensor:
-    """Return values of the host on a device, without a wait for what the device does now."""
-    # a copy to a GPU from memory that is not pinned may first wait for all work before it
-    return (values.pin_memory() if where.type == "cuda" else values).to(where, non_blocking=True)
+def upload(values: Tensor, target_device: torch.device) -> Tensor:
+    """Copy values from the CPU to a device without waiting for it."""
+    # a copy from unpinned memory may wait for all previous work of the GPU
+    return (values.pin_memory() if target_device.type == "cuda" else values).to(
+        target_device, non_blocking=True
+    )
 
 
 def frozen_network(backbone: Encoder) -> nn.Module:
-    """Return the backbone's network on the device, in channels-last layout, which is fastest."""
+    """Return the backbone's network on the device, in channels-last layout."""
     network = backbone.network()
     if backbone.precision == "bfloat16":
-        # other encoders have norms that no convolution can take in, or none
-        folds = isinstance(network, ResNet)
-        network = in_bfloat16(network) if folds else network.to(torch.bfloat16)
+        # other encoders have norm layers that cannot be folded, or none
+        is_resnet = isinstance(network, ResNet)
+        network = in_bfloat16(network) if is_resnet else network.to(torch.bfloat16)
     placed: nn.Module = network.to(device(), memory_format=torch.channels_last)
     return placed
 
 
 def placed_maps(backbone: Encoder, size_px: int) -> nn.Module:
-    """Return the network of the backbone's maps for images of a size, on the device."""
+    """Return the network for feature maps, on the device."""
     network: nn.Module = backbone.maps_network(size_px)
     if backbone.precision == "bfloat16":
         network.to(torch.bfloat16)
@@ -47,9 +49,12 @@ def placed_maps(backbone: Encoder, size_px: int) -> nn.Module:
 
 @torch.no_grad()
 def forward(network: nn.Module, images: Tensor) -> Tensor:
-    """Return features (n, C) float32 of images (n, 3, H, W), in the arithmetic of the network."""
+    """Return float32 features (n, C) of images (n, 3, H, W).
+
+    The network computes in its own precision.
+    """
     tensors = chain(network.parameters(), network.buffers())
-    # a network of fixed functions has none
+    # a network without parameters has none
     weight = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
     batch = images.to(
         device() if weight is None else weight.device,
@@ -62,17 +67,17 @@ def forward(network: nn.Module, images: Tensor) -> Tensor:
 
 
 class MeanInFloat32(nn.Module):
-    """Global average pooling (n, C, H, W) -> (n, C, 1, 1) that does not round to bfloat16."""
+    """Global average pooling in float32."""
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return the means (n, C, 1, 1) of maps (n, C, H, W) of any dtype, in float32."""
+        """Return means (n, C, 1, 1) of maps (n, C, H, W)."""
         return maps.float().mean(dim=(2, 3), keepdim=True)
 
 
 def fold_norms(network: ResNet) -> ResNet:
-    """Fold every norm of a network in eval mode into the convolution before it, in place."""
+    """Fold batch norms into the previous convolutions (eval mode, in place)."""
     for module in list(network.modules()):
-        # in torchvision's networks a norm is the next child after the convolution it follows
+        # in torchvision's ResNet, a batch norm is the next child after its convolution
         for (conv_name, conv), (norm_name, norm) in pairwise(list(module.named_children())):
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
@@ -81,7 +86,7 @@ def fold_norms(network: ResNet) -> ResNet:
 
 
 def in_bfloat16(network: ResNet) -> ResNet:
-    """Fold the norms and cast to bfloat16, in place; features (n, C) are float32."""
+    """Fold batch norms and cast to bfloat16, in place."""
     fast = fold_norms(network).to(torch.bfloat16)
     fast.avgpool = MeanInFloat32()
     return fast

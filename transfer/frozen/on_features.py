@@ -1,8 +1,8 @@
-"""Classifiers on features that are in memory, as functions: kNN, linear probe, linear SVM.
+"""Functions on features in memory: kNN, linear probe, linear SVM.
 
-They compute what the tasks compute on features of whole images, without data sets and records.
-Features are tensors or NumPy arrays of any real type, on any device, with or without gradients;
-results are on the CPU and have none.
+They compute the same as the tasks do on features of center crops, without datasets and records.
+Features are tensors or NumPy arrays of any real type, on any device, with or without gradients.
+Results are on the CPU, without gradients.
 """
 
 import numpy as np
@@ -22,11 +22,11 @@ from transfer.process_state import torch_defaults
 Values = Tensor | NDArray[np.generic]
 SETTINGS = Range(0, 1e30, open_below=True)
 MAX_CLASSES = 2**20
-"""Limit of the classes, since scores take a column for each; ImageNet-21k has 21,841."""
+"""Maximum number of classes (columns of the scores); ImageNet-21k has 21,841."""
 
 
 class FeatureError(SuiteError, ValueError):
-    """Error in images, features, labels or settings that a function of the Python API gets."""
+    """Invalid images, features, labels or settings in the Python API."""
 
 
 @torch_defaults()
@@ -38,14 +38,14 @@ def knn(
     num_neighbors: int = 200,
     temperature: float = 0.1,
 ) -> Tensor:
-    """Return votes (m, L) of the nearest of train (n, C), labels (n,), for test (m, C).
+    """Return weighted kNN votes (m, L) for test features (m, C).
 
-    A neighbor votes with exp(cosine similarity / temperature): Wu et al., CVPR 2018,
-    arXiv:1805.01978. Labels are integers from 0 to L-1. NotFiniteError names a row that is not
-    finite; FeatureError for other wrong input, such as fewer than num_neighbors training images.
+    train (n, C), labels (n,): integers from 0 to L-1. A neighbor votes with exp(cosine similarity /
+    temperature): Wu et al., CVPR 2018, arXiv:1805.01978. NotFiniteError if a row is not finite;
+    FeatureError for other invalid input, such as fewer than num_neighbors training images.
     """
-    known, bank, queries = _labels(labels), *_features(train, test, torch.float32)
-    _require_equal_length(known, bank, "labels")
+    label_tensor, bank, queries = _labels(labels), *_features(train, test, torch.float32)
+    _require_equal_length(label_tensor, bank, "labels")
     if not 1 <= num_neighbors <= len(bank):
         raise FeatureError(
             f"num_neighbors is {num_neighbors}; expected 1 to {len(bank)}, the rows of train"
@@ -53,9 +53,9 @@ def knn(
     _require_positive(temperature=temperature)
     try:
         return knn_scores(
-            Features(bank, known),
+            Features(bank, label_tensor),
             queries,
-            num_classes=int(known.max()) + 1,
+            num_classes=int(label_tensor.max()) + 1,
             num_neighbors=num_neighbors,
             temperature=temperature,
         )
@@ -74,20 +74,20 @@ def linear_probe(
     batch_size: int = 256,
     seed: int = 0,
 ) -> Tensor:
-    """Return the scores (m, L) of test (m, C) by a linear classifier of train (n, C), labels (n,).
+    """Train a linear classifier and return its scores (m, L) for test (m, C).
 
-    It is trained by Adam on the cross-entropy; the seed draws initial weights and order. Labels
-    are integers from 0 to L-1. NotFiniteError names a row that is not finite, or says that the
-    training diverged; FeatureError for other wrong input.
+    train (n, C), labels (n,): integers from 0 to L-1. Adam minimizes the cross-entropy; the seed
+    draws initial weights and order. NotFiniteError if a row is not finite or the training diverged;
+    FeatureError for other invalid input.
     """
-    known, pool, queries = _labels(labels), *_features(train, test, torch.float32)
-    _require_equal_length(known, pool, "labels")
+    label_tensor, pool, queries = _labels(labels), *_features(train, test, torch.float32)
+    _require_equal_length(label_tensor, pool, "labels")
     _require_positive(learning_rate=learning_rate, epochs=epochs, batch_size=batch_size)
     batch_size = min(batch_size, len(pool))
     weight, bias = train_together(
-        Features(pool, known),
+        Features(pool, label_tensor),
         [Problem(torch.arange(len(pool)), seed)],
-        num_classes=int(known.max()) + 1,
+        num_classes=int(label_tensor.max()) + 1,
         iterations=epochs * -(-len(pool) // batch_size),
         learning_rate=learning_rate,
         batch_size=batch_size,
@@ -95,41 +95,46 @@ def linear_probe(
     scores = queries @ weight[0].T.cpu() + bias[0].cpu()
     if not bool(scores.isfinite().all()):
         raise NotFiniteError(
-            f"the linear classifier diverged at learning rate {learning_rate:g}. Lower the rate, "
-            "or scale the features"
+            f"the linear classifier diverged at learning rate {learning_rate:g}. Lower the "
+            "learning rate, or scale the features"
         )
     return scores
 
 
 @torch_defaults()
 def svm(train: Values, positive: Values, test: Values, *, cost: float = 1.0) -> Tensor:
-    """Return the scores (m, L) float64 of test (m, C) by a linear SVM per class.
+    """Train a linear SVM per class and return scores (m, L) float64 for test (m, C).
 
-    train (n, C); positive (n, L), bool or 0 and 1. Each minimizes the objective of LIBLINEAR's
-    L2-loss SVM, the bias regularized. NotFiniteError names a row that is not finite; FeatureError
-    for other wrong input.
+    train (n, C); positive (n, L), bool or 0 and 1. Each SVM minimizes the objective of LIBLINEAR's
+    L2-loss SVM with a regularized bias. NotFiniteError if a row is not finite; FeatureError for
+    other invalid input.
     """
-    shown, images, queries = _tensor("positive", positive), *_features(train, test, torch.float64)
-    if shown.ndim != 2 or not shown.shape[1]:
-        raise FeatureError(f"positive is {tuple(shown.shape)}; expected (n, L), a column per class")
-    _require_equal_length(shown, images, "positive")
-    if bool(((shown != 0) & (shown != 1)).any()):
-        low, high = shown.min().item(), shown.max().item()
-        raise FeatureError(f"positive reaches from {low} to {high}; expected bool, or 0 and 1")
+    positives, images, queries = (
+        _tensor("positive", positive),
+        *_features(train, test, torch.float64),
+    )
+    if positives.ndim != 2 or not positives.shape[1]:
+        raise FeatureError(
+            f"positive is {tuple(positives.shape)}; expected (n, L), a column per class"
+        )
+    _require_equal_length(positives, images, "positive")
+    if bool(((positives != 0) & (positives != 1)).any()):
+        low, high = positives.min().item(), positives.max().item()
+        raise FeatureError(f"positive has values from {low} to {high}; expected bool, or 0 and 1")
     _require_positive(cost=cost)
-    shown = shown.bool()
+    positives = positives.bool()
     problems = Problems(
-        positive=shown.T.contiguous(),
-        trained_on=torch.ones_like(shown.T),
+        positive=positives.T.contiguous(),
+        trained_on=torch.ones_like(positives.T),
         positive_weight=1.0,
     )
-    costs = torch.full((shown.shape[1],), cost, dtype=torch.float64)
+    costs = torch.full((positives.shape[1],), cost, dtype=torch.float64)
     return solve_batched(eigenbasis(images), problems, costs, tolerance=1e-4).scores(queries)
 
 
 def _features(train: Values, test: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return training and test features of a type, finite in float32 and of one width."""
-    pair = []
+    """Return training and test features in one dtype; check shapes and values."""
+    checked = []
     for name, values in (("train", train), ("test", test)):
         features = _tensor(name, values)
         if features.ndim != 2 or not features.shape[1]:
@@ -137,15 +142,15 @@ def _features(train: Values, test: Values, dtype: torch.dtype) -> tuple[Tensor, 
                 f"{name} is {tuple(features.shape)}; expected features (n, C), a row per image"
             )
         require_finite(features.float(), lambda row, name=name: f"row {row} of {name}")  # type: ignore[misc]
-        pair.append(features.to(dtype).contiguous())  # another layout would round otherwise
-    if pair[0].shape[1] != pair[1].shape[1]:
+        checked.append(features.to(dtype).contiguous())  # rounding depends on the layout
+    if checked[0].shape[1] != checked[1].shape[1]:
         raise FeatureError(
-            f"train has {pair[0].shape[1]} features per row and test has {pair[1].shape[1]}; "
+            f"train has {checked[0].shape[1]} features per row and test has {checked[1].shape[1]}; "
             "expected features of the same network"
         )
-    if not len(pair[0]):
+    if not len(checked[0]):
         raise FeatureError("train has no rows")
-    return pair[0], pair[1]
+    return checked[0], checked[1]
 
 
 def _labels(values: Values) -> Tensor:
@@ -157,10 +162,10 @@ def _labels(values: Values) -> Tensor:
             "index per row of train"
         )
     labels = labels.long()
-    wrong = ((labels < 0) | (labels >= MAX_CLASSES)).nonzero().flatten().tolist()
-    if wrong:
+    invalid = ((labels < 0) | (labels >= MAX_CLASSES)).nonzero().flatten().tolist()
+    if invalid:
         raise FeatureError(
-            f"label {wrong[0]} is {int(labels[wrong[0]])}; expected an index of a class, from 0 to "
+            f"label {invalid[0]} is {int(labels[invalid[0]])}; expected a class index from 0 to "
             f"L - 1, with at most {MAX_CLASSES:,} classes"
         )
     return labels
@@ -170,7 +175,7 @@ def _tensor(name: str, values: Values) -> Tensor:
     """Return the values on the CPU, without a graph."""
     if isinstance(values, np.ndarray):
         try:
-            # torch takes neither reversed nor read-only arrays, nor another order of bytes
+            # torch accepts no reversed or read-only arrays and no other byte order
             native = np.require(values, values.dtype.newbyteorder("="), ["C", "W"])
             tensor = torch.from_numpy(native)
         except TypeError as error:
@@ -180,8 +185,10 @@ def _tensor(name: str, values: Values) -> Tensor:
     else:
         raise FeatureError(f"{name} is a {type(values).__name__}; expected a tensor or an array")
     if tensor.is_meta or tensor.is_quantized or tensor.is_complex():
-        where = " on the meta device" if tensor.is_meta else ""
-        raise FeatureError(f"{name} is a tensor of {_type(tensor)}{where}; expected real numbers")
+        location = " on the meta device" if tensor.is_meta else ""
+        raise FeatureError(
+            f"{name} is a tensor of {_type(tensor)}{location}; expected real numbers"
+        )
     if tensor.layout is not torch.strided:
         raise FeatureError(f"{name} is {tensor.layout}; expected a dense tensor: .to_dense()")
     return tensor.cpu()

@@ -1,4 +1,4 @@
-"""Features of images that are in memory, as the tasks compute those of a dataset."""
+"""Features of images in memory, computed as in the tasks."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -34,9 +34,7 @@ def image_features(
     """Return features (n, C) float32 on the CPU; see `Encoder.features`."""
     crop_px = backbone.input.size_px
     if resize_px is not None and resize_px < crop_px:
-        raise FeatureError(
-            f"resize_px is {resize_px}; expected at least {crop_px}, the side of the crop"
-        )
+        raise FeatureError(f"resize_px is {resize_px}; expected at least {crop_px}, the crop size")
     transform = EvalTransform(resize_px=resize_px or crop_px, crop_px=crop_px)
     if isinstance(images, Image.Image) or not isinstance(images, Iterable):
         raise FeatureError(
@@ -44,12 +42,12 @@ def image_features(
         )
     network = frozen_network(backbone)
     normalize = Normalization(backbone.input, device())
-    crops, parts = _crops(images, transform), []
+    crops, batches = _crops(images, transform), []
     while batch := list(islice(crops, IMAGES_PER_BATCH)):
-        parts.append(forward(network, normalize(torch.stack(batch))).cpu())
-    if not parts:
+        batches.append(forward(network, normalize(torch.stack(batch))).cpu())
+    if not batches:
         raise FeatureError("images is empty; expected at least one image")
-    features = torch.cat(parts)
+    features = torch.cat(batches)
     require_finite(features, lambda row: f"image {row} by {backbone.name}")
     return features
 
@@ -67,15 +65,15 @@ def _crops(
 
 
 def _pixels(image: Image.Image | NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
-    """Return RGB pixels (H, W, 3); ValueError for anything else than an image of 8 bits."""
+    """Return RGB pixels (H, W, 3); ValueError if not an 8-bit image."""
     if isinstance(image, Image.Image):
         return rgb_pixels(image)
-    found = f"{type(image).__name__}"
+    description = f"{type(image).__name__}"
     if isinstance(image, Tensor | np.ndarray):
         dtype = str(image.dtype).removeprefix("torch.")
-        found += f" {tuple(image.shape)} of {dtype}"
+        description += f" {tuple(image.shape)} of {dtype}"
         if isinstance(image, Tensor) and dtype == "uint8" and image.ndim == 3:
             image = image.detach().cpu().permute(1, 2, 0).numpy()
         if dtype == "uint8" and image.ndim == 3 and image.shape[2] == 3 and image.size:
             return np.ascontiguousarray(image)
-    raise ValueError(f"{found}; {EXPECTED}")
+    raise ValueError(f"{description}; {EXPECTED}")

@@ -1,34 +1,37 @@
-"""Settings of the training of linear heads on random crops."""
+"""Settings for training linear heads on random crops."""
 
 import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
 Decay = Literal["cosine", "step"]
-"""Decay of the learning rate: cosine to zero per step, or times 0.1 at each milestone."""
+"""Learning-rate schedule: cosine to zero, or times 0.1 at milestones."""
 
 Labels = Literal["classes", "rotations"]
-"""Kind of labels; rotations: each crop is turned by 0 to 3 quarter turns, which is its label."""
+"""Type of labels.
+
+rotations: each crop is rotated by 0, 90, 180 or 270 degrees, which is its label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeTraining:
-    """Settings of the training of linear heads on random crops."""
+    """Settings for training linear heads on random crops."""
 
     learning_rates: tuple[float, ...]
     """Learning rate of each head."""
     batch_size: int = 256
     epochs: float = 0
-    """Passes over the images; either this or `steps`."""
+    """Epochs; pass either this or `steps`."""
     steps: int = 0
-    """Optimizer steps; either this or `epochs`."""
+    """Optimizer steps; pass either this or `epochs`."""
     decays: tuple[Decay, ...] = ("cosine",)
     """Decay of each head, or one for all."""
     milestones: tuple[float, ...] = (0.6, 0.8)
-    """Shares of the training after which "step" decays the rate."""
+    """Fractions of the training after which "step" decays the learning rate."""
     optimizer: Literal["sgd", "lars"] = "sgd"
-    """Optimizer; lars scales each tensor's step to the norm of its weights, like apex's LARC
-    without clipping (You et al., arXiv:1708.03888)."""
+    """Optimizer; lars scales each tensor's step to its norm.
+
+    It is apex's LARC without clipping (You et al., arXiv:1708.03888)."""
     trust_coefficient: float = 0.001
     """Trust coefficient of LARS."""
     sgd_momentum: float = 0.9
@@ -40,25 +43,31 @@ class ProbeTraining:
 
     @classmethod
     def of(cls, protocol: Any, **changes: Any) -> Self:
-        """Return the settings that a protocol states under the same names, with some changed."""
-        stated = {spec.name for spec in fields(cls)} & {spec.name for spec in fields(protocol)}
-        return cls(**{name: getattr(protocol, name) for name in stated} | changes)
+        """Copy the settings from a protocol's fields of the same names."""
+        names = {spec.name for spec in fields(cls)} & {spec.name for spec in fields(protocol)}
+        return cls(**{name: getattr(protocol, name) for name in names} | changes)
 
     def num_steps(self, num_images: int) -> int:
-        """Return the number of optimizer steps; ValueError unless epochs or steps is given."""
+        """Return the number of optimizer steps.
+
+        ValueError unless either epochs or steps is given.
+        """
         if bool(self.epochs) == bool(self.steps):
-            raise ValueError(f"give epochs or steps, found {self.epochs} and {self.steps}")
+            raise ValueError(f"pass either epochs or steps, got {self.epochs} and {self.steps}")
         return self.steps or max(1, round(self.epochs * num_images / self.batch_size))
 
-    def pass_ends(self, num_images: int) -> list[int]:
-        """Return the numbers of steps after which a pass over the images ends, and of all steps."""
-        steps, per_pass = self.num_steps(num_images), num_images / self.batch_size
-        ends = (max(1, round(n * per_pass)) for n in range(1, math.ceil(steps / per_pass)))
-        return sorted({*(end for end in ends if end < steps), steps})
+    def epoch_ends(self, num_images: int) -> list[int]:
+        """Return the steps at which epochs and the training end."""
+        num_steps, per_epoch = self.num_steps(num_images), num_images / self.batch_size
+        ends = (max(1, round(n * per_epoch)) for n in range(1, math.ceil(num_steps / per_epoch)))
+        return sorted({*(end for end in ends if end < num_steps), num_steps})
 
-    def rate_factors(self, share: float) -> tuple[float, ...]:
-        """Return the factor of each head's learning rate after this share of the training."""
-        drops = sum(share >= milestone for milestone in self.milestones)
-        factors = {"cosine": 0.5 * (1 + math.cos(math.pi * share)), "step": 0.1**drops}
+    def rate_factors(self, progress: float) -> tuple[float, ...]:
+        """Return each head's learning-rate factor.
+
+        progress: finished fraction of the training.
+        """
+        drops = sum(progress >= milestone for milestone in self.milestones)
+        factors = {"cosine": 0.5 * (1 + math.cos(math.pi * progress)), "step": 0.1**drops}
         decays = self.decays * (len(self.learning_rates) if len(self.decays) == 1 else 1)
         return tuple(factors[decay] for decay in decays)

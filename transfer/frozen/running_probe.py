@@ -1,4 +1,4 @@
-"""One probe that is being trained: optimizer of its heads, place in the stream, accuracies."""
+"""A probe during training: optimizer, position in the stream, accuracies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,71 +14,77 @@ from transfer.frozen.probe_training import ProbeTraining
 
 
 def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, seed: int) -> Heads:
-    """Return R heads with equal initial weights, those that R separate runs of the seed have."""
+    """Return R heads, initialized like separate runs with this seed."""
     generator = torch.Generator().manual_seed(seed)
     weight = std * torch.randn(num_classes, width, generator=generator, dtype=torch.float32)
-    count = len(rates)
+    num_heads = len(rates)
     return Heads(
-        weight.expand(count, -1, -1).clone(), torch.zeros(count, num_classes, dtype=torch.float32)
+        weight.expand(num_heads, -1, -1).clone(),
+        torch.zeros(num_heads, num_classes, dtype=torch.float32),
     )
 
 
 class HeadOptimizer:
-    """SGD with momentum in the form of torch.optim.SGD, with a learning rate per head.
+    """SGD with momentum as in torch.optim.SGD, with one learning rate per head.
 
     The R heads are rows of one matrix, so that a step is one product forward and one backward.
     """
 
-    def __init__(self, heads: Heads, training: ProbeTraining, where: torch.device) -> None:
-        count, classes, width = heads.weight.shape
-        self.shape = (count, classes, width)
+    def __init__(self, heads: Heads, training: ProbeTraining, device: torch.device) -> None:
+        num_heads, classes, width = heads.weight.shape
+        self.shape = (num_heads, classes, width)
         self.training = training
-        self.weight = heads.weight.reshape(count * classes, width).to(where).clone()
-        self.bias = heads.bias.reshape(count * classes).to(where).clone()
+        self.weight = heads.weight.reshape(num_heads * classes, width).to(device).clone()
+        self.bias = heads.bias.reshape(num_heads * classes).to(device).clone()
         self.velocity = [torch.zeros_like(self.weight), torch.zeros_like(self.bias)]
-        rates = torch.tensor(training.learning_rates, dtype=self.weight.dtype, device=where)
+        rates = torch.tensor(training.learning_rates, dtype=self.weight.dtype, device=device)
         self.rates = rates.repeat_interleave(classes)
 
-    def step(self, features: Tensor, labels: Tensor, share: float) -> Tensor:
-        """Update every head on features (n, C) and labels (n,); return the heads' losses (R,).
+    def step(self, features: Tensor, labels: Tensor, progress: float) -> Tensor:
+        """Update all heads on a batch; return their losses (R,).
 
-        share: finished share of the training.
+        features (n, C), labels (n,). progress: finished fraction of the training.
         """
-        count, classes, _ = self.shape
-        factors = torch.tensor(self.training.rate_factors(share), dtype=self.rates.dtype)
+        num_heads, classes, _ = self.shape
+        factors = torch.tensor(self.training.rate_factors(progress), dtype=self.rates.dtype)
         rates = self.rates * upload(factors, self.rates.device).repeat_interleave(classes)
-        logits = torch.addmm(self.bias, features, self.weight.T).view(-1, count, classes)
+        logits = torch.addmm(self.bias, features, self.weight.T).view(-1, num_heads, classes)
         log_p = logits.log_softmax(dim=2)
-        picked = labels.view(-1, 1, 1).expand(-1, count, 1)
-        losses = -log_p.gather(2, picked).squeeze(2).mean(dim=0)
+        label_index = labels.view(-1, 1, 1).expand(-1, num_heads, 1)
+        losses = -log_p.gather(2, label_index).squeeze(2).mean(dim=0)
         # d loss / d logits of cross-entropy: softmax minus one-hot
-        # in place: the losses are taken already, and nothing else needs log_p
-        slope = log_p.exp_()
-        slope.scatter_add_(2, picked, slope.new_full(picked.shape, -1.0))
-        slope = slope.view(len(labels), count * classes) / len(labels)
-        self._update(0, self.weight, slope.T @ features, rates[:, None])
-        # biases decay and have LARS's ratio like weights, again as in LARC
-        self._update(1, self.bias, slope.sum(dim=0), rates)
+        # in place: log_p is not needed any more
+        gradient = log_p.exp_()
+        gradient.scatter_add_(2, label_index, gradient.new_full(label_index.shape, -1.0))
+        gradient = gradient.view(len(labels), num_heads * classes) / len(labels)
+        self._update(0, self.weight, gradient.T @ features, rates[:, None])
+        # as in LARC, weight decay and LARS ratio also apply to biases
+        self._update(1, self.bias, gradient.sum(dim=0), rates)
         return losses
 
-    def _update(self, index: int, parameter: Tensor, slope: Tensor, rate: Tensor) -> None:
-        direction = slope
+    def _update(self, index: int, parameter: Tensor, gradient: Tensor, rate: Tensor) -> None:
+        update = gradient
         if self.training.weight_decay:
-            direction = slope.add(parameter, alpha=self.training.weight_decay)
-        # as in apex's LARC the ratio enters the velocity, but the learning rate does not; in the
-        # paper on LARS (You et al.) both do, which differs while the rate decays
+            update = gradient.add(parameter, alpha=self.training.weight_decay)
+        # as in apex's LARC, the velocity includes the ratio but not the learning rate. In the LARS
+        # paper (You et al.) it includes both, which differs while the learning rate decays
         if self.training.optimizer == "lars":
-            direction = direction * self._ratios(parameter, slope).view_as(rate)
-        velocity = self.velocity[index].mul_(self.training.sgd_momentum).add_(direction)
+            update = update * self._ratios(parameter, gradient).view_as(rate)
+        velocity = self.velocity[index].mul_(self.training.sgd_momentum).add_(update)
         parameter.sub_(rate * velocity)
 
-    def _ratios(self, parameter: Tensor, slope: Tensor) -> Tensor:
-        """Return LARS's local rates (R * L,); 1 if a head's parameter or gradient is all zero."""
-        count, classes, _ = self.shape
-        size, gradient = (t.reshape(count, -1).norm(dim=1) for t in (parameter, slope))
-        ratio = self.training.trust_coefficient * size
-        ratio = ratio / (gradient + self.training.weight_decay * size + 1e-8)
-        defined = (size > 0) & (gradient > 0)
+    def _ratios(self, parameter: Tensor, gradient: Tensor) -> Tensor:
+        """Return the LARS ratios (R * L,).
+
+        The ratio is 1 if all parameters or all gradients of a head are zero.
+        """
+        num_heads, classes, _ = self.shape
+        weight_norm, gradient_norm = (
+            t.reshape(num_heads, -1).norm(dim=1) for t in (parameter, gradient)
+        )
+        ratio = self.training.trust_coefficient * weight_norm
+        ratio = ratio / (gradient_norm + self.training.weight_decay * weight_norm + 1e-8)
+        defined = (weight_norm > 0) & (gradient_norm > 0)
         return torch.where(defined, ratio, torch.ones_like(ratio)).repeat_interleave(classes)
 
     def heads(self) -> Heads:
@@ -97,34 +103,35 @@ class HeadOptimizer:
 
 
 class RunningProbe:
-    """A training that takes its batches from a stream of features."""
+    """The training of a probe on a stream of features."""
 
     def __init__(
         self,
         training: ProbeTraining,
         num_images: int,
         heads: Heads,
-        where: torch.device,
+        device: torch.device,
         tested: Features | None = None,
     ) -> None:
         self.training, self.tested = training, tested
-        self.optimizer = HeadOptimizer(heads, training, where)
-        self.ends = training.pass_ends(num_images)
+        self.optimizer = HeadOptimizer(heads, training, device)
+        self.ends = training.epoch_ends(num_images)
         self.step = 0
         self.curve: list[list[float]] = []
-        """Top-1 of each head on the tested features after each pass, which is only reported; passes
-        before these features were replaced are missing."""
+        """Top-1 of each head on the tested features after each epoch.
+
+        Epochs before the tested features were replaced are missing."""
         self._waiting: list[tuple[Tensor, Tensor]] = []
-        """Features and labels of images from `place` on, fewer than a batch."""
+        """Features and labels from `position` on, fewer than a batch."""
 
     @property
-    def place(self) -> int:
-        """Return the number of images of the stream that updates have used."""
+    def position(self) -> int:
+        """Return the number of images that updates have used."""
         return self.step * self.training.batch_size
 
     @property
     def end(self) -> int:
-        """Return the number of images of the stream after which the training ends."""
+        """Return the number of images after which the training ends."""
         return self.ends[-1] * self.training.batch_size
 
     @property
@@ -132,30 +139,34 @@ class RunningProbe:
         """Return whether all steps are done."""
         return self.step >= self.ends[-1]
 
-    def receive(self, place: int, features: Tensor, labels: Tensor) -> None:
-        """Train on the features (n, C) and labels (n,) of the stream's images from a place on.
+    def receive(self, position: int, features: Tensor, labels: Tensor) -> None:
+        """Train on features of the images from a position on.
 
-        Images that updates have used already are ignored. NotFiniteError if all heads diverge.
+        features (n, C), labels (n,). Images that updates have already used are ignored.
+        NotFiniteError if all heads diverge.
         """
-        used = self.place + sum(len(waiting) for _, waiting in self._waiting) - place
-        if used < len(labels) and not self.finished:
-            self._waiting.append((features[used:], labels[used:]))
+        num_used = self.position + sum(len(waiting) for _, waiting in self._waiting) - position
+        if num_used < len(labels) and not self.finished:
+            self._waiting.append((features[num_used:], labels[num_used:]))
         size = self.training.batch_size
         while not self.finished and sum(len(waiting) for _, waiting in self._waiting) >= size:
-            parts = list(zip(*self._waiting, strict=True))
-            batch, classes = (part[0] if len(part) == 1 else torch.cat(part) for part in parts)
+            columns = list(zip(*self._waiting, strict=True))
+            batch, classes = (
+                tensors[0] if len(tensors) == 1 else torch.cat(tensors) for tensors in columns
+            )
             self._update(batch[:size], classes[:size])
             self._waiting = [(batch[size:], classes[size:])] if len(classes) > size else []
 
     def _update(self, features: Tensor, labels: Tensor) -> None:
         losses = self.optimizer.step(features, labels, self.step / self.ends[-1])
         self.step += 1
-        # reading a loss waits for the GPU, so most steps are not looked at
-        looked_at = (self.step - 1) % 50 == 0 or self.finished
-        if looked_at and not bool(losses.isfinite().any()):
+        # reading a loss waits for the GPU, so only every 50th loss is checked
+        is_checked = (self.step - 1) % 50 == 0 or self.finished
+        if is_checked and not bool(losses.isfinite().any()):
             raise NotFiniteError(
                 f"step {self.step - 1}: the loss of all {len(losses)} heads is infinite or not a "
-                "number; no result is written. Check the backbone's features, or lower the rates"
+                "number; no result is written. Check the backbone's features or lower the learning "
+                "rates"
             )
         if self.step in self.ends:
             self._test()
@@ -174,7 +185,7 @@ class RunningProbe:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restore a saved state; accuracies on other test features are left out."""
+        """Restore a saved state, without accuracies on other test features."""
         self.optimizer.load(state)
         self.step = state["step"]
         if self.tested is not None and state["curve_of"] == self.tested.digest:

@@ -100,8 +100,8 @@ def matching_keys(name: str) -> list[str]:
     """Return the keys of TASKS that match a name or pattern.
 
     A name is a key, a task id without variant, or a group such as transfer_linear. Ids and groups
-    match only tasks that run by default. Patterns such as "*_knn" work like file name patterns
-    and match all keys.
+    match only tasks that run by default. Patterns such as "*_knn" work like file name patterns and
+    match all keys.
     """
     if set("*?[") & set(name):
         return [key for key in TASKS if fnmatchcase(key, name)]

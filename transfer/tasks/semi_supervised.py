@@ -188,10 +188,10 @@ class SemiSupervised(CenterCrops):
         If several learning rates are given, they are compared first.
         """
         from transfer.frozen.crops import CROPS
-        from transfer.frozen.kept_images import with_kept_pixels
+        from transfer.frozen.kept_images import with_cached_pixels
 
         crops = self.epochs * len(self.head_rates) * len(prepared.train)
-        labeled = with_kept_pixels(prepared.train, crops)
+        labeled = with_cached_pixels(prepared.train, crops)
         prepared = replace(prepared, train=labeled)
         held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
         rate = max(held_out, key=lambda rate: held_out[rate], default=self.head_rates[0])

@@ -285,8 +285,8 @@ def too_few_of_a_class(
 
     It names the class with the fewest images.
 
-    split: dataset and split. purpose: clause that says
-    why the images are needed. otherwise: advice if every class has at least one image.
+    split: dataset and split. purpose: clause that says why the images are needed. otherwise: advice
+    if every class has at least one image.
     """
     counts = np.bincount(images.label_array, minlength=len(names))[: len(names)]
     if counts.min() >= minimum:
@@ -329,8 +329,8 @@ class NamedTask:
     def ablation(self, name: str, **changes: Any) -> NamedTask:
         """Return the task with changed fields, under another protocol name and hash.
 
-        name: suffix of the protocol's name. TaskError for a field that the protocol lacks, or
-        that the backbone's input sets.
+        name: suffix of the protocol's name. TaskError for a field that the protocol lacks, or that
+        the backbone's input sets.
         """
         names = {spec.name for spec in fields(self.task) if spec.metadata.get("hashed", True)}
         names -= {"protocol", "crop_px", "resize_px", "std"}

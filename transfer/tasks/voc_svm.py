@@ -1,8 +1,7 @@
 """VOC 2007 classification by linear SVMs on frozen features.
 
-CO2 (Wei et al., ICLR 2021, arXiv:2010.02217), Table 3.
-Each class has its own one-vs-rest SVM, at a cost chosen by cross-validated average precision
-(Goyal et al., ICCV 2019, arXiv:1905.01235).
+CO2 (Wei et al., ICLR 2021, arXiv:2010.02217), Table 3. Each class has its own one-vs-rest SVM, at a
+cost chosen by cross-validated average precision (Goyal et al., ICCV 2019, arXiv:1905.01235).
 """
 
 from __future__ import annotations
