@@ -1,4 +1,4 @@
-"""COCO's average precision of boxes, masks and keypoints, by pycocotools: Lin et al., ECCV 2014."""
+"""COCO's average precision by pycocotools: Lin et al., ECCV 2014."""
 
 import io
 import json
@@ -22,25 +22,26 @@ SUMMARY: dict[Kind, tuple[str, ...]] = {
     "segm": ("AP", "AP50", "AP75", "APs", "APm", "APl"),
     "keypoints": ("AP", "AP50", "AP75", "APm", "APl"),
 }
-"""First entries of pycocotools' summary: all IoU thresholds, two of them, and three sizes."""
+"""First entries of pycocotools' summary: IoU thresholds, then sizes."""
 
 
 def coco_ap(
     detections: Sequence[Detections], scenes: Scenes, kinds: Sequence[Kind]
 ) -> tuple[dict[Kind, dict[str, float]], dict[str, Floats]]:
-    """Return average precisions per kind, and those of the first kind on resampled test sets.
+    """Return average precisions by kind, and resampled ones of the first kind.
 
-    Per kind: AP, AP50, AP75, APs, APm, APl, and AP/<class>, in percent. Resampled: AP, AP50 and
-    AP75 (B,) in percent. detections: one entry per image of the scenes, in their order. The ground
-    truth is the part of the annotation file that belongs to these images, with areas, masks of
-    crowds and boxes without area, which scenes lack. Sizes and classes without an object have no
-    entry; no detections give 0. Crowds are neither hits nor misses.
+    By kind: AP, AP50, AP75, APs, APm, APl, and AP/<class>, in percent. Resampled test sets: AP,
+    AP50 and AP75 (B,) in percent. detections: one entry per image of the scenes, in their order.
+
+    The ground truth is read from the annotation file, which also contains areas, masks of crowds
+    and boxes without area. Sizes and classes without objects have no entry; without detections, the
+    result is 0. Crowds are neither hits nor misses.
     """
     precisions: dict[Kind, dict[str, float]] = {}
     resampled: dict[str, Floats] = {}
     with redirect_stdout(io.StringIO()):
         truth = _truth(scenes)
-        for kind in kinds:  # one after another: the matches of COCO's images take a gigabyte
+        for kind in kinds:  # one at a time: the matches of COCO's images need a gigabyte
             evaluation = _evaluate(truth, detections, scenes, kind)
             precisions[kind] = _precisions(evaluation, scenes, kind)
             resampled = resampled or _resampled(evaluation, scenes)
@@ -49,52 +50,59 @@ def coco_ap(
 
 def _resampled(evaluation: COCOeval, scenes: Scenes) -> dict[str, Floats]:
     """Return AP, AP50 and AP75 (B,) in percent on resampled test sets."""
-    asked, counts = evaluation.params, resamples(len(scenes))
-    places = {scenes.scene(i).image_id: i for i in range(len(scenes))}
+    params, counts = evaluation.params, resamples(len(scenes))
+    index_of_image = {scenes.scene(i).image_id: i for i in range(len(scenes))}
     by_class: list[list[Floats]] = []
-    # entries lie by class, size and image; the first size holds all
-    for k in range(len(asked.catIds)):
-        start = k * len(asked.areaRng) * len(asked.imgIds)
-        own = [e for e in evaluation.evalImgs[start : start + len(asked.imgIds)] if e]
+    # entries are sorted by class, size and image; the first size includes all
+    for k in range(len(params.catIds)):
+        start = k * len(params.areaRng) * len(params.imgIds)
+        evaluated = [e for e in evaluation.evalImgs[start : start + len(params.imgIds)] if e]
         positives = np.zeros(len(scenes))
-        for one in own:
-            positives[places[one["image_id"]]] = (~one["gtIgnore"].astype(bool)).sum()
+        for entry in evaluated:
+            positives[index_of_image[entry["image_id"]]] = (~entry["gtIgnore"].astype(bool)).sum()
         if not positives.any():
             continue
-        order = np.argsort(-np.concatenate([e["dtScores"] for e in own]), kind="stable")
-        images = np.repeat([places[e["image_id"]] for e in own], [len(e["dtScores"]) for e in own])
-        found = np.concatenate([e["dtMatches"] for e in own], axis=1)[:, order] != 0
-        aside = np.concatenate([e["dtIgnore"] for e in own], axis=1)[:, order].astype(bool)
-        of_thresholds = [
-            resampled_precision(hit, miss, images[order], positives, counts, asked.recThrs)
-            for hit, miss in zip(found & ~aside, ~found & ~aside, strict=True)
+        order = np.argsort(-np.concatenate([e["dtScores"] for e in evaluated]), kind="stable")
+        images = np.repeat(
+            [index_of_image[e["image_id"]] for e in evaluated],
+            [len(e["dtScores"]) for e in evaluated],
+        )
+        is_match = np.concatenate([e["dtMatches"] for e in evaluated], axis=1)[:, order] != 0
+        ignored = np.concatenate([e["dtIgnore"] for e in evaluated], axis=1)[:, order].astype(bool)
+        by_threshold = [
+            resampled_precision(hit, miss, images[order], positives, counts, params.recThrs)
+            for hit, miss in zip(is_match & ~ignored, ~is_match & ~ignored, strict=True)
         ]
-        by_class.append(of_thresholds)
-    means, at = np.nanmean(by_class, axis=0), asked.iouThrs
-    chosen = {"AP": at > 0, "AP50": at == 0.5, "AP75": np.isclose(at, 0.75)}
-    return {name: means[thresholds].mean(axis=0) for name, thresholds in chosen.items()}
+        by_class.append(by_threshold)
+    means, iou_thresholds = np.nanmean(by_class, axis=0), params.iouThrs
+    selections = {
+        "AP": iou_thresholds > 0,
+        "AP50": iou_thresholds == 0.5,
+        "AP75": np.isclose(iou_thresholds, 0.75),
+    }
+    return {name: means[selected].mean(axis=0) for name, selected in selections.items()}
 
 
 def _truth(scenes: Scenes) -> COCO:
-    """Return the annotations of these images only, without the broken ones."""
+    """Return the valid annotations of these images."""
     if scenes.annotations is None:
-        raise ValueError(f"these {len(scenes)} scenes name no annotation file; COCO's AP needs one")
+        raise ValueError(f"these {len(scenes)} scenes have no annotation file; COCO's AP needs one")
     content = json.loads(scenes.annotations.read_text())
     ids = {scene.image_id for scene in scenes}
-    # the first image of each id is kept, as where the scenes are read
+    # use the first image of each id, like the reader of the scenes
     images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
     if len(images) != len(ids):
         raise ValueError(
-            f"{scenes.annotations}: {len(images)} of the {len(ids)} images are in it; "
+            f"{scenes.annotations}: it contains {len(images)} of the {len(ids)} images; "
             "expected all: is it the file that the scenes were read from?"
         )
     truth = COCO()
     truth.dataset = {
         "images": list(images.values()),
         "annotations": [
-            _pycocotools_annotation(place, entry)
-            for place, entry in enumerate(content["annotations"])
-            if place not in scenes.faulty and entry["image_id"] in ids
+            _pycocotools_annotation(index, entry)
+            for index, entry in enumerate(content["annotations"])
+            if index not in scenes.faulty and entry["image_id"] in ids
         ],
         "categories": content["categories"],
     }
@@ -102,24 +110,24 @@ def _truth(scenes: Scenes) -> COCO:
     return truth
 
 
-def _pycocotools_annotation(place: int, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an annotation in the form that pycocotools evaluates."""
-    # pycocotools takes a match with the id 0 for no match
-    annotation = entry | {"id": place + 1}
+def _pycocotools_annotation(index: int, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an annotation as pycocotools expects it."""
+    # pycocotools treats a match with id 0 as no match
+    annotation = entry | {"id": index + 1}
     mask = entry.get("segmentation")
     if isinstance(mask, list):
-        # an outline of four numbers would be taken for a box, and the other outlines would fail
+        # pycocotools would treat an outline of four numbers as a box, and then fail
         annotation["segmentation"] = list(filter(is_outline, mask))
     return annotation
 
 
 def _precisions(evaluation: COCOeval, scenes: Scenes, kind: Kind) -> dict[str, float]:
-    """Return the average precisions of all, by size and by class, in percent."""
+    """Return the average precisions overall, by size and by class, in percent."""
     evaluation.accumulate()
     evaluation.summarize()
     if evaluation.stats[0] < 0:
         raise ValueError(
-            f"{scenes.annotations}: no object on the {len(scenes)} images can be found "
+            f"{scenes.annotations}: no object on the {len(scenes)} images can be detected "
             f"as {kind}; expected at least one"
         )
     pairs = zip(SUMMARY[kind], evaluation.stats, strict=False)
@@ -130,7 +138,7 @@ def _precisions(evaluation: COCOeval, scenes: Scenes, kind: Kind) -> dict[str, f
 def _evaluate(
     truth: COCO, detections: Sequence[Detections], scenes: Scenes, kind: Kind
 ) -> COCOeval:
-    """Return the evaluation with the matches of each image."""
+    """Return the evaluation with the matches of all images."""
     entries = [
         entry
         for i, detected in enumerate(detections)
@@ -148,8 +156,8 @@ def _entries(
 ) -> list[dict[str, Any]]:
     """Return the detections of one image in COCO's result format.
 
-    pycocotools takes the size of a detection from its box where there is one. A mask counts by its
-    own area, so its entry has no box; keypoints count by the area of the box.
+    pycocotools determines the size of a detection from its box, if it has one. The size of a mask
+    is its area, so its entry has no box. The size of keypoints is the area of the box.
     """
     columns: dict[str, list[Any]] = {
         "score": detected.scores.tolist(),
@@ -158,7 +166,7 @@ def _entries(
     if kind == "segm":
         if detected.masks is None:
             raise ValueError(
-                f"image {image_id}: masks are to be scored, but its detections have none"
+                f"image {image_id}: expected masks to score, but its detections have none"
             )
         size = [detected.height, detected.width]
         columns["segmentation"] = [{"size": size, "counts": counts} for counts in detected.masks]
@@ -169,10 +177,10 @@ def _entries(
     if kind == "keypoints":
         if detected.keypoints is None:
             raise ValueError(
-                f"image {image_id}: keypoints are to be scored, but its detections have none"
+                f"image {image_id}: expected keypoints to score, but its detections have none"
             )
         points = detected.keypoints.clone()
-        # COCO's files hold pixel indices; the center of a pixel is half a pixel further
+        # COCO's files contain pixel indices; pixel centers have an offset of 0.5
         points[:, :, :2] -= 0.5
         columns["keypoints"] = points.flatten(1).tolist()
     rows = zip(*columns.values(), strict=True)
@@ -180,7 +188,7 @@ def _entries(
 
 
 def _per_class(evaluation: COCOeval, scenes: Scenes) -> dict[str, float]:
-    """Return AP/<class> in percent, the mean over IoU thresholds for objects of all sizes."""
+    """Return AP/<class> in percent, for objects of all sizes."""
     names = dict(zip(scenes.category_ids, scenes.class_names, strict=True))
     ap = {}
     for k, category in enumerate(evaluation.params.catIds):

@@ -1,6 +1,7 @@
-"""The common part of both engines: input and output of a detector, what can be built, the proof.
+"""`Detector`, the base class of both engines, with its inputs and outputs.
 
-The proof before training: the backbone computes what its source does, and all of it trains.
+Before training, `prove` verifies that the backbone computes the same as the checkpoint and that all
+of its parameters are trained.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +18,9 @@ from transfer.finetuning import stream
 from transfer.finetuning.verify import verify_maps
 
 NORMS = {"fpn": 8, "mask_head": 4, "keypoint_head": 8, "rpn_head": 1}
-"""Number of norm layers of each part: one after every convolution before an activation or sum."""
+"""Number of norm layers per module: one for every convolution.
+
+A convolution counts if an activation or a sum follows it."""
 EXTRA_NORMS = {"none": 0, "moco": 1, "co2": 2}
 
 Polygons = tuple[NDArray[np.float64], ...]
@@ -26,7 +29,7 @@ Polygons = tuple[NDArray[np.float64], ...]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample(stream.Sample):
-    """A training image, resized and maybe flipped, and its m objects.
+    """A training image, resized and possibly flipped, with its m objects.
 
     Boxes are (left, top, right, bottom) in px of this image.
     """
@@ -38,14 +41,16 @@ class Sample(stream.Sample):
     classes: Tensor
     """(m,) int64, from 0."""
     polygons: tuple[Polygons, ...] | None = None
-    """Outlines of the m objects; None where no masks are learned."""
+    """Outlines of the m objects; None without masks."""
     keypoints: Tensor | None = None
-    """(m, 17, 3) float32: x, y, and 0 not labeled, 1 hidden, 2 visible."""
+    """(m, 17, 3) float32: x, y, visibility.
+
+    0: not labeled, 1: hidden, 2: visible."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResizedDetections:
-    """k detections in one image, best first, in px of the resized image."""
+    """The k detections in one image, best first, in px of the resized image."""
 
     boxes: Tensor
     """Boxes (k, 4) float32."""
@@ -60,44 +65,44 @@ class ResizedDetections:
 
 
 class Detector(nn.Module, ABC):
-    """A detector of either engine.
+    """Base class of the detectors of both engines.
 
-    In training mode it maps a sequence of samples to the losses to be summed, under detectron2's
+    In training mode, it maps a sequence of samples to the losses to sum up, with detectron2's
     names: loss_rpn_cls, loss_rpn_loc, loss_cls, loss_box_reg, and loss_mask or loss_keypoint.
     """
 
     recipe: DetectorRecipe
     rpn_prefix: ClassVar[str]
-    """Start of the names of the parameters of the RPN, and of the norm before it."""
+    """Prefix of parameter names of the RPN and its input norm."""
 
     @abstractmethod
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
+        """Return the detections on uint8 images (3, H, W), in eval mode."""
 
     @abstractmethod
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps (n, C, H, W) after layer1 to layer4, by these names, in eval mode.
+        """Return the maps (n, C, H, W) after layer1 to layer4, by name, in eval mode.
 
-        The n images (3, H, W) uint8 have one size and pass the detector's own preprocessing. Of
-        c4, layer4 sees the whole map and no extra norm follows it.
+        The n uint8 images (3, H, W) have equal sizes; the detector normalizes them. For c4, layer4
+        is applied to the full map, without the extra norm.
         """
 
     @abstractmethod
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place.
+        """Load a backbone with torchvision's names; RuntimeError for unexpected tensors.
 
-        `verify` detects layers that were not loaded.
+        `prove` detects tensors that were not loaded.
         """
 
     def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
-        """Return the largest difference of each stage's map from that of the loaded backbone.
+        """Compare each stage's maps with the backbone; return the largest differences.
 
-        ValueError as of `verify_maps`.
+        Raises ValueError like `verify_maps`.
         """
         recipe = self.recipe
-        layers = {**NORMS, "box_head": recipe.box_head_convs}
-        exist = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
-        added = sum(layers[part] for part in recipe.normed if part in exist)
+        num_norms = {**NORMS, "box_head": recipe.box_head_convs}
+        modules = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
+        num_added = sum(num_norms[module] for module in recipe.normed if module in modules)
         return verify_maps(
             self,
             lambda images: self.feature_maps(list(images)),
@@ -105,14 +110,14 @@ class Detector(nn.Module, ABC):
             arch,
             mean=recipe.pixel_mean,
             std=recipe.pixel_std,
-            num_new_norms=added + EXTRA_NORMS[recipe.extra_norms],
+            num_new_norms=num_added + EXTRA_NORMS[recipe.extra_norms],
         )
 
 
 def scale_gradient(input: Tensor, factor: float) -> Tensor:
-    """Return the input, of any shape, unchanged; its gradient is multiplied by the factor.
+    """Return the input unchanged, but multiply its gradient by a factor.
 
-    CO2 divides what the RPN sends into the shared map by 10: Wei et al., ICLR 2021,
+    CO2 divides the gradient from the RPN into the shared map by 10: Wei et al., ICLR 2021,
     arXiv:2010.02217.
     """
     scaled = input.view_as(input)

@@ -1,15 +1,15 @@
-"""The detectron2 engine: detectron2's own detector, the reference of the torchvision engine.
+"""The detectron2 engine: detectron2's own detector, the reference for both engines.
 
-detectron2 0.6, https://github.com/facebookresearch/detectron2. Its configuration is assigned here,
-value by value; no file of its model zoo is read. Parts without an option are added to the network
-that detectron2 builds: norm layers of the RPN's head and of the keypoint head, the norm after
-layer4 (MoCo), the norm before the RPN (CO2), and a layer4 of basic blocks as box head. That network
-is registered in detectron2 as a meta-architecture with configuration keys of its own, so that
-detectron2 can open a trained detector: `write_files` and `load_config`.
+detectron2 0.6, https://github.com/facebookresearch/detectron2. This module sets all values of its
+configuration and reads no file of its model zoo. Layers without an option are added to the network
+that detectron2 builds: norm layers in the RPN head and the keypoint head, the norm layer after
+layer4 (MoCo), the norm layer before the RPN (CO2), and a layer4 of basic blocks as box head. The
+network is registered in detectron2 as a meta-architecture with additional configuration keys, so
+that detectron2 can open a trained detector: `write_files` and `load_config`.
 
-detectron2 calls torchvision's layer1 res2 and stores a norm inside its convolution. Its bottlenecks
-stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not show that:
-`transfer.finetuning.verify` compares features.
+detectron2 calls torchvision's layer1 res2 and stores norm layers inside convolutions. Its
+bottlenecks have the stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not
+show this, so `transfer.finetuning.verify` compares features.
 """
 
 import io
@@ -39,24 +39,24 @@ ADDED_LAYERS = {
     "RPN_INPUT_NORM": "",
     "RPN_INPUT_GRADIENT": 1.0,
 }
-"""Configuration keys below MODEL.SSL_BENCHMARK, with the values that add nothing.
+"""Configuration keys in MODEL.SSL_BENCHMARK; the default values add no layer.
 
-The norms have the names of MODEL.RESNETS.NORM: in the RPN's head, in the keypoint head, after
+Norm layers have the names of MODEL.RESNETS.NORM: in the RPN head, in the keypoint head, after
 layer4 (MoCo and CO2) and before the RPN (CO2). RPN_INPUT_GRADIENT is the factor of the gradient
-that the RPN sends into the shared map."""
+from the RPN into the shared map."""
 CONFIG_FILE, WEIGHTS_FILE = "config.yaml", "model.pth"
-"""Files of a trained detector, for detectron2."""
+"""Files of a trained detector for detectron2."""
 DETECTRON2_DATASETS = {
     "coco17": (80, ("coco_2017_train",), ("coco_2017_val",)),
     "coco17_keypoints": (1, ("keypoints_coco_2017_train",), ("keypoints_coco_2017_val",)),
     "voc0712": (20, ("voc_2007_trainval", "voc_2012_trainval"), ("voc_2007_test",)),
 }
-"""Number of classes, and detectron2's names of the training and test images, by our key."""
+"""Number of classes, and detectron2's names of the splits, by dataset key."""
 
 
 @contextmanager
 def silence_known_warnings() -> Iterator[None]:
-    """Silence the warnings that detectron2 0.6 causes in newer libraries.
+    """Silence warnings that detectron2 0.6 causes with newer libraries.
 
     They appear at import and in forward passes.
     """
@@ -79,51 +79,51 @@ def silence_known_warnings() -> Iterator[None]:
 def to_detectron2(
     state_dict: Mapping[str, Tensor], neck: Literal["fpn", "c4"]
 ) -> dict[str, Tensor]:
-    """Return the same tensors, in their shapes and order, under the names of detectron2's detector.
+    """Return the tensors with the names of detectron2's detector.
 
-    state_dict: torchvision's names, no classifier. layer4 of a c4 detector is part of the box head.
+    state_dict: torchvision's names, without classifier. For c4, layer4 is part of the box head.
     """
     renamed = {}
     for name, tensor in state_dict.items():
-        own = DETECTRON2.rename(name)
+        new_name = DETECTRON2.rename(name)
         prefix = "backbone.bottom_up." if neck == "fpn" else "backbone."
-        if neck == "c4" and own.startswith("res5."):
+        if neck == "c4" and new_name.startswith("res5."):
             prefix = "roi_heads."
-        renamed[prefix + own] = tensor
+        renamed[prefix + new_name] = tensor
     return renamed
 
 
 def build_detector(
     recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm
 ) -> "Detectron2Detector":
-    """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
+    """Return a new detector with random weights on the CPU."""
     with silence_known_warnings():
         settings = config(recipe, arch=arch, num_classes=num_classes, norm=norm)
         return Detectron2Detector(rcnn_with_added_layers(settings), recipe, settings)
 
 
 def get_cfg() -> Any:
-    """Return detectron2's default configuration with the keys of the added layers.
+    """Return detectron2's default configuration with keys for the added layers.
 
-    The network that has these layers is registered as a meta-architecture.
+    The network with these layers is registered as a meta-architecture.
     """
     with silence_known_warnings():
         from detectron2.config import CfgNode
-        from detectron2.config import get_cfg as their_default
+        from detectron2.config import get_cfg as default_cfg
         from detectron2.modeling import META_ARCH_REGISTRY
 
     if rcnn_with_added_layers.__name__ not in META_ARCH_REGISTRY:
         META_ARCH_REGISTRY.register(rcnn_with_added_layers)
-    c = their_default()
+    c = default_cfg()
     c.MODEL.META_ARCHITECTURE = rcnn_with_added_layers.__name__
     c.MODEL.SSL_BENCHMARK = CfgNode(ADDED_LAYERS)
     return c
 
 
 def load_config(path: str | Path) -> Any:
-    """Return the configuration of a trained detector, from which detectron2 opens it.
+    """Return the configuration of a trained detector, to open it with detectron2.
 
-    path: config.yaml as `write_files` wrote it. The weights are those of model.pth beside it.
+    path: config.yaml from `write_files`. The weights are in model.pth next to it.
     Example: `DefaultPredictor(load_config("detectron2/config.yaml"))(image)`.
     """
     c = get_cfg()
@@ -136,8 +136,7 @@ def config(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -
     """Return the recipe as detectron2's CfgNode."""
     if arch in WIDE:
         raise ValueError(
-            f"detectron2 on {arch} was asked for; this engine builds {', '.join(PLAIN)}: say "
-            f"--engine torchvision"
+            f"the detectron2 engine builds {', '.join(PLAIN)}, not {arch}. Use --engine torchvision"
         )
     c = get_cfg()
     c.INPUT.FORMAT = "RGB"
@@ -223,7 +222,7 @@ def _set_heads(model: Any, recipe: DetectorRecipe, num_classes: int, norm: Norm)
 
 
 def _set_training(solver: Any, recipe: DetectorRecipe) -> None:
-    """Set the training options, though our own loop trains: detectron2's would do the same."""
+    """Set the training options for detectron2's loop, which we do not use."""
     solver.IMS_PER_BATCH = recipe.batch_size
     solver.BASE_LR, solver.MOMENTUM = recipe.learning_rate, recipe.sgd_momentum
     solver.WEIGHT_DECAY, solver.WEIGHT_DECAY_NORM = recipe.weight_decay, 0.0
@@ -247,7 +246,7 @@ def _set_added_layers(added: Any, recipe: DetectorRecipe, norm: Norm) -> None:
 def rcnn_with_added_layers(cfg: Any) -> Any:
     """Return detectron2's GeneralizedRCNN with the layers of MODEL.SSL_BENCHMARK.
 
-    detectron2 builds it by this function's name, which is MODEL.META_ARCHITECTURE.
+    MODEL.META_ARCHITECTURE is the name of this function, with which detectron2 builds the network.
     """
     from detectron2.layers import get_norm
     from detectron2.modeling.meta_arch import GeneralizedRCNN
@@ -275,9 +274,9 @@ def rcnn_with_added_layers(cfg: Any) -> Any:
 
 
 def _add_norm(convolution: Any, norm: str) -> None:
-    """Add a norm between a detectron2 convolution and its activation; drop the convolution's bias.
+    """Add a norm layer between a detectron2 convolution and its activation.
 
-    The norm's own bias replaces it.
+    The norm layer's bias replaces the convolution's.
     """
     from detectron2.layers import get_norm
 
@@ -288,7 +287,7 @@ def _add_norm(convolution: Any, norm: str) -> None:
 def _basic_res5(num_blocks: int, norm: str) -> nn.Sequential:
     """Return a layer4 of basic blocks: (r, 256, 14, 14) to (r, 512, 7, 7).
 
-    detectron2's own box head is built of bottlenecks only.
+    detectron2's box head supports only bottlenecks.
     """
     from detectron2.modeling.backbone.resnet import BasicBlock, ResNet
 
@@ -304,7 +303,7 @@ def _basic_res5(num_blocks: int, norm: str) -> nn.Sequential:
 
 
 class SeparateNormRPN(nn.Module):
-    """An RPN with its own input norm, whose gradient into the shared maps is scaled (CO2)."""
+    """CO2's RPN: its input has a norm layer, and its input gradient is scaled."""
 
     def __init__(self, rpn: Any, norm: nn.Module | None, *, gradient_factor: float) -> None:
         super().__init__()
@@ -313,13 +312,13 @@ class SeparateNormRPN(nn.Module):
         self.gradient_factor = gradient_factor
 
     def forward(self, images: Any, features: Mapping[str, Tensor], targets: Any = None) -> Any:
-        """Return proposals and losses, as detectron2's RPN does, of maps (n, C, H, W) by name."""
-        # scaled before the norm, so that the norm's own parameters keep their whole gradient
-        own = {
+        """Return proposals and losses for maps (n, C, H, W) by name."""
+        # scaled before the norm layer, so that its parameters have the full gradient
+        maps = {
             name: self.norm(scale_gradient(features[name], self.gradient_factor))
             for name in self.rpn.in_features
         }
-        return self.rpn(images, own, targets)
+        return self.rpn(images, maps, targets)
 
 
 def _as_input(sample: Sample) -> dict[str, Any]:
@@ -337,7 +336,7 @@ def _as_input(sample: Sample) -> dict[str, Any]:
 
 
 class Detectron2Detector(Detector):
-    """A detectron2 R-CNN that is called with samples."""
+    """A detectron2 R-CNN with the interface of `Detector`."""
 
     rpn_prefix = "rcnn.proposal_generator."
 
@@ -351,33 +350,33 @@ class Detectron2Detector(Detector):
         """Return the losses by name, in training mode."""
         from detectron2.utils.events import EventStorage
 
-        # detectron2's heads need a storage to write statistics into; nobody reads it
+        # detectron2's heads write statistics into a storage, which we ignore
         with silence_known_warnings(), EventStorage():
             losses: dict[str, Tensor] = self.rcnn([_as_input(sample) for sample in samples])
         return losses
 
     @torch.inference_mode()
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
+        """Return the detections on uint8 images (3, H, W), in eval mode."""
         with silence_known_warnings():
             inputs = [{"image": image} for image in images]
             results = self.rcnn.inference(inputs, do_postprocess=False)
         return [
             ResizedDetections(
-                boxes=each.pred_boxes.tensor,
-                scores=each.scores,
-                classes=each.pred_classes,
-                masks=each.pred_masks[:, 0] if each.has("pred_masks") else None,
-                keypoints=each.pred_keypoints if each.has("pred_keypoints") else None,
+                boxes=instances.pred_boxes.tensor,
+                scores=instances.scores,
+                classes=instances.pred_classes,
+                masks=instances.pred_masks[:, 0] if instances.has("pred_masks") else None,
+                keypoints=instances.pred_keypoints if instances.has("pred_keypoints") else None,
             )
-            for each in results
+            for instances in results
         ]
 
     @torch.inference_mode()
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps (n, C, H, W) after layer1 to layer4 of n images, in eval mode.
+        """Return the maps (n, C, H, W) after layer1 to layer4, in eval mode.
 
-        The images (3, H, W) uint8 of one size pass detectron2's preprocessing.
+        detectron2 normalizes the n uint8 images (3, H, W), which have equal sizes.
         """
         rcnn = self.rcnn
         x = rcnn.preprocess_image([{"image": image} for image in images]).tensor
@@ -387,22 +386,22 @@ class Detectron2Detector(Detector):
         maps = {}
         for layer, name in STAGES.items():
             stage = getattr(resnet if pyramid or name != "res5" else rcnn.roi_heads, name)
-            for part, block in stage.named_children():
-                x = x if part == "norm" else block(x)
+            for block_name, block in stage.named_children():
+                x = x if block_name == "norm" else block(x)
             maps[layer] = x
         return maps
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place."""
+        """Load a backbone with torchvision's names; RuntimeError for unexpected tensors."""
         tensors = to_detectron2(state_dict, self.recipe.neck)
         self.rcnn.load_state_dict({**self.rcnn.state_dict(), **tensors})
 
 
 def write_files(detector: Detectron2Detector, dataset: str, folder: Path) -> None:
-    """Write config.yaml and model.pth, from which detectron2 opens a trained detector.
+    """Write config.yaml and model.pth, to open a trained detector with detectron2.
 
-    dataset: our key, for the names that detectron2 has for the images and classes. A set with
-    another number of classes, such as a user's own, has no name there.
+    dataset: our key; the file contains detectron2's names for the splits. A dataset with another
+    number of classes, such as a user's dataset, has no such names.
     """
     c = detector.config.clone()
     c.MODEL.WEIGHTS = str((folder / WEIGHTS_FILE).absolute())

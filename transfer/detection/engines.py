@@ -1,4 +1,4 @@
-"""Choice of the engine that builds a detector."""
+"""Choose the engine that builds a detector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = (
     "git+https://github.com/facebookresearch/detectron2.git"
     "@02b5c4e295e990042a714712c21dc79b731e8833"
 )
-"""Commit of detectron2 that the tests have run with; it has no release that builds today."""
+"""Tested commit of detectron2; no release builds today."""
 HOW_TO_INSTALL = (
     f"To install it: make detectron2, or pip install --no-build-isolation '{SOURCE}' "
     "(both need a C++ compiler; more in docs/howto/detectron2.md)"
@@ -28,7 +28,7 @@ HOW_TO_INSTALL = (
 
 @cache
 def is_available() -> bool:
-    """Return whether detectron2 imports, with all that training and test need."""
+    """Return whether detectron2 can be imported."""
     if find_spec("detectron2") is None:
         return False
     from transfer.detection.detectron2_engine import silence_known_warnings
@@ -42,7 +42,7 @@ def is_available() -> bool:
 
 
 def engine_for(choice: EngineChoice) -> EngineName:
-    """Return the engine that will run; ValueError if detectron2 is chosen but not installed."""
+    """Return the engine to use; ValueError if the chosen one is not installed."""
     if choice == "detectron2" and not is_available():
         raise ValueError(
             f"--engine detectron2, but detectron2 cannot be imported here. {HOW_TO_INSTALL}"
@@ -55,7 +55,7 @@ def engine_for(choice: EngineChoice) -> EngineName:
 def build_detector(
     engine: EngineName, recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm
 ) -> Detector:
-    """Return a detector with new layers drawn from torch's generator and no backbone loaded."""
+    """Return a detector with random weights from torch's generator."""
     if engine == "detectron2":
         from transfer.detection import detectron2_engine
 

@@ -1,10 +1,10 @@
-"""All numbers of a detector, its training and its test, the same for both engines.
+"""All settings of a detector, its training and its test, for both engines.
 
-COCO_FPN follows JCL, section 4.3 (Cai et al., NeurIPS 2020, arXiv:2009.14776) and, where the paper
-is silent, detectron2's R50-FPN 1x. VOC_C4 is MoCo's R50-C4 on VOC 2007+2012 (He et al., CVPR 2020,
-arXiv:1911.05722) with the two norm layers of CO2 (Wei et al., ICLR 2021, arXiv:2010.02217).
-TASKS in tasks/detection.py says which task has which recipe: coco_det, coco_insseg and
-coco_keypoint all derive theirs from COCO_FPN.
+COCO_FPN follows JCL, section 4.3 (Cai et al., NeurIPS 2020, arXiv:2009.14776), and detectron2's
+R50-FPN 1x for everything that the paper does not state. VOC_C4 is MoCo's R50-C4 on VOC 2007+2012
+(He et al., CVPR 2020, arXiv:1911.05722) with the two norm layers of CO2 (Wei et al., ICLR 2021,
+arXiv:2010.02217). TASKS in tasks/detection.py assigns the recipes to tasks: the recipes of
+coco_det, coco_insseg and coco_keypoint are derived from COCO_FPN.
 """
 
 from dataclasses import dataclass, replace
@@ -18,39 +18,43 @@ ExtraNorms = Literal["none", "moco", "co2"]
 RPNGradient = Literal["scale_input", "lr_mult", "loss_weight", "none"]
 
 PYRAMID_STRIDES_PX = (4, 8, 16, 32, 64)
-"""Strides of the pyramid's maps; only the RPN uses the last."""
+"""Strides of the pyramid's maps; only the RPN uses the last one."""
 C4_STRIDES_PX = (16,)
 """Stride of the layer3 map."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorRecipe(FineTuningRecipe):
-    """Settings of a detector. Sizes are in px of the resized image, counts are per image.
+    """Settings of a detector: sizes in px of the resized image, counts per image.
 
-    Fields without a word are described in `TrainingSchedule` and `FineTuningRecipe`.
+    `TrainingSchedule` and `FineTuningRecipe` describe the fields without a docstring.
     """
 
     # the network
     neck: Literal["fpn", "c4"]
-    """Feature pyramid (fpn), or the layer3 map with layer4 as the box head (c4)."""
+    """fpn: feature pyramid; c4: layer3 map, with layer4 as box head."""
     finds: Finds = "boxes"
-    """Output of a detection besides its class."""
+    """Output of the detector: boxes, or also masks or keypoints."""
     normed: tuple[Part, ...] = ("fpn",)
-    """New parts with a norm layer after each convolution; the backbone always keeps its own."""
+    """New modules with a norm layer after each convolution.
+
+    The backbone always has norm layers."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"] = "SyncBN"
     extra_norms: ExtraNorms = "none"
-    """Extra norms of a c4 detector: moco has one after layer4, co2 another before the RPN."""
+    """Extra norm layers of c4: after layer4 (moco), also before the RPN (co2)."""
     rpn_gradient: RPNGradient = "none"
-    """Reading of CO2's "gradients divided by 10": the factor scales the gradient that the RPN sends
-    into the shared map (scale_input), the RPN's learning rate or the RPN's loss."""
+    """Interpretation of CO2's "gradients divided by 10".
+
+    The factor scales the gradient from the RPN into the shared map (scale_input), the RPN's
+    learning rate (lr_mult) or the RPN's loss (loss_weight)."""
     rpn_gradient_factor: float = 0.1
-    """Factor of `rpn_gradient`; not used where that is none."""
+    """Factor of `rpn_gradient`; unused if that is none."""
     fpn_channels: int = 256
-    """Channels of every map of the pyramid."""
+    """Channels of each pyramid level."""
     box_head_convs: int = 0
-    """Number of 3x3 convolutions of a pyramid's box head."""
+    """Number of 3x3 convolutions of the box head (fpn)."""
     box_head_fcs: int = 2
-    """Number of linear layers after them."""
+    """Number of linear layers after the convolutions."""
     box_head_conv_channels: int = 256
     """Channels of each of the box head's convolutions."""
     box_head_fc_channels: int = 1024
@@ -61,50 +65,51 @@ class DetectorRecipe(FineTuningRecipe):
     """Channels of the keypoint head's eight convolutions."""
     # anchors and proposals
     anchor_sizes_px: tuple[int, ...] = (32, 64, 128, 256, 512)
-    """Square roots of areas: one per level of a pyramid, all on the one map of c4."""
+    """Square roots of anchor areas: one per pyramid level (fpn), all on one map (c4)."""
     anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
     """Ratios of height to width."""
     rpn_iou: tuple[float, float] = (0.3, 0.7)
-    """IoU thresholds: anchors below the first are background, those from the second on are on
-    objects, those between are not used."""
+    """IoU thresholds of anchors: below the first background, from the second positive.
+
+    Anchors between the thresholds are ignored."""
     rpn_samples: int = 256
-    """Anchors per image in the RPN's losses, and the divisor of these losses."""
+    """Anchors per image in the RPN's losses, also their divisor."""
     rpn_positive_share: float = 0.5
-    """Largest share of these on objects; background fills the rest."""
+    """Maximum fraction of positive anchors; the others are background."""
     rpn_candidates: tuple[int, int] = (2000, 1000)
-    """Best anchors per level before suppression, in training and in test."""
+    """Best anchors per level before NMS, in training and in test."""
     rpn_proposals: tuple[int, int] = (1000, 1000)
-    """Best proposals of all levels after suppression, in training and in test."""
+    """Best proposals of all levels after NMS, in training and in test."""
     rpn_nms_iou: float = 0.7
-    """IoU with a better proposal of the same level above which a proposal is suppressed."""
+    """IoU threshold of the RPN's NMS, which is per level."""
     # heads
     roi_samples: int = 512
-    """Largest number of proposals and objects per image that the heads learn from."""
+    """Maximum number of regions per image that the heads are trained on."""
     roi_positive_share: float = 0.25
-    """Largest share of these that lie on objects; background fills the rest."""
+    """Maximum fraction of positive regions; the others are background."""
     roi_iou: float = 0.5
-    """IoU from which a region is on an object; below it is background."""
+    """IoU threshold of positive regions; others are background."""
     box_pool: int = 7
-    """Side of the box head's RoIAlign map; that of masks and keypoints is 14."""
+    """Size of the box head's RoIAlign output; masks and keypoints use 14."""
     box_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
     """Weights of the box head's deltas dx, dy, dw, dh."""
     box_smooth_l1_beta: float = 0.0
     """Beta of the box head's smooth L1 loss; 0 is L1."""
     # images
     train_short_px: tuple[int, ...] = (640, 672, 704, 736, 768, 800)
-    """Lengths of the shorter side in training; one is drawn per image."""
+    """Lengths of the shorter side in training, drawn per image."""
     test_short_px: int = 800
     """Length of the shorter side in the test."""
     long_px: int = 1333
-    """Largest length of the longer side."""
+    """Maximum length of the longer side."""
     flip_share: float = 0.5
-    """Probability that a training image is mirrored left to right."""
+    """Probability of a horizontal flip in training."""
     pixel_mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     """The backbone's pixel mean, for RGB from 0 to 1."""
     pixel_std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     """The backbone's pixel standard deviation, for RGB from 0 to 1."""
     group_by_aspect: bool = True
-    """Grouping by orientation: a batch holds only wide images or only tall and square ones."""
+    """Whether a batch contains either only wide images or only others."""
     # training
     iterations: int = 90_000
     milestones: tuple[int, ...] = (60_000, 80_000)
@@ -116,19 +121,19 @@ class DetectorRecipe(FineTuningRecipe):
     accumulated: int = 1
     sgd_momentum: float = 0.9
     weight_decay: float = 1e-4
-    """Weight decay of all parameters but those of norm layers."""
+    """Weight decay of all parameters except norm layers."""
     precision: Precision = "float32"
     precise_norm_batches: int = 200
     # test
     min_score: float = 0.05
-    """Probability that a detection must exceed."""
+    """Minimum score of a detection."""
     nms_iou: float = 0.5
-    """IoU with a better detection of the same class above which a detection is suppressed."""
+    """IoU threshold of the final NMS, which is per class."""
     detections: int = 100
-    """Largest number of detections per image."""
+    """Maximum number of detections per image."""
 
     def at_size(self, test_short_px: int) -> Self:
-        """Return the recipe for images of another size, all lengths in px scaled in proportion."""
+        """Return the recipe for another image size, with all lengths in px scaled."""
         factor = test_short_px / self.test_short_px
         return replace(
             self,
@@ -139,7 +144,7 @@ class DetectorRecipe(FineTuningRecipe):
         )
 
     def tiny(self) -> Self:
-        """Return a smoke test: a few steps of a narrow detector on small images."""
+        """Return a smoke test: few steps of a narrow detector on small images."""
         pyramid = self.neck == "fpn"
         return replace(
             self,
@@ -167,17 +172,17 @@ class DetectorRecipe(FineTuningRecipe):
 
 
 COCO_FPN = DetectorRecipe(neck="fpn")
-"""Detector of boxes with MoCo's norms: trained in the backbone and added to the pyramid."""
+"""Box detector with MoCo's norm layers: trainable in backbone and pyramid."""
 COCO_FPN_MASKS = replace(COCO_FPN, finds="masks")
 COCO_FPN_KEYPOINTS = replace(
     COCO_FPN, finds="keypoints", box_smooth_l1_beta=0.5, rpn_proposals=(1500, 1000)
 )
 
 COCO_4CONV1FC = replace(COCO_FPN, box_head_convs=4, box_head_fcs=1, normed=("fpn", "box_head"))
-"""Detector with the box head of other suites: four convolutions and one linear layer.
+"""Detector with another common box head: four convolutions, one linear layer.
 
-Norms follow the convolutions of the pyramid and of the box and mask heads, but not the RPN's, as in
-detectron2's recipe with synchronized norms.
+As in detectron2's recipe with synchronized batch norm, the convolutions of the pyramid and of the
+box and mask heads have norm layers, but the RPN has none.
 """
 COCO_4CONV1FC_MASKS = replace(COCO_4CONV1FC, finds="masks", normed=("fpn", "box_head", "mask_head"))
 

@@ -1,6 +1,6 @@
 """Detections in the original image, the input of the evaluators.
 
-The rules are detectron2's: boxes are scaled and clipped, and masks pasted by bilinear sampling.
+As in detectron2, boxes are scaled and clipped, and masks are pasted by bilinear sampling.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,10 @@ MASK_THRESHOLD = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Detections:
-    """k detections in one image, best first, in px of the original image; all on the CPU."""
+    """The k detections in one image, best first, on the CPU.
+
+    Coordinates are in px of the original image.
+    """
 
     height: int
     """Height of the original image."""
@@ -32,51 +35,50 @@ class Detections:
     classes: Tensor
     """(k,) int64, from 0."""
     masks: list[str] | None = None
-    """k masks (height, width) as COCO's compressed run lengths, a hundredth of the pixels' size."""
+    """k masks (height, width) as COCO's compressed run lengths."""
     keypoints: Tensor | None = None
-    """(k, 17, 3): x, y, score; the middle of the first pixel is at 0.5, unlike in COCO's files."""
+    """(k, 17, 3): x, y, score; the center of the first pixel is 0.5."""
 
 
-def to_original_size(found: ResizedDetections, scene: Scene, image: Tensor) -> Detections:
-    """Return the k detections on the resized image (3, H, W) of a scene in px of the original.
+def to_original_size(detections: ResizedDetections, scene: Scene, image: Tensor) -> Detections:
+    """Convert the detections on a resized image (3, H, W) to px of the original.
 
-    found: boxes (k, 4), masks (k, 28, 28) and keypoints (k, 17, 3) in px of the resized image.
-    Detections whose box is empty after clipping are dropped.
+    Detections with an empty box after clipping are dropped.
     """
     height, width = scene.height, scene.width
     scale_x, scale_y = width / image.shape[2], height / image.shape[1]
-    boxes = found.boxes.detach().cpu()
+    boxes = detections.boxes.detach().cpu()
     boxes = boxes * boxes.new_tensor([scale_x, scale_y, scale_x, scale_y])
     boxes = boxes.clamp(min=0).minimum(boxes.new_tensor([width, height, width, height]))
-    kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
-    boxes = boxes[kept]
+    is_kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
+    boxes = boxes[is_kept]
     masks = keypoints = None
-    if found.masks is not None:
-        # pasted on the CPU, also after detection on a GPU, so that a mask has the same bits
-        small = found.masks.detach().cpu()[kept]
+    if detections.masks is not None:
+        # always on the CPU, so that masks are equal on all devices
+        box_masks = detections.masks.detach().cpu()[is_kept]
         masks = [
             run_lengths(paste_mask(mask, box, height=height, width=width))
-            for mask, box in zip(small, boxes, strict=True)
+            for mask, box in zip(box_masks, boxes, strict=True)
         ]
-    if found.keypoints is not None:
-        keypoints = found.keypoints.detach().cpu()[kept]
+    if detections.keypoints is not None:
+        keypoints = detections.keypoints.detach().cpu()[is_kept]
         keypoints = keypoints * keypoints.new_tensor([scale_x, scale_y, 1.0])
     return Detections(
         height=height,
         width=width,
         boxes=boxes,
-        scores=found.scores.detach().cpu()[kept],
-        classes=found.classes.cpu()[kept],
+        scores=detections.scores.detach().cpu()[is_kept],
+        classes=detections.classes.cpu()[is_kept],
         masks=masks,
         keypoints=keypoints,
     )
 
 
 def paste_mask(mask: Tensor, box: Tensor, *, height: int, width: int) -> Tensor:
-    """Return the pixels (height, width) bool whose center has a probability of at least one half.
+    """Return the pixels (height, width) with a probability of at least 0.5.
 
     mask: probabilities (S, S) at the centers of the S x S cells of the box (4,). They are
-    interpolated between the centers and fall to zero outside of the box.
+    interpolated between the centers and decrease to zero outside of the box.
     """
     left, top, right, bottom = box
     first_x, first_y = (max(0, int(edge.floor()) - 1) for edge in (left, top))
@@ -88,10 +90,10 @@ def paste_mask(mask: Tensor, box: Tensor, *, height: int, width: int) -> Tensor:
     x = (x - left) / (right - left) * 2 - 1
     y = (y - top) / (bottom - top) * 2 - 1
     grid = torch.stack([x.expand(len(y), -1), y[:, None].expand(-1, len(x))], dim=2)
-    near = grid_sample(mask.float()[None, None], grid[None], align_corners=False)[0, 0]
-    whole = torch.zeros(height, width, dtype=torch.bool)
-    whole[first_y:end_y, first_x:end_x] = near >= MASK_THRESHOLD
-    return whole
+    probabilities = grid_sample(mask.float()[None, None], grid[None], align_corners=False)[0, 0]
+    pixels = torch.zeros(height, width, dtype=torch.bool)
+    pixels[first_y:end_y, first_x:end_x] = probabilities >= MASK_THRESHOLD
+    return pixels
 
 
 def run_lengths(mask: Tensor) -> str:

@@ -1,6 +1,6 @@
-"""Training samples and test images of a detector: images and their objects, resized and flipped.
+"""Training samples and test images of a detector, resized and flipped.
 
-Pixels, boxes, outlines and keypoints are equal to those of detectron2's DatasetMapper.
+Pixels, boxes, outlines and keypoints are the same as from detectron2's DatasetMapper.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ from transfer.datasets.scenes import Scenes
 from transfer.detection.detector import Sample
 from transfer.detection.recipe import DetectorRecipe
 
-MIN_SIDE_PX = 1e-5
-"""Largest side of a box that is dropped as empty."""
-OTHER_SIDE = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
-"""Index of each COCO keypoint's mirror image: left and right change places, the nose stays."""
+MAX_EMPTY_SIDE_PX = 1e-5
+"""Boxes with a side of at most this length are dropped as empty."""
+FLIPPED_INDEX = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
+"""Index of each COCO keypoint after a flip: left and right are swapped."""
 
 
 def training_sample(
     scenes: Scenes, index: int, recipe: DetectorRecipe, seed: int | Sequence[int]
 ) -> Sample:
-    """Return an image and its objects, at a random size and flipped or not.
+    """Return an image and its objects with a random size and flip.
 
-    seed: one number or several, from which size and flip are drawn.
+    seed: one or several numbers that determine size and flip.
     """
     random = np.random.default_rng(seed)
     short_px = recipe.train_short_px[int(random.integers(len(recipe.train_short_px)))]
@@ -37,22 +37,22 @@ def training_sample(
 
 
 def test_image(scenes: Scenes, index: int, recipe: DetectorRecipe) -> Tensor:
-    """Return an image (3, H, W) uint8 at the size of the test."""
+    """Return a uint8 image (3, H, W), resized for the test."""
     image = upright_image(scenes, index)
     size = resized_size(image.size, recipe.test_short_px, recipe.long_px)
     return _pixels(image.resize(size, Image.Resampling.BILINEAR))
 
 
-test_image.__test__ = False  # type: ignore[attr-defined]  # pytest collects what is named so
+test_image.__test__ = False  # type: ignore[attr-defined]  # pytest collects functions with this name
 
 
 def resize_sample(
     scenes: Scenes, index: int, recipe: DetectorRecipe, *, short_px: int, flipped: bool
 ) -> Sample:
-    """Return an image whose shorter side has `short_px`, with its objects.
+    """Return an image with a shorter side of `short_px`, and its objects.
 
-    COCO's crowds, and boxes that are empty within the image, are left out. VOC's difficult objects
-    are learned like all others.
+    COCO's crowds and boxes that are empty within the image are left out. VOC's difficult objects
+    are used like all others.
     """
     scene = scenes.scene(index)
     image = upright_image(scenes, index)
@@ -62,62 +62,62 @@ def resize_sample(
     if flipped:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
-    def moved(xy: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return points (..., 2), x and y in px of the original image, in the resized one."""
+    def transform(xy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Convert points (..., 2) from the original to the resized image."""
         points: NDArray[np.float64] = xy * np.array(scale)
         if flipped:
             points[..., 0] = width - points[..., 0]
         return points
 
-    corners = moved(scene.boxes.reshape(-1, 2, 2))
+    corners = transform(scene.boxes.reshape(-1, 2, 2))
     sides = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
     sides = np.minimum(sides.clip(min=0), np.array([width, height] * 2, dtype=np.float64))
     boxes = torch.from_numpy(sides).float()
-    kept = (boxes[:, 2:] - boxes[:, :2] > MIN_SIDE_PX).all(dim=1).numpy()
-    if scenes.category_ids:  # COCO, where `aside` marks crowds
-        kept &= ~scene.aside
+    is_kept = (boxes[:, 2:] - boxes[:, :2] > MAX_EMPTY_SIDE_PX).all(dim=1).numpy()
+    if scenes.category_ids:  # for COCO, `aside` marks crowds
+        is_kept &= ~scene.aside
     polygons = keypoints = None
     if recipe.finds == "masks" and scene.polygons is not None:
-        kept &= np.array([len(outlines) > 0 for outlines in scene.polygons], dtype=np.bool_)
+        is_kept &= np.array([len(outlines) > 0 for outlines in scene.polygons], dtype=np.bool_)
         polygons = tuple(
-            tuple(moved(outline.reshape(-1, 2)).reshape(-1) for outline in outlines)
-            for outlines, keep in zip(scene.polygons, kept, strict=True)
+            tuple(transform(outline.reshape(-1, 2)).reshape(-1) for outline in outlines)
+            for outlines, keep in zip(scene.polygons, is_kept, strict=True)
             if keep
         )
     if recipe.finds == "keypoints" and scene.keypoints is not None:
-        annotated = scene.keypoints[kept]
-        # annotations are pixel indices; the center of a pixel is half a pixel further
-        places = moved(annotated[..., :2] + 0.5)
-        keypoints = _keypoints(places, annotated[..., 2:], (width, height), flipped=flipped)
+        annotated = scene.keypoints[is_kept]
+        # annotations are pixel indices; pixel centers have an offset of 0.5
+        positions = transform(annotated[..., :2] + 0.5)
+        keypoints = _keypoints(positions, annotated[..., 2:], (width, height), flipped=flipped)
     return Sample(
         image=_pixels(image),
-        boxes=boxes[kept],
-        classes=torch.from_numpy(scene.classes[kept]),
+        boxes=boxes[is_kept],
+        classes=torch.from_numpy(scene.classes[is_kept]),
         polygons=polygons,
         keypoints=keypoints,
     )
 
 
 def _keypoints(
-    places: NDArray[np.float64],
+    positions: NDArray[np.float64],
     labels: NDArray[np.float64],
     size: tuple[int, int],
     *,
     flipped: bool,
 ) -> Tensor:
-    """Return keypoints (m, 17, 3); those outside of the image count as not labeled."""
-    inside = (places >= 0) & (places <= np.array(size))
+    """Return keypoints (m, 17, 3); outside of the image they are unlabeled."""
+    inside = (positions >= 0) & (positions <= np.array(size))
     labels = np.where(inside.all(axis=2, keepdims=True), labels, 0.0)
-    keypoints = np.concatenate([places, labels], axis=2)
+    keypoints = np.concatenate([positions, labels], axis=2)
     if flipped:
-        keypoints = keypoints[:, OTHER_SIDE]
+        keypoints = keypoints[:, FLIPPED_INDEX]
     return torch.from_numpy(np.where(keypoints[..., 2:] == 0, 0.0, keypoints)).float()
 
 
 def upright_image(scenes: Scenes, index: int) -> Image.Image:
-    """Return an RGB image, turned as its EXIF orientation says.
+    """Return an RGB image, rotated by its EXIF orientation.
 
-    DataError if its size is not the annotated one.
+    DataError if its size differs from the annotation.
     """
     path = scenes.source.folder / scenes.name(index)
     image = decode_upright(path)
@@ -125,15 +125,15 @@ def upright_image(scenes: Scenes, index: int) -> Image.Image:
     if image.size != (scene.width, scene.height):
         raise DataError(
             f"{path}: the image has {image.size[0]} x {image.size[1]} px, its annotation says "
-            f"{scene.width} x {scene.height}; unpack image and annotations of one release again"
+            f"{scene.width} x {scene.height}. Unpack images and annotations of one release again"
         )
     return image
 
 
 def resized_size(size: tuple[int, int], short_px: int, long_px: int) -> tuple[int, int]:
-    """Return width and height with the shorter side at short_px and the longer at most long_px.
+    """Return width and height with shorter side short_px and longer side up to long_px.
 
-    The order of the operations is detectron2's, since it decides how halves are rounded.
+    The operations are in detectron2's order, since it determines how halves are rounded.
     """
     width, height = size
     scale = float(short_px) / min(width, height)

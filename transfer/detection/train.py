@@ -1,6 +1,6 @@
-"""Training of a detector by the loop of finetuning/ with detectron2's groups, and its detections.
+"""Training of a detector with the loop of finetuning/, and its detections.
 
-Weight decay and learning rate depend on the parameter.
+As in detectron2, weight decay and learning rate depend on the parameter.
 """
 
 from collections import defaultdict
@@ -34,20 +34,22 @@ Indices = Sequence[int] | NDArray[np.int64]
 def training_samples(
     scenes: Scenes, indices: Indices, recipe: DetectorRecipe, seed: int
 ) -> Samples[Sample]:
-    """Return the samples of the images at these indices, each of its own size."""
-    chosen = np.asarray(indices, dtype=np.int64)
+    """Return the samples of the images at these indices, with individual sizes."""
+    image_indices = np.asarray(indices, dtype=np.int64)
 
-    def batch(items: Sequence[StreamItem]) -> list[Sample]:
+    def batch(draws: Sequence[Place]) -> list[Sample]:
         return [
-            training_sample(scenes, int(chosen[number]), recipe, (seed, position))
-            for position, number in items
+            training_sample(scenes, int(image_indices[number]), recipe, (seed, position))
+            for position, number in draws
         ]
 
-    return Samples(len(chosen), batch, scenes.wide[chosen] if recipe.group_by_aspect else None)
+    return Samples(
+        len(image_indices), batch, scenes.wide[image_indices] if recipe.group_by_aspect else None
+    )
 
 
 def training(detector: Detector, recipe: DetectorRecipe, folder: Path) -> Training:
-    """Return the training of a detector, which is on its device, for the loop of finetuning/."""
+    """Return the training of a detector on its device."""
     optimizer = sgd(detector, recipe)
     return Training(
         network=detector, optimizer=optimizer, schedule=recipe, folder=folder, name=recipe.finds
@@ -58,18 +60,18 @@ NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
 def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
-    """Return SGD in which norm layers have no weight decay, but biases do.
+    """Return SGD with weight decay for all parameters except norm layers.
 
-    If `rpn_gradient` is lr_mult, the RPN learns at a fraction of the rate. A group's "rate_factor"
-    is that fraction; `finetuning.schedule.set_rate` multiplies by it.
+    If `rpn_gradient` is lr_mult, the RPN has a smaller learning rate: "rate_factor" of a parameter
+    group is the factor that `finetuning.schedule.set_rate` applies.
     """
     groups: dict[tuple[float, float], list[Parameter]] = defaultdict(list)
     for module_name, module in detector.named_modules():
         decay = 0.0 if isinstance(module, NORMS) else recipe.weight_decay
         is_rpn = f"{module_name}.".startswith(detector.rpn_prefix)
-        slowed = is_rpn and recipe.rpn_gradient == "lr_mult"
+        is_slower = is_rpn and recipe.rpn_gradient == "lr_mult"
         for parameter in module.parameters(recurse=False):
-            groups[decay, recipe.rpn_gradient_factor if slowed else 1.0].append(parameter)
+            groups[decay, recipe.rpn_gradient_factor if is_slower else 1.0].append(parameter)
     return torch.optim.SGD(
         [
             {"params": parameters, "weight_decay": decay, "rate_factor": factor}
@@ -84,14 +86,16 @@ def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
 def detect(
     detector: Detector, scenes: Scenes, recipe: DetectorRecipe, process: Process
 ) -> list[Detections]:
-    """Return the detections on every image, in the split's order, on every process.
+    """Return the detections on all images in the split's order, in every process.
 
-    Each batch is one image, which is then padded as little as in detectron2's test.
+    Each batch is one image, so that images have the same padding as in detectron2's test.
     """
     detector.eval()
     detections = []
-    counting = progress("detect", recipe.finds, len(scenes)) if process.is_main else nullcontext()
-    with torch.inference_mode(), counting as counter:
+    progress_context = (
+        progress("detect", recipe.finds, len(scenes)) if process.is_main else nullcontext()
+    )
+    with torch.inference_mode(), progress_context as counter:
         for index in indices_of_process(len(scenes), process):
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
@@ -102,14 +106,14 @@ def detect(
     return gather_detections(detections, process)
 
 
-def gather_detections(mine: list[Detections], process: Process) -> list[Detections]:
+def gather_detections(detections: list[Detections], process: Process) -> list[Detections]:
     """Return the detections of all processes in the order of the split.
 
-    The images were dealt in turn: image i is entry i // processes of process i % processes.
+    Image i was entry i // num_processes of process i % num_processes.
     """
     if process.num_processes == 1:
-        return mine
-    shares: list[list[Detections]] = [[] for _ in range(process.num_processes)]
-    dist.all_gather_object(shares, mine)
-    total = sum(map(len, shares))
-    return [shares[i % len(shares)][i // len(shares)] for i in range(total)]
+        return detections
+    by_process: list[list[Detections]] = [[] for _ in range(process.num_processes)]
+    dist.all_gather_object(by_process, detections)
+    total = sum(map(len, by_process))
+    return [by_process[i % len(by_process)][i // len(by_process)] for i in range(total)]

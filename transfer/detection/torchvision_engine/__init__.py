@@ -1,13 +1,13 @@
-"""The torchvision engine: numerically detectron2's detector, on torchvision's blocks.
+"""The torchvision engine: detectron2's detector, built from torchvision's blocks.
 
 proposals.py  the RPN and its anchors
-regions.py    boxes that the heads learn from: matching to objects, deltas, RoIAlign
-heads.py      heads of boxes, masks and keypoints: initial weights, losses, what they detect
-network.py    the whole detector
+regions.py    boxes that the heads are trained on: matching to objects, deltas, RoIAlign
+heads.py      heads for boxes, masks and keypoints: initial weights, losses, detections
+network.py    the complete detector
 
-The ResNet, the pyramid, the convolutions of all heads, the predictors of masks and keypoints,
-RoIAlign, suppression and the keypoint loss are torchvision's. torchvision's own detectors differ
-from detectron2's (0.6) in these points; the column "here" agrees with detectron2:
+ResNet, pyramid, convolutions of all heads, predictors of masks and keypoints, RoIAlign, NMS and the
+keypoint loss are torchvision's. torchvision's detectors differ from detectron2's (0.6) in these
+points; the column "here" agrees with detectron2:
 
 =====================  ====================================  =====================================
 point                  torchvision's detectors               here
@@ -47,9 +47,9 @@ point                  detectron2                            here
 =====================  ====================================  =====================================
 RoIAlign, autocast     features and boxes in half precision  both in float32
 naiveSyncBN, bfloat16  moments summed in bfloat16            in float32
-initial new layers     drawn in its order                    in another, of the same distributions:
-                                                             one seed gives other weights
-names of tensors       its own                               torchvision's: the states of one do not
+initial new layers     drawn in detectron2's order           in another order: equal distributions,
+                                                             but other weights
+names of tensors       detectron2's                          torchvision's: the states of one do not
                                                              load in the other
 =====================  ====================================  =====================================
 """

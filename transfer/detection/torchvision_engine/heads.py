@@ -1,7 +1,7 @@
-"""Heads of boxes, masks and keypoints, which read the pooled maps.
+"""Heads for boxes, masks and keypoints, on pooled maps.
 
-Initial weights are distributed as in detectron2. torchvision's blocks agree for convolutions only,
-so all other layers are drawn again here.
+Initial weights have detectron2's distributions. torchvision's blocks agree only for convolutions,
+so all other layers are initialized again here.
 """
 
 import warnings
@@ -29,18 +29,23 @@ NUM_KEYPOINTS = 17
 def select_regions_with_keypoints(regions: Regions, sample: Sample) -> Regions:
     """Return the regions that contain a labeled keypoint of their object."""
     points = _keypoints(sample)[regions.objects]
-    places = points[..., :2]
-    inside = (places >= regions.boxes[:, None, :2]) & (places <= regions.boxes[:, None, 2:])
-    return regions.select((inside.all(dim=2) & (points[..., 2] >= 1)).any(dim=1))
+    positions = points[..., :2]
+    is_inside = (positions >= regions.boxes[:, None, :2]) & (
+        positions <= regions.boxes[:, None, 2:]
+    )
+    return regions.select((is_inside.all(dim=2) & (points[..., 2] >= 1)).any(dim=1))
 
 
 def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
-    """Return the mean cross-entropy of labeled keypoints over the positions of (r, 17, S, S)."""
+    """Return the mean cross-entropy of labeled keypoints.
+
+    logits (r, 17, S, S): the softmax is over positions.
+    """
     loss: Tensor = keypointrcnn_loss(
-        logits.float().contiguous(),  # torchvision views them as rows
-        [each.boxes for each in regions],
+        logits.float().contiguous(),  # torchvision calls .view
+        [image_regions.boxes for image_regions in regions],
         [_keypoints(sample) for sample in samples],
-        [each.objects for each in regions],
+        [image_regions.objects for image_regions in regions],
     )
     return loss
 
@@ -48,35 +53,35 @@ def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[
 def _keypoints(sample: Sample) -> Tensor:
     if sample.keypoints is None:
         raise ValueError(
-            f"this detector learns keypoints, and a sample of {len(sample.boxes)} objects has none"
+            f"a sample of {len(sample.boxes)} objects has no keypoints, which this detector needs"
         )
     return sample.keypoints
 
 
 def peaks(logits: Tensor, boxes: Tensor) -> Tensor:
-    """Return x, y in px and score (k, 17, 3) of the peak of each map (k, 17, S, S) in boxes (k, 4).
+    """Return x, y in px and score (k, 17, 3) of the maximum of each map.
 
-    The score is the exponential of the peak over the sum of exponentials of the S x S map, so that
-    boxes of different sizes can be compared.
+    logits (k, 17, S, S) in boxes (k, 4). The score is the exponential of the maximum, divided by
+    the sum of exponentials of the S x S map, so that boxes of different sizes can be compared.
     """
     logits = logits.float()
     sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=1)
-    # as in detectron2: each map is resized to whole px, and its peak scaled back to the box
-    whole = sides.ceil()
-    places, heights = [], []
-    for maps, (width, height) in zip(logits, whole.int().tolist(), strict=True):
-        large = F.interpolate(
+    # as in detectron2: resize each map to integer px, and scale the maximum back to the box
+    integer_sides = sides.ceil()
+    positions, maxima = [], []
+    for maps, (width, height) in zip(logits, integer_sides.int().tolist(), strict=True):
+        resized = F.interpolate(
             maps[None], size=(height, width), mode="bicubic", align_corners=False
         )[0]
-        top, position = large.flatten(1).max(dim=1)
-        places.append(torch.stack([position % width, position // width], dim=1))
-        heights.append(top)
-    if not places:
+        maximum, position = resized.flatten(1).max(dim=1)
+        positions.append(torch.stack([position % width, position // width], dim=1))
+        maxima.append(maximum)
+    if not positions:
         return logits.new_zeros(0, NUM_KEYPOINTS, 3)
-    factors = (sides / whole)[:, None]
-    xy = (torch.stack(places) + 0.5) * factors + boxes[:, None, :2]
-    top = torch.stack(heights)
-    scores = 1 / (logits - top[..., None, None]).exp().sum(dim=(2, 3))
+    factors = (sides / integer_sides)[:, None]
+    xy = (torch.stack(positions) + 0.5) * factors + boxes[:, None, :2]
+    maximum = torch.stack(maxima)
+    scores = 1 / (logits - maximum[..., None, None]).exp().sum(dim=(2, 3))
     return torch.cat([xy, scores[..., None]], dim=2)
 
 
@@ -84,7 +89,7 @@ NormLayer = Callable[[int], nn.Module]
 
 
 class BoxPredictor(nn.Module):
-    """Predictor of class and box deltas; background is the last class and has no deltas."""
+    """Predictor of classes and box deltas; the last class is background."""
 
     def __init__(self, num_features: int, num_classes: int) -> None:
         super().__init__()
@@ -103,7 +108,7 @@ class BoxPredictor(nn.Module):
 def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:
     """Return the box head of a pyramid and its number of output features.
 
-    Its input are pooled maps (r, C, box_pool, box_pool).
+    Its inputs are pooled maps (r, C, box_pool, box_pool).
     """
     head = FastRCNNConvFCHead(
         (recipe.fpn_channels, recipe.box_pool, recipe.box_pool),
@@ -122,7 +127,7 @@ def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:
 
 
 def mask_head(recipe: DetectorRecipe, num_classes: int, norm: NormLayer) -> nn.Module:
-    """Return the mask head, from pooled maps (r, C, 14, 14) to logits (r, L, 28, 28)."""
+    """Return the mask head: (r, C, 14, 14) to logits (r, L, 28, 28)."""
     channels = recipe.mask_head_channels
     convolutions = MaskRCNNHeads(
         recipe.fpn_channels,
@@ -138,9 +143,9 @@ def mask_head(recipe: DetectorRecipe, num_classes: int, norm: NormLayer) -> nn.M
 
 
 def keypoint_head(recipe: DetectorRecipe, norm: NormLayer) -> nn.Module:
-    """Return the keypoint head, from pooled maps (r, C, 14, 14) to logits (r, 17, 56, 56)."""
+    """Return the keypoint head: (r, C, 14, 14) to logits (r, 17, 56, 56)."""
     channels = recipe.keypoint_head_channels
-    # torchvision's block for masks, since its block for keypoints takes no norm
+    # torchvision's mask block, since its keypoint block supports no norm layers
     convolutions = MaskRCNNHeads(
         recipe.fpn_channels,
         [channels] * 8,
@@ -151,37 +156,42 @@ def keypoint_head(recipe: DetectorRecipe, norm: NormLayer) -> nn.Module:
 
 
 def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
-    """Return the mean cross-entropy of logits (r, L, S, S) over pixels, for each region's class."""
+    """Return the mean cross-entropy over the pixels of each region's class.
+
+    logits (r, L, S, S).
+    """
     logits = logits.float()
     if len(logits) == 0:
-        # a loss of 0 that reaches all parameters, as a training on several GPUs needs it
+        # a zero loss with gradients for all parameters, which distributed training needs
         return logits.sum() * 0
     polygons: list[Polygons] = []
-    for sample, each in zip(samples, regions, strict=True):
+    for sample, image_regions in zip(samples, regions, strict=True):
         if sample.polygons is None:
             raise ValueError(
-                f"a sample with {len(sample.boxes)} objects has no polygons, from which this "
-                f"detector learns masks"
+                f"a sample of {len(sample.boxes)} objects has no polygons, which this "
+                f"detector needs"
             )
-        polygons += [sample.polygons[i] for i in each.objects.tolist()]
-    targets = mask_targets(torch.cat([each.boxes for each in regions]), polygons, logits.shape[-1])
-    classes = torch.cat([each.classes for each in regions])
+        polygons += [sample.polygons[i] for i in image_regions.objects.tolist()]
+    targets = mask_targets(
+        torch.cat([image_regions.boxes for image_regions in regions]), polygons, logits.shape[-1]
+    )
+    classes = torch.cat([image_regions.classes for image_regions in regions])
     return F.binary_cross_entropy_with_logits(select_class(logits, classes), targets)
 
 
 def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
-    """Return targets (r, size, size), 0 or 1: the polygons in each box (r, 4), cropped, resized.
+    """Return binary targets (r, size, size): polygons, cropped to boxes (r, 4).
 
     r > 0, and each object has an outline.
     """
     corners: NDArray[np.float32] = boxes.detach().cpu().numpy()
-    # detectron2's least side of 0.1 px, against division by 0
+    # detectron2's minimum side of 0.1 px, against division by zero
     sides = np.maximum(corners[:, 2:] - corners[:, :2], np.float32(0.1))
     factors = np.float32(size) / sides
     codes = []
     for corner, factor, outlines in zip(corners, factors, polygons, strict=True):
-        moved = [((o.reshape(-1, 2) - corner[:2]) * factor).reshape(-1) for o in outlines]
-        codes.append(mask.merge(mask.frPyObjects(moved, size, size)))
+        outlines_in_box = [((o.reshape(-1, 2) - corner[:2]) * factor).reshape(-1) for o in outlines]
+        codes.append(mask.merge(mask.frPyObjects(outlines_in_box, size, size)))
     with warnings.catch_warnings():
         # pycocotools 2.0.11 warns under NumPy 2
         warnings.filterwarnings("ignore", message="__array__ implementation doesn't accept")
@@ -190,7 +200,7 @@ def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tens
 
 
 def select_class(logits: Tensor, classes: Tensor) -> Tensor:
-    """Return the map of each region's class (r, S, S) from logits (r, L, S, S)."""
+    """Select the map of each region's class: (r, L, S, S) to (r, S, S)."""
     return logits[torch.arange(len(logits), device=logits.device), classes]
 
 
@@ -203,24 +213,24 @@ def box_losses(
 ) -> dict[str, Tensor]:
     """Return loss_cls and loss_box_reg, means over all r regions of all images.
 
-    logits (r, L + 1), background last; deltas (r, L, 4). The box loss, too, is divided by all r,
-    though only regions on objects have one.
+    logits (r, L + 1), background last; deltas (r, L, 4). Only positive regions have a box loss, but
+    it is also divided by r.
     """
     logits, deltas = logits.float(), deltas.float()
-    classes = torch.cat([each.classes for each in regions])
+    classes = torch.cat([image_regions.classes for image_regions in regions])
     if len(classes) == 0:
-        # losses of 0 that reach all parameters, as a training on several GPUs needs them
+        # zero losses with gradients for all parameters, which distributed training needs
         return {"loss_cls": logits.sum() * 0, "loss_box_reg": deltas.sum() * 0}
-    on_object = (classes < deltas.shape[1]).nonzero()[:, 0]
-    boxes = torch.cat([each.boxes for each in regions])[on_object]
-    goals = [
-        # a placeholder where the image has no object, since none of its regions is on one
-        sample.boxes[each.objects] if len(sample.boxes) else each.boxes
-        for sample, each in zip(samples, regions, strict=True)
+    positive = (classes < deltas.shape[1]).nonzero()[:, 0]
+    boxes = torch.cat([image_regions.boxes for image_regions in regions])[positive]
+    targets = [
+        # a placeholder for images without objects, which have no positive regions
+        sample.boxes[image_regions.objects] if len(sample.boxes) else image_regions.boxes
+        for sample, image_regions in zip(samples, regions, strict=True)
     ]
     distance = F.smooth_l1_loss(
-        deltas[on_object, classes[on_object]],
-        encode(boxes, torch.cat(goals)[on_object], recipe.box_weights),
+        deltas[positive, classes[positive]],
+        encode(boxes, torch.cat(targets)[positive], recipe.box_weights),
         beta=recipe.box_smooth_l1_beta,
         reduction="sum",
     )
@@ -235,12 +245,12 @@ def select_detections(
 ) -> ResizedDetections:
     """Return the detections in one image of size (height, width).
 
-    logits (r, L + 1), deltas (r, L, 4). A proposal (r, 4) gives a detection for every class above
-    the least score.
+    logits (r, L + 1), deltas (r, L, 4). A proposal (r, 4) gives one detection per class above the
+    minimum score.
     """
     boxes = decode(proposals[:, None], deltas, recipe.box_weights)
     scores = logits.float().softmax(dim=1)
-    # places, since indexing by a mask waits for the device each time
+    # indices, since indexing with a mask waits for the device each time
     finite = (boxes.isfinite().all(dim=2).all(dim=1) & scores.isfinite().all(dim=1)).nonzero()[:, 0]
     boxes, scores = clip_boxes_to_image(boxes[finite], size), scores[finite, :-1]
     rows, classes = (scores > recipe.min_score).nonzero().unbind(dim=1)

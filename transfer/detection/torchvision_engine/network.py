@@ -1,4 +1,4 @@
-"""The whole detector as one network: backbone, neck, RPN and heads.
+"""The complete detector: backbone, neck, RPN and heads.
 
 Faster R-CNN on a pyramid or on the layer3 map, with masks or keypoints: Ren et al., NeurIPS 2015,
 arXiv:1506.01497; Lin et al., CVPR 2017, arXiv:1612.03144; He et al., ICCV 2017, arXiv:1703.06870.
@@ -38,11 +38,14 @@ from transfer.finetuning.norms import Norm, norm_layer
 
 LAYERS = ("layer1", "layer2", "layer3", "layer4")
 FINE_POOL = 14
-"""Side of the RoIAlign map of the mask and keypoint heads."""
+"""Size of the RoIAlign output for the mask and keypoint heads."""
 
 
 class RCNN(Detector):
-    """Faster, Mask or Keypoint R-CNN; the backbone keeps layer4 even where it is the box head."""
+    """Faster, Mask or Keypoint R-CNN.
+
+    layer4 is a module of the backbone, even if it is the box head (c4).
+    """
 
     rpn_prefix = "rpn."
 
@@ -53,17 +56,17 @@ class RCNN(Detector):
         self.is_pyramid = recipe.neck == "fpn"
         self.strides_px = PYRAMID_STRIDES_PX if self.is_pyramid else C4_STRIDES_PX
         for name in ("pixel_mean", "pixel_std"):
-            of_bytes = torch.tensor(
+            for_bytes = torch.tensor(
                 [255 * value for value in getattr(recipe, name)], dtype=torch.float32
             )
-            self.register_buffer(name, of_bytes[:, None, None], persistent=False)
+            self.register_buffer(name, for_bytes[:, None, None], persistent=False)
         self.pixel_mean: Tensor
         self.pixel_std: Tensor
         make_norm = norm_layer(norm)
         self.backbone = new_network(arch, norm_layer=make_norm)
         self.backbone.fc = nn.Identity()
         width = FEATURE_DIM[arch]
-        extra = make_norm(width) if recipe.extra_norms != "none" else nn.Identity()
+        extra_norm = make_norm(width) if recipe.extra_norms != "none" else nn.Identity()
         self.pyramid: nn.Module | None = None
         if self.is_pyramid:  # strides of 4 to 32 px, and 64 px for the RPN only
             self.pyramid = FeaturePyramidNetwork(
@@ -80,8 +83,8 @@ class RCNN(Detector):
         )
         if self.is_pyramid:
             self.box_head, num_features = heads.box_head(recipe, make_norm)
-        else:  # the mean over the layer4 map (r, C, H, W) of each region, after the extra norm
-            layers = {"norm": extra, "mean": nn.AdaptiveAvgPool2d(1), "features": nn.Flatten()}
+        else:  # mean over the layer4 map (r, C, H, W) of each region, after the extra norm layer
+            layers = {"norm": extra_norm, "mean": nn.AdaptiveAvgPool2d(1), "features": nn.Flatten()}
             self.box_head, num_features = nn.Sequential(OrderedDict(layers)), width
         self.box_predictor = heads.BoxPredictor(num_features, num_classes)
         self.mask_head = (
@@ -101,60 +104,63 @@ class RCNN(Detector):
             sample_regions(boxes, sample, self.recipe, self.num_classes)
             for boxes, sample in zip(proposals, samples, strict=True)
         ]
-        logits, deltas = self._boxes(maps, [each.boxes for each in regions])
+        logits, deltas = self._boxes(maps, [image_regions.boxes for image_regions in regions])
         losses |= box_losses(logits, deltas, regions, samples, self.recipe)
-        on_objects = [each.select(each.classes < self.num_classes) for each in regions]
+        positive = [
+            image_regions.select(image_regions.classes < self.num_classes)
+            for image_regions in regions
+        ]
         if self.mask_head is not None:
-            masks = self.mask_head(self._pool_fine(maps, on_objects))
-            losses["loss_mask"] = mask_loss(masks, on_objects, samples)
+            masks = self.mask_head(self._pool_fine(maps, positive))
+            losses["loss_mask"] = mask_loss(masks, positive, samples)
         if self.keypoint_head is not None:
-            visible = [
-                select_regions_with_keypoints(each, sample)
-                for each, sample in zip(on_objects, samples, strict=True)
+            with_keypoints = [
+                select_regions_with_keypoints(image_regions, sample)
+                for image_regions, sample in zip(positive, samples, strict=True)
             ]
-            points = self.keypoint_head(self._pool_fine(maps, visible))
-            losses["loss_keypoint"] = keypoint_loss(points, visible, samples)
+            points = self.keypoint_head(self._pool_fine(maps, with_keypoints))
+            losses["loss_keypoint"] = keypoint_loss(points, with_keypoints, samples)
         return losses
 
     @torch.no_grad()
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
+        """Return the detections on uint8 images (3, H, W), in eval mode."""
         maps, sizes = self._maps(images)
         proposals, _ = self.rpn(maps, sizes, None)
         logits, deltas = self._boxes(maps, proposals)
         counts = [len(boxes) for boxes in proposals]
         results = [
-            select_detections(*each, self.recipe)
-            for each in zip(
+            select_detections(*result, self.recipe)
+            for result in zip(
                 logits.split(counts), deltas.split(counts), proposals, sizes, strict=True
             )
         ]
-        counts = [len(each.boxes) for each in results]
+        counts = [len(result.boxes) for result in results]
         if self.mask_head is not None:
             masks = self.mask_head(self._pool_fine(maps, results)).split(counts)
             results = [
-                replace(each, masks=select_class(own, each.classes).float().sigmoid())
-                for each, own in zip(results, masks, strict=True)
+                replace(result, masks=select_class(image_maps, result.classes).float().sigmoid())
+                for result, image_maps in zip(results, masks, strict=True)
             ]
         if self.keypoint_head is not None:
             points = self.keypoint_head(self._pool_fine(maps, results)).split(counts)
             results = [
-                replace(each, keypoints=peaks(own, each.boxes))
-                for each, own in zip(results, points, strict=True)
+                replace(result, keypoints=peaks(image_maps, result.boxes))
+                for result, image_maps in zip(results, points, strict=True)
             ]
         return results
 
     @torch.no_grad()
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps (n, C, H, W) after each of LAYERS of images of one size, in eval mode."""
+        """Return the maps (n, C, H, W) after each of LAYERS, in eval mode."""
         return self._layers(self._batch(images)[0], LAYERS)
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place."""
+        """Load a backbone with torchvision's names; RuntimeError for unexpected tensors."""
         self.backbone.load_state_dict({**self.backbone.state_dict(), **state_dict})
 
     def _batch(self, images: Sequence[Tensor]) -> tuple[Tensor, list[Size]]:
-        """Return images, normalized and padded at right and bottom, and their own sizes."""
+        """Return normalized images, padded at right and bottom, and their sizes."""
         sizes = [(image.shape[1], image.shape[2]) for image in images]
         # a c4 batch is padded to the largest image only
         unit = 32 if self.is_pyramid else 1
@@ -170,24 +176,24 @@ class RCNN(Detector):
         return torch.stack(padded), sizes
 
     def _layers(self, batch: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Return the maps of the batch (n, 3, H, W) after these layers, from layer1 on."""
-        net = self.backbone
-        x = net.maxpool(net.relu(net.bn1(net.conv1(batch))))
+        """Return the maps of a batch (n, 3, H, W) after the named layers."""
+        backbone = self.backbone
+        x = backbone.maxpool(backbone.relu(backbone.bn1(backbone.conv1(batch))))
         maps = {}
         for name in names:
-            x = maps[name] = getattr(net, name)(x)
+            x = maps[name] = getattr(backbone, name)(x)
         return maps
 
     def _maps(self, images: Sequence[Tensor]) -> tuple[list[Tensor], list[Size]]:
-        """Return the RPN's maps (n, C, H, W), one per stride, and the images' sizes."""
+        """Return the RPN's maps (n, C, H, W), one per stride, and image sizes."""
         batch, sizes = self._batch(images)
         if self.pyramid is None:
             return [self._layers(batch, LAYERS[:3])["layer3"]], sizes
         return list(self.pyramid(self._layers(batch, LAYERS)).values()), sizes
 
     def _boxes(self, maps: Sequence[Tensor], boxes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return logits (r, L + 1) and deltas (r, L, 4) of boxes, n of (r_i, 4)."""
-        # only the RPN uses the last level of a pyramid
+        """Return logits (r, L + 1) and deltas (r, L, 4) of boxes [(r_i, 4)]."""
+        # only the RPN uses the last pyramid level
         maps = maps[:4]
         pooled = pool(maps, boxes, self.strides_px[: len(maps)], self.recipe.box_pool)
         if self.pyramid is None:
@@ -199,4 +205,9 @@ class RCNN(Detector):
         self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[ResizedDetections]
     ) -> Tensor:
         """Return pooled maps (r, C, 14, 14) for the mask and keypoint heads."""
-        return pool(maps[:4], [each.boxes for each in regions], self.strides_px[:4], FINE_POOL)
+        return pool(
+            maps[:4],
+            [image_regions.boxes for image_regions in regions],
+            self.strides_px[:4],
+            FINE_POOL,
+        )

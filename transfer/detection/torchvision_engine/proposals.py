@@ -1,4 +1,4 @@
-"""The region proposal network (RPN): boxes that may hold an object of any class.
+"""The region proposal network (RPN): boxes that may contain an object.
 
 Faster R-CNN (Ren et al., NeurIPS 2015, arXiv:1506.01497).
 """
@@ -49,9 +49,9 @@ class RPN(nn.Module):
         self.register_buffer("cells", cells, persistent=False)
         # CO2
         self.input_norm = norm(channels) if recipe.extra_norms == "co2" else nn.Identity()
-        # one norm serves all levels: the last and smallest weighs most in its running statistics
-        own_norm = norm if "rpn_head" in recipe.normed else None
-        self.convolution = Conv2dNormActivation(channels, channels, 3, norm_layer=own_norm)
+        # all levels share one norm layer; the last, smallest level dominates its running statistics
+        head_norm = norm if "rpn_head" in recipe.normed else None
+        self.convolution = Conv2dNormActivation(channels, channels, 3, norm_layer=head_norm)
         self.objectness = nn.Conv2d(channels, cells.shape[1], 1)
         self.deltas = nn.Conv2d(channels, 4 * cells.shape[1], 1)
         for layer in (self.convolution[0], self.objectness, self.deltas):
@@ -62,9 +62,9 @@ class RPN(nn.Module):
     def forward(
         self, maps: Sequence[Tensor], sizes: Sequence[Size], samples: Sequence[Sample] | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return proposals, n of (r_i, 4), best first, and the losses where samples are given.
+        """Return proposals per image (r_i, 4), best first, and losses if samples are given.
 
-        maps: one per level, (n, C, H, W); sizes: those of the n images.
+        maps: one (n, C, H, W) per level; sizes: sizes of the n images.
         """
         logits, deltas = self._predictions(maps)
         anchors = [
@@ -78,16 +78,16 @@ class RPN(nn.Module):
             return self._suppress(boxes, scores, levels, sizes), losses
 
     def _predictions(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return logits (n, H W A) and deltas (n, H W A, 4) per level, in the anchors' order."""
+        """Return logits (n, HWA) and deltas (n, HWA, 4) of each level."""
         logits, deltas = [], []
         for features in maps:
             if self.recipe.rpn_gradient == "scale_input":
-                # scaled before the norm, so that its own parameters keep their whole gradient
+                # scaled before the norm layer, so that its parameters have the full gradient
                 features = scale_gradient(features, self.recipe.rpn_gradient_factor)
             hidden = self.convolution(self.input_norm(features))
             logits.append(self.objectness(hidden).permute(0, 2, 3, 1).flatten(1).float())
-            moves = self.deltas(hidden).unflatten(1, (-1, 4))
-            deltas.append(moves.permute(0, 3, 4, 1, 2).flatten(1, 3).float())
+            level_deltas = self.deltas(hidden).unflatten(1, (-1, 4))
+            deltas.append(level_deltas.permute(0, 3, 4, 1, 2).flatten(1, 3).float())
         return logits, deltas
 
     def _losses(
@@ -97,26 +97,26 @@ class RPN(nn.Module):
         anchors: Sequence[Tensor],
         samples: Sequence[Sample],
     ) -> dict[str, Tensor]:
-        """Return the losses: sums over the sampled anchors, divided by `rpn_samples` per image.
+        """Return the losses over sampled anchors, divided by `rpn_samples` per image.
 
-        The divisor is the same where an image has fewer anchors to sample.
+        The divisor is the same if an image has fewer anchors to sample.
         """
         recipe = self.recipe
-        every = torch.cat(list(anchors))
+        all_anchors = torch.cat(list(anchors))
         all_logits, all_deltas = torch.cat(list(logits), dim=1), torch.cat(list(deltas), dim=1)
-        chosen_logits, labels, moves, goals = [], [], [], []
+        sampled_logits, labels, sampled_deltas, targets = [], [], [], []
         for i, sample in enumerate(samples):
-            positives, negatives, boxes = _sample_anchors(every, sample, recipe)
-            chosen_logits += [all_logits[i, positives], all_logits[i, negatives]]
-            labels += [torch.ones_like(chosen_logits[-2]), torch.zeros_like(chosen_logits[-1])]
-            moves.append(all_deltas[i, positives])
-            goals.append(encode(every[positives], boxes, UNWEIGHTED))
+            positives, negatives, boxes = _sample_anchors(all_anchors, sample, recipe)
+            sampled_logits += [all_logits[i, positives], all_logits[i, negatives]]
+            labels += [torch.ones_like(sampled_logits[-2]), torch.zeros_like(sampled_logits[-1])]
+            sampled_deltas.append(all_deltas[i, positives])
+            targets.append(encode(all_anchors[positives], boxes, UNWEIGHTED))
         classification = F.binary_cross_entropy_with_logits(
-            torch.cat(chosen_logits), torch.cat(labels), reduction="sum"
+            torch.cat(sampled_logits), torch.cat(labels), reduction="sum"
         )
-        localization = F.l1_loss(torch.cat(moves), torch.cat(goals), reduction="sum")
+        localization = F.l1_loss(torch.cat(sampled_deltas), torch.cat(targets), reduction="sum")
         factor = recipe.rpn_gradient_factor if recipe.rpn_gradient == "loss_weight" else 1.0
-        # detectron2's divisor, not the number that was sampled
+        # detectron2's divisor, not the number of sampled anchors
         count = recipe.rpn_samples * len(samples)
         return {
             "loss_rpn_cls": classification / count * factor,
@@ -126,9 +126,10 @@ class RPN(nn.Module):
     def _suppress(
         self, boxes: Tensor, scores: Tensor, levels: Tensor, sizes: Sequence[Size]
     ) -> list[Tensor]:
-        """Return the best of candidates (n, t, 4) after suppression within each level.
+        """Return the best proposals after NMS within each level.
 
-        FloatingPointError if one is not finite in training.
+        boxes (n, t, 4), scores (n, t), levels (t,). FloatingPointError in training if one is not
+        finite.
         """
         finite = boxes.isfinite().all(dim=2) & scores.isfinite()
         if self.training and not finite.all():
@@ -137,29 +138,30 @@ class RPN(nn.Module):
                 f"training has diverged"
             )
         count = self.recipe.rpn_proposals[0 if self.training else 1]
-        kept = []
+        proposals = []
         for i, (height, width) in enumerate(sizes):
-            inside = clip_boxes_to_image(boxes[i], (height, width))
-            # places, since indexing by the mask would wait for the device each time
-            usable = (finite[i] & (inside[:, 2:] > inside[:, :2]).all(dim=1)).nonzero()[:, 0]
-            inside, score, level = inside[usable], scores[i][usable], levels[usable]
-            best = batched_nms(inside, score, level, self.recipe.rpn_nms_iou)
-            kept.append(inside[best[:count]])
-        return kept
+            clipped = clip_boxes_to_image(boxes[i], (height, width))
+            # indices, since indexing with a mask waits for the device each time
+            usable = (finite[i] & (clipped[:, 2:] > clipped[:, :2]).all(dim=1)).nonzero()[:, 0]
+            clipped, score, level = clipped[usable], scores[i][usable], levels[usable]
+            best = batched_nms(clipped, score, level, self.recipe.rpn_nms_iou)
+            proposals.append(clipped[best[:count]])
+        return proposals
 
 
 def candidates(
     logits: Sequence[Tensor], deltas: Sequence[Tensor], anchors: Sequence[Tensor], count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the best `count` of each level: boxes (n, t, 4), logits (n, t), levels (t,).
+    """Return the best boxes (n, t, 4) of each level, their logits and levels.
 
-    They are ranked by logits, since large ones all have the same probability in float32.
+    logits (n, t), levels (t,). They are ranked by logits, since the probabilities of large logits
+    are equal in float32.
     """
     boxes, scores, levels = [], [], []
     for level, (logit, delta, anchor) in enumerate(zip(logits, deltas, anchors, strict=True)):
         score, best = logit.topk(min(count, logit.shape[1]), dim=1)
-        moves = delta.gather(1, best[..., None].expand(-1, -1, 4))
-        boxes.append(decode(anchor[best], moves, UNWEIGHTED))
+        best_deltas = delta.gather(1, best[..., None].expand(-1, -1, 4))
+        boxes.append(decode(anchor[best], best_deltas, UNWEIGHTED))
         scores.append(score)
         levels.append(torch.full_like(best[0], level))
     return torch.cat(boxes, dim=1), torch.cat(scores, dim=1), torch.cat(levels)
@@ -169,7 +171,7 @@ def candidates(
 def _sample_anchors(
     anchors: Tensor, sample: Sample, recipe: DetectorRecipe
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return indices of positive and negative anchors, and the objects (p, 4) of the positives."""
+    """Return indices of positive and negative anchors, and the positives' objects (p, 4)."""
     below, above = recipe.rpn_iou
     iou = box_iou(sample.boxes, anchors)
     objects, labels = match(iou, below=below, above=above, best_too=True)
@@ -183,9 +185,9 @@ def _sample_anchors(
 
 
 def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
-    """Return boxes (A, 4) around 0 with area size squared and the ratios height over width.
+    """Return anchors (A, 4) centered at 0 for all sizes and ratios (height / width).
 
-    The ratios of the first size come first.
+    Their areas are the squared sizes. The order is size, then ratio.
     """
     sides = [
         (math.sqrt(size**2 / ratio), ratio * math.sqrt(size**2 / ratio))
@@ -196,7 +198,7 @@ def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
 
 
 def grid_anchors(cell: Tensor, stride_px: int, height: int, width: int) -> Tensor:
-    """Return boxes (H * W * A, 4): those of the cell (A, 4) at every position, row by row."""
+    """Return anchors (H * W * A, 4): the cell (A, 4) at each position, row by row."""
     y, x = torch.meshgrid(
         torch.arange(height, device=cell.device) * stride_px,
         torch.arange(width, device=cell.device) * stride_px,
