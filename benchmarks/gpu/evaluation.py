@@ -48,7 +48,7 @@ from transfer.tasks.detection import TASKS
 
 DETECTORS = {key: task.recipe for key, task in TASKS.items()}
 """Recipes by the key of their task."""
-COURSE = semi_supervised.TASKS["cifar10_semi_1pct"].course(num_images=1000, rate=0.1)
+COURSE = semi_supervised.TASKS["cifar10_semi_1pct"].fine_tuning(num_images=1000, rate=0.1)
 """Settings of a classifier's optimizer; its steps are timed, and none is a training."""
 NUM_CLASSES = 21
 PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")

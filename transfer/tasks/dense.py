@@ -160,10 +160,9 @@ class SegmentationInContext(Task):
         """Return the protocol with a smaller memory; smoke: also with small images."""
         if schedule == "paper":
             return self
-        recipe, fraction = self.recipe, length_fraction(schedule)
-        return replace(
-            self, recipe=recipe.tiny() if schedule == "smoke" else recipe.of_length(fraction)
-        )
+        if schedule == "smoke":
+            return replace(self, recipe=self.recipe.tiny())
+        return replace(self, recipe=self.recipe.of_length(length_fraction(schedule)))
 
     def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with an image size divisible by the patch size."""

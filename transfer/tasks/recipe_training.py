@@ -72,10 +72,9 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """Return the protocol with fewer iterations; smoke: with a tiny network."""
         if schedule == "paper":
             return self
-        recipe, fraction = self.recipe, length_fraction(schedule)
-        return replace(
-            self, recipe=recipe.tiny() if schedule == "smoke" else of_length(recipe, fraction)
-        )
+        if schedule == "smoke":
+            return replace(self, recipe=self.recipe.tiny())
+        return replace(self, recipe=of_length(self.recipe, length_fraction(schedule)))
 
     def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with the backbone's pixel mean and standard deviation."""
@@ -232,14 +231,11 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             network = self.build(backbone, num_classes, prepared.norm, folders)
         differences = network.verify(backbone.state_dict, backbone.arch)
         if process.is_main:
-            num_tensors, largest, norm = (
-                len(backbone.state_dict),
-                max(differences.values()),
-                prepared.norm,
-            )
+            num_tensors, largest = len(backbone.state_dict), max(differences.values())
             print_line(
                 "weights",
-                f"{num_tensors} tensors loaded, maps differ by at most {largest:.0e}; norm {norm}",
+                f"{num_tensors} tensors loaded, maps differ by at most {largest:.0e}; "
+                f"norm {prepared.norm}",
             )
         images = portion.train.fingerprint
         # if the encoder is trained, the recipe sets its precision
