@@ -135,7 +135,9 @@ def test_row_that_is_not_finite_is_named(function: Function, value: float) -> No
     train, labels, test = clusters()
     bad = train.clone()
     bad[7, 3] = value
-    with pytest.raises(NotFiniteError, match=r"row 7 of train .*infinite or not a number, out of 50"):
+    with pytest.raises(
+        NotFiniteError, match=r"row 7 of train .*infinite or not a number, out of 50"
+    ):
         function(bad, labels, test)
     with pytest.raises(NotFiniteError, match="row 7 of train"):
         function(bad.numpy(), labels, test)

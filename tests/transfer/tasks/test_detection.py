@@ -87,7 +87,10 @@ def all_aside(scenes: Scenes) -> Scenes:
 def test_crowds_are_neither_learned_nor_found(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_det"]
     assert task.untrainable_reason(scenes) == task.untestable_reason(scenes) == ""
-    for reason in (task.untrainable_reason(all_aside(scenes)), task.untestable_reason(all_aside(scenes))):
+    for reason in (
+        task.untrainable_reason(all_aside(scenes)),
+        task.untestable_reason(all_aside(scenes)),
+    ):
         assert "7 images have 21 objects: 21 are crowds" in reason
 
 
