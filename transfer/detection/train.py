@@ -37,10 +37,10 @@ def training_samples(
     """Return the samples of the images at these indices, with individual sizes."""
     image_indices = np.asarray(indices, dtype=np.int64)
 
-    def batch(draws: Sequence[Place]) -> list[Sample]:
+    def batch(items: Sequence[StreamItem]) -> list[Sample]:
         return [
             training_sample(scenes, int(image_indices[number]), recipe, (seed, position))
-            for position, number in draws
+            for position, number in items
         ]
 
     return Samples(
