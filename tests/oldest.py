@@ -80,7 +80,9 @@ def main() -> int:
 
 
 def installs(words: Sequence[str | Path], folder: Path) -> bool:
-    """Run an installation; False, with a note, if the package index does not answer.
+    """Run an installation.
+
+    False, with a note, if the package index does not answer.
 
     SystemExit for any other error, such as requirements that exclude each other.
     """

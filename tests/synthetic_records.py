@@ -44,7 +44,10 @@ def _shown(task: str) -> dict[str, str]:
 
 
 def _tested(task: str, metric: str, score: float) -> dict[str, Any]:
-    """Number of test images; of what is no share of them, the metric with an error of 0.1."""
+    """Number of test images.
+
+    Of what is no share of them, the metric with an error of 0.1.
+    """
     counted = {"num_test": num_test_images(task) or 1000}
     if any(part in metric for part in SHARES):
         return counted

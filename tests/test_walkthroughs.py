@@ -25,7 +25,10 @@ FREEZE = "python -m tests.contracts.frozen"
 CONTRACTS = "tests/contracts tests/docs tests/benchmarks/planning tests/pretrain tests/transfer"
 """Rooms with tests over all tasks, data sets and methods."""
 CHOSEN = "frozen or reference or suite or test_tasks or test_imports or every_method or catalog"
-"""Of these rooms the tests over all; of those with a case for each, the new one runs."""
+"""Of these rooms the tests over all.
+
+Of those with a case for each, the new one runs.
+"""
 
 
 @pytest.fixture
@@ -39,7 +42,10 @@ def copy(tmp_path: Path) -> Path:
 
 
 def follow(copy: Path, text: str) -> int:
-    """Write the new files and the edits of a walk-through; return how many there are."""
+    """Write the new files and the edits of a walk-through.
+
+    Return how many there are.
+    """
     files, edits = NEW_FILE.findall(text), EDIT.findall(text)
     for name, content in files:
         assert not (copy / name).exists()

@@ -35,7 +35,10 @@ IMPORTED = (
     "transfer.cells.command",
     "transfer.cells.job",
 )
-"""Modules that forks need not import; none of them is the main module of a command."""
+"""Modules that forks need not import.
+
+None of them is the main module of a command.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,10 @@ def outcome(folder: Path) -> dict[str, str]:
 
 
 def differences(expected: dict[str, str], found: dict[str, str]) -> str:
-    """Return what is missing, surplus or different, in one line; empty if nothing is."""
+    """Return what is missing, surplus or different, in one line.
+
+    Empty if nothing is.
+    """
     parts = {
         "missing": sorted(expected.keys() - found.keys()),
         "surplus": sorted(k for k in found.keys() - expected.keys() if not k.startswith(CACHE)),
@@ -48,7 +51,10 @@ def differences(expected: dict[str, str], found: dict[str, str]) -> str:
 
 
 def _content(path: Path, name: Path) -> bytes | None:
-    """Return the bytes that must be equal; None for a file that is no part of the result."""
+    """Return the bytes that must be equal.
+
+    None for a file that is no part of the result.
+    """
     if path.is_symlink() or not path.is_file():
         return None
     if path.name == "results.csv":

@@ -39,7 +39,10 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> Iterator[int]:
-    """Yield the processes that any thread of a process has started; none where it has ended."""
+    """Yield the processes that any thread of a process has started.
+
+    None where it has ended.
+    """
     with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):  # the thread has ended meanwhile
@@ -68,7 +71,10 @@ class Running:
     """File to which all that the commands print is appended."""
     leaders: list[int] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
-    """Exit status by process, negative for a signal; adopted orphans are among them."""
+    """Exit status by process, negative for a signal.
+
+    Adopted orphans are among them.
+    """
 
     def start(self, words: tuple[str, ...]) -> None:
         """Start `python -m WORDS` in a fork."""
@@ -87,7 +93,10 @@ class Running:
         return all(pid in self.statuses for pid in self.leaders)
 
     def wait(self, limit_s: float) -> bool:
-        """Wait until all commands have ended; return whether that was within the limit."""
+        """Wait until all commands have ended.
+
+        Return whether that was within the limit.
+        """
         until = time.monotonic() + limit_s
         while not self.have_ended():
             if time.monotonic() > until:

@@ -90,7 +90,10 @@ SUBJECTS: Mapping[str, Commands] = {
     "run_all --workers 2": (_run_all("cifar10_knn,cifar10_lowshot_knn", "--workers", "2"),),
     "tables": (("benchmarks.tables", "--results", "OUT/results"),),
 }
-"""Words after `python -m` of commands that are started together; INPUTS and OUT are folders."""
+"""Words after `python -m` of commands that are started together.
+
+INPUTS and OUT are folders.
+"""
 
 
 def prepare(subject: str, positions: Places) -> None:

@@ -12,7 +12,10 @@ from tests.campaign.subjects import ROOT
 
 
 def campaign(folder: Path, *args: str) -> list[dict[str, object]]:
-    """Run a campaign that must be survived; return the lines of its log."""
+    """Run a campaign that must be survived.
+
+    Return the lines of its log.
+    """
     command = [sys.executable, "-m", "tests.campaign", "--folder", str(folder), *args]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     completed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -17,7 +17,10 @@ from tests.campaign.processes import Commands, Running, descendants, run_to_end,
 from tests.campaign.subjects import SUBJECTS, Places, prepare
 
 MAX_STARTS = 4
-"""Starts after the damaged one; a second one is needed where a process outlives the first."""
+"""Starts after the damaged one.
+
+A second one is needed where a process outlives the first.
+"""
 BUSY = ("another process works here", "another process works on this cell")
 """Parts of the messages of a command whose folder another process has locked."""
 ORPHANS_S = 120.0
@@ -34,7 +37,10 @@ class Undisturbed:
 
     @property
     def limit_s(self) -> float:
-        """Longest time of a start; a busy machine is slower than the measured run."""
+        """Longest time of a start.
+
+        A busy machine is slower than the measured run.
+        """
         return 60.0 + 20.0 * self.duration_s
 
 
@@ -46,7 +52,10 @@ class Trial(NamedTuple):
     subject: str
     kind: str
     in_time: bool
-    """True if the command still ran at the moment of the damage; else nothing was damaged."""
+    """True if the command still ran at the moment of the damage.
+
+    Else nothing was damaged.
+    """
     statuses: list[list[int]]
     """Exit statuses of each start."""
     problem: str
@@ -55,7 +64,10 @@ class Trial(NamedTuple):
 
 
 def run_undisturbed(subject: str, positions: Places) -> Undisturbed:
-    """Run a subject to its end and return its result; RuntimeError if it fails."""
+    """Run a subject to its end and return its result.
+
+    RuntimeError if it fails.
+    """
     start_anew(subject, positions)
     start_s = time.monotonic()
     run_to_end(commands_of(subject, positions), positions.out.with_suffix(".log"))
@@ -114,7 +126,9 @@ def has_own_traceback(printed: str) -> bool:
 def start_again(
     commands: Commands, positions: Places, expected: Undisturbed, statuses: list[list[int]]
 ) -> str:
-    """Start the commands until they succeed; return why they do not, else nothing.
+    """Start the commands until they succeed.
+
+    Return why they do not, else nothing.
 
     Processes of the start before may still run. The new start may wait for them or say that they
     work; in the latter case they get time to end.

@@ -21,7 +21,10 @@ WITH_PROJECTOR = [name for name in METHODS if name not in WITHOUT_PROJECTOR]
 
 
 def own_embeddings(name: str, method: nn.Module, images: Tensor) -> Tensor:
-    """Embeddings (n, h, d) by the method's own encoder; DINO's are cosines with its directions."""
+    """Embeddings (n, h, d) by the method's own encoder.
+
+    DINO's are cosines with its directions.
+    """
     encoder = method.get_submodule("target_encoder.network" if name == "dino" else "encoder")
     embeddings: Tensor = encoder(images)
     return embeddings if embeddings.ndim == 3 else embeddings[:, None]

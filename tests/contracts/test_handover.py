@@ -17,7 +17,10 @@ from transfer.encoders.opening import load_backbone
 
 
 def with_statistics(network: nn.Module) -> nn.Module:
-    """Give the norms of a network means of their own, in place; return it for evaluation."""
+    """Give the norms of a network means of their own, in place.
+
+    Return it for evaluation.
+    """
     for name, buffer in network.named_buffers():
         if name.endswith("running_mean"):
             buffer.normal_()

@@ -1,4 +1,7 @@
-"""Who may import whom, read from the source; each rule lists all that offend it."""
+"""Who may import whom, read from the source.
+
+Each rule lists all that offend it.
+"""
 
 import ast
 import re
@@ -94,7 +97,10 @@ PAIRS = [(name, other) for name, others in IMPORTS.items() for other in others]
 
 
 def room_of(name: str) -> str | None:
-    """Return the room of a module, SHARED and MEASURING being rooms; None if it is not ours."""
+    """Return the room of a module, SHARED and MEASURING being rooms.
+
+    None if it is not ours.
+    """
     for ours in (*SHARED, *MEASURING):
         if f"{name}.".startswith(f"{ours}."):
             return ours

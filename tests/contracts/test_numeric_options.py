@@ -71,13 +71,19 @@ def numeric_fields(options: type) -> Iterator[tuple[str, bool]]:
 
 
 def contains(ranges: Mapping[str, Any], option: str, value: float) -> bool:
-    """Return whether a range holds a value; those of slurm are the least and the largest one."""
+    """Return whether a range holds a value.
+
+    Those of slurm are the least and the largest one.
+    """
     allowed = ranges[option]
     return allowed[0] <= value <= allowed[1] if isinstance(allowed, tuple) else value in allowed
 
 
 def parses(door: Door, words: tuple[str, ...]) -> bool:
-    """Return whether the options are read; those of transfer's commands follow their name."""
+    """Return whether the options are read.
+
+    Those of transfer's commands follow their name.
+    """
     named = bool(door.words) and door.words[0] in transfer.__main__.COMMANDS
     previous = door.words[1:] if named else door.words
     return tyro.cli(door.options, args=[*previous, *words]) is not None

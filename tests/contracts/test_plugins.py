@@ -1,4 +1,7 @@
-"""Packages that a user installs add to the registries; two packages cannot share a name."""
+"""Packages that a user installs add to the registries.
+
+Two packages cannot share a name.
+"""
 
 import os
 import subprocess

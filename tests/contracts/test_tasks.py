@@ -34,7 +34,10 @@ from transfer.tasks.view_statistics import ImageStatistics, ViewStatistics
 
 
 def solved(task: Task, folder: Path, *, right: bool) -> Any:
-    """Ten images of ten classes, all right or all wrong; in VOC's form where the task asks it."""
+    """Ten images of ten classes, all right or all wrong.
+
+    In VOC's form where the task asks it.
+    """
     if isinstance(task, Detection):
         return solved_detection(task, folder, right=right)
     if isinstance(task, PixelTraining):

@@ -54,7 +54,10 @@ def sample(recipe: DetectorRecipe) -> Sample:
 
 
 def training_step_of(name: str, num_processes: int = 1, norm: Norm = "BN") -> Step:
-    """Return a step; it raises if any tensor was left on the CPU."""
+    """Return a step.
+
+    It raises if any tensor was left on the CPU.
+    """
     recipe = tiny_recipe(name)
     with pretend_processes(num_processes):
         detector = tiny_detector(name, norm)

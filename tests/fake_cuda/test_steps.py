@@ -16,7 +16,10 @@ from tests.fake_cuda.steps import Step, check_step, watch_step
 from tests.tiny_methods import LEARNING, tiny_batch, tiny_config, tiny_job, tiny_method
 
 NUM_IMAGES = {1: 8, 8: 4}
-"""Images of each process; as many as the tiny queues hold in eight processes together."""
+"""Images of each process.
+
+As many as the tiny queues hold in eight processes together.
+"""
 NO_IMAGES = TrainingImages(Path(), np.zeros(1600, "S1"), np.array([1]), np.array([1]))
 """A hundred batches of names."""
 

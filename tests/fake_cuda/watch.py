@@ -28,8 +28,10 @@ FACTORIZATIONS = {
     *("_linalg_eigh", "_linalg_svd", "_linalg_solve_ex"),
 }
 OF_FEW_NUMBERS = ("pretrain/methods/lorac.py", "autograd")
-"""Factors matrices of a few rows; float64 takes a GPU up to 64 times as long as float32. Autograd
-has the type of its forward pass."""
+"""Factors matrices of a few rows.
+
+float64 takes a GPU up to 64 times as long as float32. Autograd has the type of its forward pass.
+"""
 HALF = (torch.bfloat16, torch.float16)
 READS = {
     "_local_scalar_dense": "read of a number",
@@ -52,7 +54,10 @@ READS = {
 
 
 _storages: dict[int, torch.UntypedStorage] = {}
-"""Pinned storages by their addresses; they are kept, so that no other gets the same one."""
+"""Pinned storages by their addresses.
+
+They are kept, so that no other gets the same one.
+"""
 
 
 def mark_pinned(tensor: Tensor) -> Tensor:
@@ -68,7 +73,10 @@ def is_pinned(tensor: Tensor) -> bool:
 
 
 def pinned_copy(tensor: Tensor) -> Tensor:
-    """Return what Tensor.pin_memory does; the copy of a tensor with data keeps its data."""
+    """Return what Tensor.pin_memory does.
+
+    The copy of a tensor with data keeps its data.
+    """
     with unset_fake_temporarily():
         return mark_pinned(tensor.clone())
 
@@ -95,7 +103,9 @@ class Wait(NamedTuple):
 
 
 class Watch(TorchDispatchMode):
-    """Recorder of the waits and faults of all operations on CUDA tensors; answers their reads.
+    """Recorder of the waits and faults of all operations on CUDA tensors.
+
+    Answers their reads.
 
     `true` is what a condition on the device says when it is read.
     """
@@ -192,7 +202,10 @@ class Watch(TorchDispatchMode):
 
 
 def _is_host_work(tensors: list[Tensor], kwargs: dict[str, Any]) -> bool:
-    """Return whether an operation has to do with tensors with data only; these stay so."""
+    """Return whether an operation has to do with tensors with data only.
+
+    These stay so.
+    """
     target = kwargs.get("device")
     on_host = target is None or torch.device(target).type == "cpu"
     return on_host and not any(isinstance(tensor, FakeTensor) for tensor in tensors)
@@ -204,7 +217,10 @@ SYNC_NORM = "nn.SyncBatchNorm"
 
 
 def place() -> str:
-    """Return the innermost file and function of the project; or what of torch it is in."""
+    """Return the innermost file and function of the project.
+
+    Or what of torch it is in.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

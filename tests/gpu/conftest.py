@@ -28,7 +28,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def findings() -> Findings:
-    """Differences that the test notes; it fails at its end if one is above its bound."""
+    """Differences that the test notes.
+
+    It fails at its end if one is above its bound.
+    """
     return Findings()
 
 

@@ -30,7 +30,10 @@ NETWORK_ROUNDINGS = 500
 
 @dataclass(kw_only=True)
 class Findings:
-    """Differences that a test found, each with its bound; the test fails if one is above it."""
+    """Differences that a test found, each with its bound.
+
+    The test fails if one is above it.
+    """
 
     facts: list[tuple[str, float | str]] = field(default_factory=list)
     above: list[str] = field(default_factory=list)
@@ -74,7 +77,10 @@ class Findings:
 def one_pass(
     network: nn.Module, samples: Sequence[object], device: torch.device, precision: Precision
 ) -> tuple[float, bool]:
-    """Make a pass forward and backward; return the sum of the losses, and if all is finite."""
+    """Make a pass forward and backward.
+
+    Return the sum of the losses, and if all is finite.
+    """
     total = summed_losses(network, samples, device, precision)
     total.backward()
     gradients = [p.grad for p in network.parameters() if p.grad is not None]
@@ -88,7 +94,9 @@ def roundings(dtype: torch.dtype, operations: float = NETWORK_ROUNDINGS) -> floa
 
 
 def relative_difference(found: Tensor, expected: Tensor) -> float:
-    """Return the largest difference in units of the largest expected value; NaN if not finite.
+    """Return the largest difference in units of the largest expected value.
+
+    NaN if not finite.
 
     Both have one shape; ValueError otherwise.
     """

@@ -48,7 +48,10 @@ def difference(
 
 
 def share_of_bound(difference: tuple[float, float]) -> float:
-    """Return the distance in units of the bound; one that is undefined is the largest."""
+    """Return the distance in units of the bound.
+
+    One that is undefined is the largest.
+    """
     distance, bound = difference
     if distance == 0:
         return 0.0
@@ -66,7 +69,10 @@ def perturb(tensors: Iterable[Tensor], dtype: torch.dtype, generator: torch.Gene
 
 
 def _distance(item: Tensor, other: Tensor) -> float:
-    """Return the length of the difference; entries that both leave undefined are equal."""
+    """Return the length of the difference.
+
+    Entries that both leave undefined are equal.
+    """
     same = (item == other) | (item.isnan() & other.isnan())
     return _length((item - other).masked_fill_(same, 0.0))
 

@@ -47,7 +47,10 @@ class Place:
 
 
 def small_images(place: Place) -> TrainingImages:
-    """Return forty images of 48 x 40 px in ten folders; those that exist are kept."""
+    """Return forty images of 48 x 40 px in ten folders.
+
+    Those that exist are kept.
+    """
     for number in range(40):
         file = place.folder / "images" / f"class{number % NUM_CLASSES}" / f"{number:04}.jpg"
         if not file.exists():
@@ -95,7 +98,10 @@ def smooth(method: Method) -> Method:
 ROOT = Path(__file__).parents[2]
 MOST_PROCESSES = 8
 LIMIT_S = 400
-"""Seconds after which processes count as stuck; those of a busy CPU start slowly."""
+"""Seconds after which processes count as stuck.
+
+Those of a busy CPU start slowly.
+"""
 
 
 def launch(module: str, device: torch.device, folder: Path) -> int:

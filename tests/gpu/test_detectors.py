@@ -119,7 +119,10 @@ def compare(findings: Findings, found: Answer, expected: Answer) -> None:
 
 
 def largest(item: Tensor | None, other: Tensor | None) -> float:
-    """Return the largest difference of tensors of one shape; 0 where neither has entries."""
+    """Return the largest difference of tensors of one shape.
+
+    0 where neither has entries.
+    """
     if item is None or other is None or not item.numel():
         return 0.0
     return float((item.cpu().double() - other.cpu().double()).abs().max())
@@ -152,7 +155,10 @@ def fixed_answer(
 
 
 def small_recipe(recipe: DetectorRecipe) -> DetectorRecipe:
-    """Return a narrow recipe in which nothing is drawn; of c4, whose head is slow, a lean one."""
+    """Return a narrow recipe in which nothing is drawn.
+
+    Of c4, whose head is slow, a lean one.
+    """
     narrow = everything_sampled(recipe)
     return replace(narrow, rpn_proposals=(4, 4)) if recipe.neck == "c4" else narrow
 

@@ -91,7 +91,10 @@ def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
 
 
 def finished(job: Job) -> dict[str, Tensor]:
-    """Train to the end; return all losses and the final weights and buffers, on the CPU."""
+    """Train to the end.
+
+    Return all losses and the final weights and buffers, on the CPU.
+    """
     train(job)
     state = {name: values.cpu() for name, values in job.method.state_dict().items()}
     return {"loss": torch.tensor([loss for _, loss in losses(job.command.out)]), **state}

@@ -31,7 +31,9 @@ def test_processes_that_share_a_batch(place: Place, findings: Findings) -> None:
 
 
 def results(process: Process, num_shares: int, *, changed: bool = False) -> dict[str, Tensor]:
-    """Return output, gradients and running statistics of the whole batch; equal on all processes.
+    """Return output, gradients and running statistics of the whole batch.
+
+    Equal on all processes.
 
     num_shares: the number of processes that are compared with one. changed: weights and images are
     changed by one unit of rounding.
@@ -65,7 +67,10 @@ def small_network() -> nn.Module:
 
 
 def gradient(tensor: Tensor) -> Tensor:
-    """Return the gradient of a tensor, in its shape; ValueError if it has none."""
+    """Return the gradient of a tensor, in its shape.
+
+    ValueError if it has none.
+    """
     if tensor.grad is None:
         raise ValueError(f"the backward pass has left out a tensor {tuple(tensor.shape)}")
     return tensor.grad

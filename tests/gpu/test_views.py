@@ -47,7 +47,10 @@ def test_views_are_those_of_the_cpu(
 
 
 def two_batches(feed: Feed, place: Place) -> list[Batch]:
-    """Return the first batches; a GPU is not waited for when it makes the second."""
+    """Return the first batches.
+
+    A GPU is not waited for when it makes the second.
+    """
     with closing(feed.batches(0, NUM_STEPS)) as batches:
         first = next(batches)
         with forbidden_waits(place):

@@ -52,7 +52,10 @@ def count_waits(place: Place, name: str, findings: Findings) -> None:
 
 @contextmanager
 def forbidden_waits(place: Place) -> Iterator[None]:
-    """Raise a RuntimeError where something waits for the GPU; on a CPU nothing does."""
+    """Raise a RuntimeError where something waits for the GPU.
+
+    On a CPU nothing does.
+    """
     if not place.on_gpu:
         yield
         return

@@ -8,7 +8,10 @@ from pretrain.recipes import Recipe
 
 
 def tables_of(recipe: Recipe[Any]) -> set[str]:
-    """Ids of the tables that a recipe says it stands in; table1-3 is three of them."""
+    """Ids of the tables that a recipe says it stands in.
+
+    table1-3 is three of them.
+    """
     result = re.findall(r"(\w+/table)(\d)(?:-(\d))?", recipe.table_row)
     named = {table.id for paper in papers() for table in paper.tables}
     return named & set(re.findall(r"\w+/\w+", recipe.table_row)) | {
@@ -19,7 +22,10 @@ def tables_of(recipe: Recipe[Any]) -> set[str]:
 
 
 def exported_arch(recipe: Recipe[Any]) -> str:
-    """Return the architecture in the backbone file; LooC++ and MoCo++ export all heads."""
+    """Return the architecture in the backbone file.
+
+    LooC++ and MoCo++ export all heads.
+    """
     match recipe.method:
         case "loocpp":
             return f"{recipe.arch}-heads{1 + len(recipe.config.designated)}"

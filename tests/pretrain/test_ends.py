@@ -45,7 +45,10 @@ def wait_for_steps(run: subprocess.Popen[str], images: Path) -> None:
 
 
 def processes(images: Path) -> dict[int, int]:
-    """Parents of the processes of a run, by process; torchrun's have sessions of their own."""
+    """Parents of the processes of a run, by process.
+
+    Torchrun's have sessions of their own.
+    """
     result = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile

@@ -1,4 +1,7 @@
-"""Commands, jobs and files: what a run refuses, records, exports and resumes; its snapshots."""
+"""Commands, jobs and files: what a run refuses, records, exports and resumes.
+
+Its snapshots.
+"""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Memory of a step: the maps of every convolution by hand; a run without room is refused."""
+"""Memory of a step: the maps of every convolution by hand.
+
+A run without room is refused.
+"""
 
 import pytest
 import torch

@@ -30,7 +30,10 @@ FLOAT32 = {
         "target_encoder.network.1.last_layer.weight",
     ),
 }
-"""Tensors that meet embeddings after their cast to float32; all others are float64 here."""
+"""Tensors that meet embeddings after their cast to float32.
+
+All others are float64 here.
+"""
 
 
 def rows() -> Tensor:

@@ -131,7 +131,10 @@ class PretendCluster:
         )
 
     def _run(self, *args: str) -> None:
-        """A program that puts itself into the background; its own log tells more."""
+        """A program that puts itself into the background.
+
+        Its own log tells more.
+        """
         completed = subprocess.run(
             args,
             env=self.environment,

@@ -150,7 +150,10 @@ def bash(line: str) -> Command:
 
 
 def running(arg: str, program: str = "counting.py") -> list[int]:
-    """Processes of a program with this word on their command line; not those that wait for it."""
+    """Processes of a program with this word on their command line.
+
+    Not those that wait for it.
+    """
     return [
         pid
         for pid, args, _ in processes()
@@ -190,7 +193,10 @@ def _parent(pid: int) -> int:
 
 
 def of_cluster(pretend: PretendCluster) -> Iterator[tuple[int, list[str], set[str]]]:
-    """Yield this cluster's daemons and jobs; other clusters may use the same names."""
+    """Yield this cluster's daemons and jobs.
+
+    Other clusters may use the same names.
+    """
     mine = f"SLURM_CONF={pretend.conf}"
     return (process for process in processes() if mine in process[2])
 

@@ -36,7 +36,10 @@ def test_a_command_that_nobody_asks_leaves_before_the_limit() -> None:
 
 @pytest.fixture
 def put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A running job of one node; the file has a line for each time that it is put back."""
+    """A running job of one node.
+
+    The file has a line for each time that it is put back.
+    """
     put = f"echo $2 >> {tmp_path}/put"
     fake_programs(tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=put)
     (tmp_path / "put").touch()
@@ -60,7 +63,10 @@ def test_what_may_pass_is_tried_again_but_not_for_ever(
     starts: int,
     reason: str,
 ) -> None:
-    """A failure on one node is final; on several it may be the death of another node."""
+    """A failure on one node is final.
+
+    On several it may be the death of another node.
+    """
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
     for start in range(starts):
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(start))

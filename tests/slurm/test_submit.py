@@ -1,4 +1,7 @@
-"""The script of sbatch; a submission is accepted as a whole or cancelled."""
+"""The script of sbatch.
+
+A submission is accepted as a whole or cancelled.
+"""
 
 import os
 import re

@@ -56,7 +56,10 @@ PROGRAMS = {
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Slurm's programs without a cluster behind them; what is in `queue` is what squeue says."""
+    """Slurm's programs without a cluster behind them.
+
+    What is in `queue` is what squeue says.
+    """
     return fake_programs(tmp_path / "bin", monkeypatch, **PROGRAMS)
 
 

@@ -37,7 +37,10 @@ def line_panels(results: Path, figure: str) -> list[Lines]:
 
 
 def origin(recipe: str, **changes: Any) -> dict[str, Any]:
-    """Return the origin of a backbone; settings by dotted name, with _ for the first dot."""
+    """Return the origin of a backbone.
+
+    Settings by dotted name, with _ for the first dot.
+    """
     settings = {"method": recipe.partition("/")[0], "learning_rate": 0.1}
     settings |= changes.pop("settings", {})
     return {

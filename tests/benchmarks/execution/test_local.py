@@ -22,7 +22,10 @@ from transfer.record import state_path
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    """Let a job be this line of bash; $1 is the task of its first cell."""
+    """Let a job be this line of bash.
+
+    $1 is the task of its first cell.
+    """
 
     def command(file: Path) -> tuple[str, ...]:
         return ("bash", "-c", line, "job", json.loads(file.read_text())["cells"][0]["task"])

@@ -155,7 +155,10 @@ UNJUDGED = {
     "ressl/reproductions": 4,
     "nnclr/reproductions": 3,
 }
-"""Numbers without a verdict by table, over all recipes; two readings count twice."""
+"""Numbers without a verdict by table, over all recipes.
+
+Two readings count twice.
+"""
 
 
 def test_numbers_that_a_paper_cites_or_leaves_open_have_no_verdict(some_result: Run) -> None:

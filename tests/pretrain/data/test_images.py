@@ -13,7 +13,10 @@ from tests.pretrain.pixels.hidden import HIDDEN_FILES
 from transfer.datasets.images import read_class_folders
 
 TICK_S = 0.05
-"""More than the clock of a file system needs to go on; Linux counts in 10 ms at most."""
+"""More than the clock of a file system needs to go on.
+
+Linux counts in 10 ms at most.
+"""
 
 
 def names(folder: Path) -> list[str]:

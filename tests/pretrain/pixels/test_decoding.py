@@ -55,7 +55,10 @@ def encoded(image: Image.Image, suffix: str, **options: Any) -> bytes:
 
 
 def tiff(pixels: bytes, *, bits: int, photometric: int = 1) -> bytes:
-    """Return a TIFF of 8 x 32 gray pixels; photometric 0: zero is white."""
+    """Return a TIFF of 8 x 32 gray pixels.
+
+    Photometric 0: zero is white.
+    """
     header = 8 + 2 + 9 * 12 + 4
     tags = {256: 32, 257: 8, 258: bits, 259: 1, 262: photometric}
     tags |= {273: header, 277: 1, 278: 8, 279: len(pixels)}

@@ -13,7 +13,10 @@ from transfer.encoders.encoder import Encoder
 
 @pytest.fixture
 def own_cell(small_backbone: Encoder, settings: Settings, tmp_path: Path) -> Cell:
-    """Nearest neighbors on a copy of a set; beside it "original" leads to what was copied."""
+    """Nearest neighbors on a copy of a set.
+
+    Beside it "original" leads to what was copied.
+    """
     data = tmp_path / "data"
     shutil.copytree(settings.data / "stanford_cars", data / "stanford_cars")
     shutil.copy(settings.data / "small-data.json", data)

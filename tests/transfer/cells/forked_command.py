@@ -43,7 +43,10 @@ class ForkedCommand:
         os.killpg(self.pid, number)
 
     def wait(self) -> int:
-        """Return the exit status, negative for a signal; none of its group may outlive it."""
+        """Return the exit status, negative for a signal.
+
+        None of its group may outlive it.
+        """
         until = time.monotonic() + PATIENCE_S
         while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
             assert time.monotonic() < until, self.log.read_text()

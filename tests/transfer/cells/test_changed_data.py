@@ -50,7 +50,10 @@ def features(cell: Cell) -> dict[str, bytes]:
 
 
 def moved_and_back(data: Path) -> Iterator[None]:
-    """Put another folder in the set's place; none of its files gets another time by that."""
+    """Put another folder in the set's place.
+
+    None of its files gets another time by that.
+    """
     shutil.copytree(data / "stanford_cars", data / "other")
     (data / "stanford_cars").rename(data / "away")
     (data / "other").rename(data / "stanford_cars")

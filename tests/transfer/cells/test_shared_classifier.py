@@ -155,7 +155,10 @@ def test_joint_extraction_trains_no_classifier(
 
 
 def run_cells(rows: list[PlannedCell]) -> list[str]:
-    """Run the rows in this process; return the reasons of those that failed."""
+    """Run the rows in this process.
+
+    Return the reasons of those that failed.
+    """
     run_jobs(job_graph(rows), 1, rows[0].cell.settings)
     return [state.failure(row.cell) for row in rows if finished(row.cell) is None]
 

@@ -1,4 +1,7 @@
-"""Lists as editors and other systems leave them are read; a wrong line is named."""
+"""Lists as editors and other systems leave them are read.
+
+A wrong line is named.
+"""
 
 import codecs
 import json
@@ -27,7 +30,10 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.fixture(scope="module")
 def linked(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the small data whose lists may be replaced; its images are links."""
+    """A copy of the small data whose lists may be replaced.
+
+    Its images are links.
+    """
     data = tmp_path_factory.mktemp("lists") / "data"
     for key in SETS + VOC:
         for folder in filter(None, (dataset_info(key).folder, dataset_info(key).second_folder)):

@@ -27,7 +27,10 @@ def change(file: Path, change_lines: Callable[[list[str]], list[str]]) -> None:
 
 
 def copy_to_test(data: Path, key: str, number: int) -> list[str]:
-    """Give test images the content of training images of their class; return their names."""
+    """Give test images the content of training images of their class.
+
+    Return their names.
+    """
     trainval, test = open_split(key, data, "trainval"), open_split(key, data, "test")
     labels = trainval.label_array.tolist()
     for i in range(number):

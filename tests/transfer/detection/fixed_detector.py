@@ -97,7 +97,9 @@ def settle_at_once(network: nn.Module) -> None:
 
 
 def in_double(network: nn.Module) -> None:
-    """Convert convolutions to float64; boxes, their scores and deltas stay float32 in both engines.
+    """Convert convolutions to float64.
+
+    Boxes, their scores and deltas stay float32 in both engines.
 
     detectron2's suppression accepts no other boxes, nor scores of another kind than these.
     """

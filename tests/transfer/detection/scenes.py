@@ -34,7 +34,10 @@ def scene(
 def with_coco_file(
     folder: Path, scenes: Sequence[Scene], class_names: Sequence[str], file: Path
 ) -> Scenes:
-    """A split, and COCO's file of it; each object has one outline and all of its keypoints."""
+    """A split, and COCO's file of it.
+
+    Each object has one outline and all of its keypoints.
+    """
     annotations: list[dict[str, object]] = []
     for item in scenes:
         assert item.polygons is not None

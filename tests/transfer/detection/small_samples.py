@@ -46,7 +46,10 @@ def outlines(box: tuple[float, ...]) -> Polygons:
 
 
 def keypoints(box: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
-    """Return (17, 3), some beside the box; the sixth is not labeled, others are hidden."""
+    """Return (17, 3), some beside the box.
+
+    The sixth is not labeled, others are hidden.
+    """
     remaining, top, right, bottom = box
     positions = torch.rand(17, 2, generator=generator) * 1.1 - 0.05
     positions = positions * torch.tensor([right - remaining, bottom - top]) + torch.tensor(

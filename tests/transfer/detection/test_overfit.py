@@ -27,7 +27,10 @@ BOXES = (
     ((40, 20, 90, 80),),
     ((6, 6, 46, 40), (60, 44, 122, 92)),
 )
-"""Left, top, right, bottom of the objects on each image; their classes alternate."""
+"""Left, top, right, bottom of the objects on each image.
+
+Their classes alternate.
+"""
 BY_HEART = replace(
     COCO_FPN_MASKS.tiny(),
     train_short_px=(HEIGHT,),
@@ -43,9 +46,12 @@ BY_HEART = replace(
     warmup_iterations=20,
     precise_norm_batches=4,
 )
-"""Of 8 regions of an image two may be objects. Among 64 the background has nearly all of the loss,
-and how long the classes stay the same to the classifier depends on the last bits (of three drawings
-of the weights one took more than 400 iterations)."""
+"""Of 8 regions of an image two may be objects.
+
+Among 64 the background has nearly all of the loss, and how long the classes stay the same to the
+classifier depends on the last bits (of three drawings of the weights one took more than 400
+iterations).
+"""
 
 
 def drawn(folder: Path) -> Scenes:

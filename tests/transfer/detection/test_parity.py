@@ -56,7 +56,10 @@ def samples_of(recipe: DetectorRecipe) -> list[Sample]:
 def their_optimizer(
     settings: Any, detector: Detector, recipe: DetectorRecipe
 ) -> torch.optim.Optimizer:
-    """Return detectron2's optimizer; the rate for the RPN alone is set in its groups."""
+    """Return detectron2's optimizer.
+
+    The rate for the RPN alone is set in its groups.
+    """
     from detectron2.solver import build_optimizer, get_default_optimizer_params
 
     if recipe.rpn_gradient != "lr_mult":

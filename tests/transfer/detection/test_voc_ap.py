@@ -45,7 +45,10 @@ def column(i: int) -> Box:
 
 
 def random_split(seed: int, *, classes: int = 4) -> tuple[list[Detections], Scenes]:
-    """Objects on 30 images, and detections near them and elsewhere; each class has objects."""
+    """Objects on 30 images, and detections near them and elsewhere.
+
+    Each class has objects.
+    """
     rng = np.random.default_rng(seed)
     scenes, detections = [], []
     for i in range(30):

@@ -50,7 +50,10 @@ def tiny_scenes(folder: Path, *, coco: bool = True) -> Scenes:
 
 
 class TinyDetector(Detector):
-    """Sees the top left corner of each image; a detector as far as a training needs it."""
+    """Sees the top left corner of each image.
+
+    A detector as far as a training needs it.
+    """
 
     rpn_prefix = "rpn."
 

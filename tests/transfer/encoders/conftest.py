@@ -40,7 +40,10 @@ def _weights(arch: str, stem: Stem) -> Weights:
 
 
 def weights(arch: str = "resnet18", *, stem: Stem = "imagenet") -> Weights:
-    """Return a random network in torchvision's names, without fc; each is made once."""
+    """Return a random network in torchvision's names, without fc.
+
+    Each is made once.
+    """
     return dict(_weights(arch, stem))
 
 
@@ -49,7 +52,10 @@ def below(prefix: str, weights: Mapping[str, Tensor]) -> Weights:
 
 
 def another(weights: Weights) -> Weights:
-    """Another network of the same shapes; each tensor repeats a value, to take no space on disk."""
+    """Another network of the same shapes.
+
+    Each tensor repeats a value, to take no space on disk.
+    """
     values = {
         name: t.shape[1:].numel() ** -1
         if t.ndim > 1

@@ -42,7 +42,10 @@ class Damaged:
 
 
 Kind = Callable[[random.Random, Path], Damaged]
-"""Function that damages by dice; the path is where a payload would leave its mark."""
+"""Function that damages by dice.
+
+The path is where a payload would leave its mark.
+"""
 
 
 @cache
@@ -112,7 +115,10 @@ def truncated(form: str, dice: random.Random, _: Path) -> Damaged:
 
 
 def flipped(form: str, dice: random.Random, _: Path) -> Damaged:
-    """Flip a bit; half of the time among the first and last bytes, which hold the structure."""
+    """Flip a bit.
+
+    Half of the time among the first and last bytes, which hold the structure.
+    """
     content = bytearray(whole_file(form))
     reach = len(content) if dice.random() < 0.5 else 9000
     location = dice.choice((1, -1)) * dice.randrange(1, reach)
@@ -130,7 +136,10 @@ def zeroed(form: str, dice: random.Random, _: Path) -> Damaged:
 
 
 Change = Callable[[random.Random, Weights, str], object]
-"""Function that changes weights by dice; it gets the name of a tensor of the network."""
+"""Function that changes weights by dice.
+
+It gets the name of a tensor of the network.
+"""
 
 
 def changed(change: Change, expected: frozenset[str], dice: random.Random, _: Path) -> Damaged:

@@ -16,7 +16,10 @@ GATED = "lab/gated"
 
 @contextmanager
 def hub(files: Mapping[str, bytes]) -> Iterator[str]:
-    """Serve the files of REPO at revision main and COMMIT; yield the address for HF_ENDPOINT."""
+    """Serve the files of REPO at revision main and COMMIT.
+
+    Yield the address for HF_ENDPOINT.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:

@@ -1,4 +1,7 @@
-"""Damaged files are refused or give the same weights; nothing in them is executed."""
+"""Damaged files are refused or give the same weights.
+
+Nothing in them is executed.
+"""
 
 import random
 from pathlib import Path

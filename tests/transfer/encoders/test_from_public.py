@@ -1,4 +1,7 @@
-"""Every public layout gives back the weights it was made from; everything else is refused."""
+"""Every public layout gives back the weights it was made from.
+
+Everything else is refused.
+"""
 
 import pickle
 from argparse import Namespace
@@ -34,7 +37,10 @@ class Layout(NamedTuple):
     name: str
     """Name of the project in the report."""
     own: str
-    """Keys that lead to the backbone, joined by slashes; the last one is a prefix."""
+    """Keys that lead to the backbone, joined by slashes.
+
+    The last one is a prefix.
+    """
     beside: Mapping[str, Any] = {}
     """Further entries of the file."""
     other: str = ""

@@ -1,4 +1,7 @@
-"""No opcode of a pickle reaches code; plain data is read, and objects of foreign code are named."""
+"""No opcode of a pickle reaches code.
+
+Plain data is read, and objects of foreign code are named.
+"""
 
 import argparse
 import datetime

@@ -1,4 +1,7 @@
-"""Formats are recognized by content and read as torch reads them; damage is explained."""
+"""Formats are recognized by content and read as torch reads them.
+
+Damage is explained.
+"""
 
 import io
 import json

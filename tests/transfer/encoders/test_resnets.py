@@ -1,4 +1,7 @@
-"""Wide and grouped ResNets are told by their shapes and built; detectron2's names are its own."""
+"""Wide and grouped ResNets are told by their shapes and built.
+
+detectron2's names are its own.
+"""
 
 from pathlib import Path
 

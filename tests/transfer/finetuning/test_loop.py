@@ -35,7 +35,10 @@ def smooth_detector() -> TinyDetector:
 
 
 def before_call(network: nn.Module, number: int, action: Callable[[], object]) -> list[int]:
-    """Act in front of the call with this number, counted from 1; return a growing list of calls."""
+    """Act in front of the call with this number, counted from 1.
+
+    Return a growing list of calls.
+    """
     calls: list[int] = []
 
     def note(*_: object) -> None:
@@ -154,7 +157,10 @@ def test_the_first_loss_that_is_not_finite_ends_it(tmp_path: Path, bad: int) -> 
 def test_what_an_engine_says_ends_it_at_the_iteration_that_was_bad(
     tmp_path: Path, bias: float
 ) -> None:
-    """An unread loss that is not finite comes first; after good losses the engine is quoted."""
+    """An unread loss that is not finite comes first.
+
+    After good losses the engine is quoted.
+    """
     detector = TinyDetector()
     before_call(detector, 3, lambda: spoil(detector, bias))
     before_call(detector, 4, Mock(side_effect=FloatingPointError("boxes are not finite")))

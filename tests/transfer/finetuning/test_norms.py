@@ -99,7 +99,10 @@ def precise_naive_statistics(rank: int, num_processes: int) -> Tensor:
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Return a process's results: half of four images; one image and three; overflow."""
+    """Return a process's results: half of four images.
+
+    One image and three; overflow.
+    """
     uneven = maps(1 + 2 * rank, seed=rank)
     half = torch.tensor([300.0, 500.0]).half().reshape(2, 1, 1, 1)
     result = {

@@ -14,7 +14,10 @@ from transfer.finetuning.state import CURVE_POINTS, SMOOTHED, Training, restore,
 
 
 def training(num_iterations: int) -> Training:
-    """Return a training whose losses are a = 0, 1, 2, ... and b = 1."""
+    """Return a training whose losses are a = 0, 1, 2,.
+
+    and b = 1.
+    """
     losses = torch.stack([torch.arange(float(num_iterations)), torch.ones(num_iterations)], dim=1)
     result = new_training(Path())
     result.iteration, result.names = num_iterations, ("a", "b")

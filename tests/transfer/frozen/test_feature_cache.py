@@ -1,4 +1,7 @@
-"""One pass over the images serves several backbones; stops and kept crops change no feature."""
+"""One pass over the images serves several backbones.
+
+Stops and kept crops change no feature.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -44,7 +44,10 @@ Work = Callable[[], list[Tensor]]
 def extract(
     small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Work:
-    """Features of a few images, for two backbones in one pass; their networks cost nothing."""
+    """Features of a few images, for two backbones in one pass.
+
+    Their networks cost nothing.
+    """
     images = open_split("dtd", small_data, "val").subset(range(NUM_IMAGES))
     pixels = torch.randint(256, (NUM_IMAGES, 3, 32, 32), dtype=torch.uint8)
     second = replace(
@@ -68,7 +71,10 @@ def extract(
 
 @contextmanager
 def before(step: int, steps: Steps, act: Step) -> Iterator[Iterator[int]]:
-    """Call act(real step, its arguments) before the step of this number; yield those to come."""
+    """Call act(real step, its arguments) before the step of this number.
+
+    Yield those to come.
+    """
     numbers = count(1)
 
     def happens(real: Step, *words: Any) -> Any:
@@ -157,7 +163,10 @@ def test_a_write_that_is_torn_by_a_kill_is_made_anew(
 
 
 def disturbed_at(step: int, work: Work, steps: Steps, disturb: Step) -> str | None:
-    """Run the work, disturbed before one of its steps; the error's words, None without a step."""
+    """Run the work, disturbed before one of its steps.
+
+    The error's words, None without a step.
+    """
     with before(step, steps, disturb) as numbers:
         try:
             work()

@@ -28,7 +28,10 @@ def images(n: int = 150, dim: int = 12, dtype: torch.dtype = torch.float64) -> T
 
 
 def overlapping(features: Tensor) -> Problems:
-    """Six classes that no plane separates, from rare to common; each holds other images out."""
+    """Six classes that no plane separates, from rare to common.
+
+    Each holds other images out.
+    """
     draw = torch.Generator().manual_seed(1)
     n, dim = features.shape
     planes = torch.randn(6, dim, generator=draw)

@@ -44,7 +44,10 @@ def test_queries_of_several_parts_vote_in_their_order() -> None:
 
 
 def plain_nearest(bank: Tensor, query: Tensor, count: int) -> list[tuple[float, int]]:
-    """Return inner products and rows, by a loop; equal products in the order of the rows."""
+    """Return inner products and rows, by a loop.
+
+    Equal products in the order of the rows.
+    """
     products = [float(sum(a * b for a, b in zip(query, row, strict=True))) for row in bank]
     order = sorted(range(len(bank)), key=lambda i: (-products[i], i))[:count]
     return [(products[i], i) for i in order]

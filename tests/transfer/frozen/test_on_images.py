@@ -1,4 +1,7 @@
-"""Features of images in memory are those of the tasks; what is not an image is named."""
+"""Features of images in memory are those of the tasks.
+
+What is not an image is named.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -88,7 +88,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A running server; nothing waits between two tries, and no proxy is asked."""
+    """A running server.
+
+    Nothing waits between two tries, and no proxy is asked.
+    """
     monkeypatch.setattr(download, "RETRY", download.RETRY.new(backoff_factor=0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Server()

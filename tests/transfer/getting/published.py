@@ -19,7 +19,10 @@ Content = Mapping[str, Path]
 
 
 def write_archive(file: Path, content: Content) -> Path:
-    """Write a zip or tar file, compressed by its name; a file of any other name is copied."""
+    """Write a zip or tar file, compressed by its name.
+
+    A file of any other name is copied.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".zip":
         with zipfile.ZipFile(file, "w") as archive:
@@ -38,7 +41,10 @@ def write_archive(file: Path, content: Content) -> Path:
 
 
 def pack(key: str, data: Path, folder: Path) -> dict[str, Path]:
-    """Pack the small version of a source below a data folder; return the archives by name."""
+    """Pack the small version of a source below a data folder.
+
+    Return the archives by name.
+    """
     archives = PACKERS[key](data, folder / "inner") if key in PACKERS else _by_name(key, data)
     return {name: write_archive(folder / name, content) for name, content in archives.items()}
 
@@ -160,7 +166,10 @@ PACKERS: dict[str, Callable[[Path, Path], dict[str, Content]]] = {
     "voc07": _voc07,
     "voc12": _voc12,
 }
-"""What returns the archives of a data folder; it gets a folder for archives inside them."""
+"""What returns the archives of a data folder.
+
+It gets a folder for archives inside them.
+"""
 INSIDE = {
     "102flowers.tgz": "jpg",
     "annotations_trainval2017.zip": "annotations",

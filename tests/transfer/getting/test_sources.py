@@ -154,7 +154,10 @@ def test_sets_without_their_folder_in_the_archives_are_named(data: Path, tmp_pat
 
 
 def flat_val(imagenet: Path, raw: Path) -> list[str]:
-    """Copy the val images of ImageNet to one folder; return the wnid of each in its order."""
+    """Copy the val images of ImageNet to one folder.
+
+    Return the wnid of each in its order.
+    """
     images = val_images(imagenet)
     (raw / "val").mkdir(parents=True)
     for image in images:

@@ -1,4 +1,7 @@
-"""Nearest patches: labels, sampling and votes against plain loops; a solvable set is solved."""
+"""Nearest patches: labels, sampling and votes against plain loops.
+
+A solvable set is solved.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -38,7 +38,10 @@ RECIPE = replace(DINOV2.tiny(), crop_px=16)
 
 
 class Patches(nn.Module):
-    """Maps of patches of 4 px with 5 channels; batch norm shows whether it is in eval mode."""
+    """Maps of patches of 4 px with 5 channels.
+
+    Batch norm shows whether it is in eval mode.
+    """
 
     def __init__(self) -> None:
         super().__init__()

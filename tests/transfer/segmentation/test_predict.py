@@ -31,7 +31,10 @@ SIDE = RECIPE.crop_px
 
 
 class Pass(nn.Module):
-    """A stand-in for the backbone, whose only map is the image; it keeps what it saw."""
+    """A stand-in for the backbone, whose only map is the image.
+
+    It keeps what it saw.
+    """
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """images: (n, 3, H, W)."""

@@ -21,7 +21,10 @@ TASK = LinearTransfer(dataset="dtd", steps=10, learning_rates=(0.1, 1.0, 10.0))
 
 
 def heads_scoring(right: list[int]) -> Heads:
-    """A head per entry; on the features eye(5) with labels 0..4 it gets so many right."""
+    """A head per entry.
+
+    On the features eye(5) with labels 0..4 it gets so many right.
+    """
     answers = [[i if i < correct else (i + 1) % 5 for i in range(5)] for correct in right]
     weight = torch.eye(5)[torch.tensor(answers)].transpose(1, 2)
     return Heads(weight.contiguous(), torch.zeros(len(right), 5))
@@ -36,7 +39,10 @@ TRAIN, TRAINVAL = (
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, ...]]]:
-    """Replaces training: (images, rates) of each call; the middle of three rates is the best."""
+    """Replaces training: (images, rates) of each call.
+
+    The middle of three rates is the best.
+    """
     calls: list[tuple[object, tuple[float, ...]]] = []
 
     def train(

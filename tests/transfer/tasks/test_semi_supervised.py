@@ -70,7 +70,10 @@ Calls = list[tuple[set[str], float]]
 
 @pytest.fixture
 def scored(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Replaces training: names learned from and rate of each call; 1 is the best, 100 diverges."""
+    """Replaces training: names learned from and rate of each call.
+
+    1 is the best, 100 diverges.
+    """
     calls: Calls = []
 
     def train(_: Any, images: Images, course: FineTuning, **options: Any) -> Any:

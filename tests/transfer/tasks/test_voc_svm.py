@@ -31,7 +31,10 @@ def small() -> SVMData:
 
 
 def solved_toy() -> SVMData:
-    """Three classes, each with its own feature; a fourth label column is absent everywhere."""
+    """Three classes, each with its own feature.
+
+    A fourth label column is absent everywhere.
+    """
     labels = torch.full((36, 4), -1, dtype=torch.int8)
     labels[torch.arange(36), torch.arange(36) % 3] = 1
     features = torch.cat([(labels[:, :3] == 1).float(), torch.full((36, 1), 0.2)], dim=1)
@@ -58,7 +61,10 @@ def test_all_classes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def shown(*positives: int) -> Images:
-    """Ten images without pixels; so many of them show class "a", "b", ..., drawn from the first."""
+    """Ten images without pixels.
+
+    So many of them show class "a", "b", ..., drawn from the first.
+    """
     labels = np.where(np.arange(10)[:, None] < np.array(positives), 1, -1).astype(np.int8)
     pixels = np.zeros((10, 1, 1, 3), dtype=np.uint8)
     return Images(ImageArrays(pixels, np.array([b""] * 10)), labels, "abcdefgh"[: len(positives)])

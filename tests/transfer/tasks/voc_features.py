@@ -12,7 +12,10 @@ VOC_FREQUENCIES = (238, 243, 330, 181, 244, 186, 713, 337, 445, 141,
 VOC_IMAGES = 5011
 DIFFICULT_SHARE = 0.01
 LATENT = 96
-"""Dimensions of the latent space that images differ in; with fewer, classes overlap more."""
+"""Dimensions of the latent space that images differ in.
+
+With fewer, classes overlap more.
+"""
 
 
 def synthetic_voc(num_images: int, dim: int, num_classes: int) -> SVMData:

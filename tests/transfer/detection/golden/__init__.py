@@ -17,7 +17,10 @@ from transfer.detection.detector import ResizedDetections
 GOLDEN = {name: ("resnet18", lean(recipe)) for name, recipe in CASES.items()} | {
     "fpn boxes resnet50": ("resnet50", CASES["fpn boxes"])
 }
-"""Architecture and recipe; resnet18 is fast enough for every run of the tests."""
+"""Architecture and recipe.
+
+resnet18 is fast enough for every run of the tests.
+"""
 
 SHOWN = 20
 """Detections of an image, the best."""
@@ -29,7 +32,9 @@ def path_of(name: str) -> Path:
 
 
 def summary(answer: Answer, gradients: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Losses, the norm of the gradient of each part, and detections; plain numbers.
+    """Losses, the norm of the gradient of each part, and detections.
+
+    Plain numbers.
 
     gradients: under the torchvision engine's names. Of a mask its mean, of keypoints the mean over
     all 17 is kept.
