@@ -24,7 +24,7 @@ from pretrain.running.command_line import (
 from pretrain.running.processes import process_group, require_launcher
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS, dataset_info
-from transfer.datasets.check import announce, check, render, render_found
+from transfer.datasets.check import check, register_subsets, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.folders import data_folder
 from transfer.encoders.architectures import BackboneError
@@ -78,7 +78,7 @@ class RegisterSubset:
         """
         if not self.sets:
             raise ValueError("no dataset given: pass the keys of the datasets that are subsets")
-        described = announce(self.sets, self.data, tolerated=self.tolerate)
+        described = register_subsets(self.sets, self.data, tolerated=self.tolerate)
         for key, (sizes, notes) in described.items():
             counts = ", ".join(f"{split} {number:,}" for split, number in sizes.counts.items())
             print(f"{key}: {sizes.classes} classes, {counts}  ->  {self.data / SMALL_DATA}")

@@ -42,7 +42,7 @@ FILES = (
 )
 """Modules that describe datasets."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
-"""Errors of torchvision, scipy and our readers for missing or damaged annotation files."""
+"""Errors of our readers and libraries for missing or damaged annotation files."""
 CONTENTS = {Images: "labels per image", Scenes: "objects in images", Segmented: "masks of classes"}
 BUILT_IN = {key: info for file in FILES for key, info in file.DATASETS.items()}
 DATASETS: dict[str, DatasetInfo] = with_plugins(
@@ -113,7 +113,10 @@ def open_any(key: str, data: Path, split: str, *, sizes: Sizes | None = None) ->
 
 
 def sizes_before_description(key: str, data: Path) -> Sizes:
-    """Return the sizes to read an unregistered excerpt; DataError if it is damaged."""
+    """Return the sizes to read an unregistered excerpt.
+
+    DataError if it is damaged.
+    """
     info = dataset_info(key)
     if info.excerpt_sizes is None:
         return expected_sizes(key, data)
@@ -123,7 +126,7 @@ def sizes_before_description(key: str, data: Path) -> Sizes:
 
 @contextmanager
 def _explain_damage(subject: str, how_to_get: str) -> Iterator[None]:
-    """Convert errors for damaged files to a DataError that says what to do."""
+    """Convert errors for damaged files to a DataError with advice."""
     try:
         yield
     except DAMAGES as error:

@@ -43,7 +43,7 @@ DISJOINT = ("trainval", "test")
 ENDS = {JPEG_START: b"\xff\xd9", b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82"}
 """First and last bytes of a complete file."""
 BLOCK = 512
-"""Files that the threads get at a time; a stop waits for them."""
+"""Number of files per block; a stop waits until the block is checked."""
 COUNTED: Mapping[type, str] = {Images: "image", Scenes: "object that counts", Segmented: "pixel"}
 """Unit that each class needs in every split, by type of dataset.
 
@@ -58,7 +58,7 @@ RECODED: Mapping[str, Literal["recoded", "recoded excerpt"]] = {
     "": "recoded",
     "excerpt": "recoded excerpt",
 }
-"""State of data with recoded pixels, by its state with the published pixels."""
+"""Map the state of data to their state with recoded pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +80,19 @@ class Report:
     """One line each, unreadable files and broken annotations included."""
     found: bool = True
     unreadable: tuple[str, ...] = ()
-    """Listed images that are missing, broken or of a wrong size, or have a broken mask."""
+    """Listed images that are missing or broken, or have a wrong size.
+
+    Images with a broken mask count, too.
+    """
     faults: tuple[str, ...] = ()
-    """Broken annotations, which are left out: lines of `problems`."""
+    """Broken annotations, which are skipped: lines of `problems`."""
     num_lost: Mapping[str, int] = field(default_factory=dict)
     """Images per disjoint split that are skipped because their annotations are unusable."""
     num_repeated: int = 0
-    """Images in two splits, twice in one or with two labels, and many copies."""
+    """Images in two splits, twice in one or with two labels.
+
+    Copies count if they are many.
+    """
     copied_percent: float = 0.0
     """Percentage of test images with a copy among the training images."""
     fatal: tuple[str, ...] = ()
@@ -133,19 +139,22 @@ class Report:
         return num_bad + len(self.faults)
 
     def fit(self, tolerated: int) -> bool:
-        """Return whether all splits and classes exist and at most `tolerated` images are bad."""
+        """Return whether the dataset has no fatal problem and few bad images.
+
+        tolerated: maximum number of bad images.
+        """
         return self.found and not self.fatal and self.num_bad <= tolerated
 
     @property
     def first_problems(self) -> str:
-        """Return the first problems, one per line, and the number of further ones."""
+        """Return the first problems, one per line, and how many follow."""
         num_hidden = len(self.problems) - NUM_NAMED
         last_line = [f"and {num_hidden} more"] if num_hidden > 0 else []
         return "\n  ".join([*self.problems[:NUM_NAMED], *last_line])
 
 
 def disjoint_splits(named: Collection[str]) -> list[str]:
-    """Return the named splits without parts of trainval if it is named, too."""
+    """Return the named splits, without parts of a named trainval."""
     return [s for s in SPLITS if s in named and (s in DISJOINT or "trainval" not in named)]
 
 
@@ -227,7 +236,7 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
 
 
 def require(key: str, data: Path, *, tolerated: int) -> Report:
-    """Return the report of a dataset that is fit for a run; otherwise raise DataError."""
+    """Return the report of a usable dataset; otherwise raise DataError."""
     report = check(key, data, decode=False)
     info = dataset_info(key)
     if not report.found:
@@ -250,7 +259,7 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
 
 
 def render(reports: Sequence[Report]) -> str:
-    """Return a table of datasets, then the problems of each and how to get it."""
+    """Return a table of datasets, with problems and instructions below it."""
     header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
     lines = table([header, *(_row(report) for report in reports)])
     for report in reports:
@@ -275,7 +284,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def render_found(reports: Sequence[Report]) -> str:
-    """Return `render` of the existing datasets, and lines that name the missing ones."""
+    """Return `render` of existing datasets, and the names of missing ones."""
     existing = [report for report in reports if report.found]
     keys = [report.key for report in reports if not report.found]
     lines = [render(existing), ""] if existing else []
@@ -309,7 +318,7 @@ def _count_of_expected(pair: tuple[int, int]) -> str:
 def open_splits(
     key: str, data: Path, names: Sequence[str], sizes: Sizes
 ) -> tuple[dict[str, AnySplit], list[str]]:
-    """Return the splits that can be opened, and an error message per problem."""
+    """Return the readable splits, and one error message per problem."""
     info = dataset_info(key)
     splits: dict[str, AnySplit] = {}
     unopened: dict[str, list[str]] = {}
@@ -332,12 +341,12 @@ def has_labels(pools: Mapping[str, AnySplit]) -> bool:
 def count_classes(
     key: str, pools: Mapping[str, AnySplit], expected: int, excerpt: bool
 ) -> tuple[int, list[str]]:
-    """Return the number of classes with images in every split, and a line per missing class.
+    """Return the number of complete classes, and a line per missing class.
 
-    A small excerpt of a detection or segmentation dataset may lack objects of some classes. For
-    such an excerpt, all classes that every annotation file names count, and only a split without
-    any object is reported. For an excerpt of labeled images, no class is reported if the number
-    of classes is as expected.
+    A complete class has images in every split. A small excerpt of a detection or segmentation
+    dataset may lack objects of some classes. For such an excerpt, all classes that every annotation
+    file names count, and only a split without any object is reported. For an excerpt of labeled
+    images, no class is reported if the number of classes is as expected.
     """
     # published names, so that a missing class folder is reported by its name
     listed = dataset_info(key).known_classes()
@@ -362,7 +371,7 @@ def count_classes(
 
 
 def differing_classes(splits: Mapping[str, AnySplit]) -> list[str]:
-    """Return a line for each split that differs from the first one in its classes."""
+    """Return a line for each split with other classes than the first."""
     classes_of = {split: images.class_names for split, images in splits.items()}
     first = next(iter(classes_of), "")
     return [
@@ -387,9 +396,10 @@ def _present_classes(images: AnySplit) -> set[str]:
 def _check_files(
     key: str, pools: Mapping[str, AnySplit], *, decode: bool
 ) -> tuple[dict[str, str], dict[str, NDArray[np.int64]]]:
-    """Return the fault of each broken image by name, and each split's `content_key` (n,).
+    """Return the faults of broken images, and the content keys.
 
-    A file is broken if it is missing, cannot be decoded, or has another size or a broken mask.
+    Faults are by image name, keys (see `content_key`) by split (n,). A file is broken if it is
+    missing, cannot be decoded, or has another size or a broken mask.
     """
     broken: dict[str, str] = {}
     for pool in pools.values():
@@ -427,9 +437,10 @@ def _check_files(
 
 
 def _check_file(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> tuple[str, int]:
-    """Return the fault of an image file ("" if valid) and its `content_key` (0 if broken).
+    """Return the fault of an image file, and its `content_key`.
 
-    An image that does not have the annotated size is broken, too.
+    The fault is "" for a valid file, the key 0 for a broken one. An image that does not have the
+    annotated size is broken, too.
     """
     try:
         start, end, num_bytes = _read_ends(file)
@@ -450,7 +461,7 @@ def _is_complete(start: bytes, end: bytes) -> bool:
 
 
 def _read_ends(file: Path) -> tuple[bytes, bytes, int]:
-    """Return the first 8 and the last 16 bytes of a file, and its size."""
+    """Return the first 8 and last 16 bytes of a file, and its size."""
 
     def read() -> tuple[bytes, bytes, int]:
         with file.open("rb") as content:
@@ -472,7 +483,7 @@ def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
     return lines + [f"{n}: {fault}" for n, fault in broken.items() if Path(n).parent not in missing]
 
 
-def announce(
+def register_subsets(
     keys: Collection[str], data: Path, *, tolerated: int = 0
 ) -> dict[str, tuple[Sizes, tuple[str, ...]]]:
     """Register datasets as excerpts in `small-data.json`; return their sizes and remarks.
@@ -524,7 +535,7 @@ def _describe(key: str, data: Path, tolerated: int) -> tuple[Sizes, tuple[str, .
 def _with_drawn_splits(
     key: str, data: Path, sizes: Sizes, trainval: AnySplit
 ) -> tuple[Sizes, tuple[str, ...]]:
-    """Return the sizes including train and val, or a remark if these cannot be drawn."""
+    """Return the sizes including train and val, or a remark why not."""
     if not isinstance(trainval, Images):
         how = f"to draw them from objects or masks, enter their sizes in {SMALL_DATA}"
         note = f"{NO_DRAWN_SPLITS}: {how}"

@@ -28,7 +28,7 @@ JPEG = (".jpg", ".jpeg", ".jfif")
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Names of the folders, files and fields of one dataset, and its small version's classes."""
+    """Folder, file and field names of one dataset; its small version's classes."""
 
     image_folder: str
     """Folder of {train,test}/CLASS/*, read if the pickles are missing."""
@@ -106,7 +106,10 @@ def _load(file: Path) -> dict[str, Any]:
 
 
 def write_small(layout: Layout, per_class: PerClass, data: Path, rng: np.random.Generator) -> None:
-    """Write the batches and class names; each row is the red, green and blue plane."""
+    """Write the batches and class names.
+
+    Each row of data contains the red, green and blue planes.
+    """
     folder, count = data / layout.pickle_folder, per_class.classes
     kinds = kinds_of_classes(count, layout.small_kind)
     train_labels = np.arange(count * per_class.trainval) % count

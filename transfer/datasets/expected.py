@@ -1,4 +1,4 @@
-"""Expected numbers of images and classes: the published ones, or those of small data.
+"""Expected numbers of images and classes, published or of small data.
 
 A folder of small datasets contains `small-data.json`: {key: {"classes": L, "counts": {split:
 images}}}. The generator writes this file. An excerpt of a real dataset may be listed in it, too.
@@ -18,12 +18,12 @@ SMALL_DATA = "small-data.json"
 
 
 class DataError(SuiteError, ValueError):
-    """A dataset is missing, incomplete or broken; the message says what to do."""
+    """Error for a missing, incomplete or broken dataset; the message says what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Classes L and images per split (train, val, trainval, test) of a dataset."""
+    """Number of classes L, and of images per split, of a dataset."""
 
     classes: int
     counts: Mapping[str, int]
@@ -36,7 +36,10 @@ class Sizes:
         return "generated" if self.drawn else "excerpt"
 
     def held_out(self, split: str) -> int:
-        """Return the size of a drawn split; DataError if an excerpt does not give it."""
+        """Return the size of a drawn split.
+
+        DataError if `small-data.json` does not give it.
+        """
         if split not in self.counts:
             raise DataError(
                 f"{SMALL_DATA} does not say how many images to hold out; enter {split} there"

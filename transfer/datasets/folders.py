@@ -1,4 +1,4 @@
-"""Folders that an evaluation reads and writes, and checks of folders and row names."""
+"""Folders that an evaluation uses; checks of folders and row names."""
 
 import os
 from collections.abc import Mapping
@@ -36,13 +36,13 @@ class Folders:
     classifier: Path | None = None
     """File of a classifier that another evaluation trained and this one uses."""
     keep_crops: bool = False
-    """Whether to cache the crops from which features are extracted, for later backbones."""
+    """Whether to cache the crops for later backbones."""
     reports: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Reports of the checked datasets by key; opened splits must match them."""
 
     @property
     def lists(self) -> Path:
-        """Folder next to the cache with the lists of drawn splits; do not delete it."""
+        """Folder of the lists of drawn splits, next to the cache; do not delete it."""
         return self.cache.parent / "lists"
 
 
@@ -72,7 +72,7 @@ def check_writable(folder: Path, option: str) -> None:
 
 
 def check_row_name(name: str, default: str) -> None:
-    """Raise ValueError unless a name is valid for a row and a folder.
+    """Raise ValueError unless a name is valid for rows and folders.
 
     default: the name if none is given, such as the checkpoint's file name without its suffix.
     """

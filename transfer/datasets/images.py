@@ -34,7 +34,10 @@ class NamedImages(ABC):
     """Images by name, in files or in memory."""
 
     encoded_names: NDArray[np.bytes_]
-    """(n,): an array, since each loader process would copy a list of a million strings."""
+    """Names (n,), UTF-8.
+
+    They are in an array, since each loader process would copy a list of a million strings.
+    """
 
     def __len__(self) -> int:
         return len(self.encoded_names)
@@ -49,7 +52,10 @@ class NamedImages(ABC):
 
     @abstractmethod
     def read(self, i: int) -> Pixels:
-        """Return RGB pixels (H, W, 3), uint8; DataError names a file that cannot be read."""
+        """Return RGB pixels (H, W, 3), uint8.
+
+        DataError names a file that cannot be read.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +73,11 @@ class ImageFiles(NamedImages):
         return ImageFiles(self.folder, self.encoded_names[indices])
 
     def content(self, i: int) -> bytes:
-        """Return the file size, which represents the pixels in the fingerprint; -1 if missing."""
+        """Return the file size, used in the fingerprint; -1 if missing."""
         return b"%d" % self._size_and_mtime(i)[0]
 
     def state(self) -> str:
-        """Return a hash of the names, sizes and modification times of the files.
+        """Return a hash of file names, sizes and modification times.
 
         It detects a file that was replaced by one of the same size. A copy of the dataset has
         other times, so the fingerprint cannot include them. The change time (ctime) is ignored:
@@ -83,7 +89,7 @@ class ImageFiles(NamedImages):
         return digest.hexdigest()[:16]
 
     def _size_and_mtime(self, i: int) -> tuple[int, int]:
-        """Return size and modification time in ns of a file; (-1, -1) if it is missing."""
+        """Return size and modification time in ns; (-1, -1) if missing."""
         try:
             # creating a Path per file takes longer than os.stat
             status = os.stat(f"{self.folder}/{self.name(i)}")  # noqa: PTH116
@@ -132,7 +138,7 @@ class ImageSplit:
 
     @property
     def files(self) -> tuple[ImageFiles, ...]:
-        """Return the files that are read on demand; none if the pixels are in memory."""
+        """Return the files that are read on demand; empty for arrays."""
         return (self.source,) if isinstance(self.source, ImageFiles) else ()
 
 
@@ -170,7 +176,7 @@ class Images(ImageSplit):
 
     @cached_property
     def labels(self) -> Tensor:
-        """The labels (n,) or (n, 20) as a tensor that shares the array's memory."""
+        """The labels (n,) or (n, 20) as a tensor, without a copy."""
         import torch
 
         return torch.from_numpy(self.label_array)
@@ -204,13 +210,16 @@ class Images(ImageSplit):
 def image_files(
     data: Path, names: Sequence[str], labels: Sequence[int], class_names: Sequence[str]
 ) -> Images:
-    """Return a split of image files; names are relative to the data folder."""
+    """Return a split of image files, named relative to the data folder."""
     source = ImageFiles(data, encode_names(names))
     return Images(source, np.array(labels, dtype=np.int64), class_names)
 
 
 def encode_names(names: Sequence[str]) -> NDArray[np.bytes_]:
-    """Return the names (n,) in UTF-8; DataError if one is not valid UTF-8."""
+    """Return the names (n,) in UTF-8.
+
+    DataError if one is not valid UTF-8.
+    """
     try:
         return np.array([name.encode() for name in names], dtype=np.bytes_)
     except UnicodeEncodeError as error:
@@ -221,7 +230,10 @@ def encode_names(names: Sequence[str]) -> NDArray[np.bytes_]:
 
 
 def read_pixels(file: Path) -> Pixels:
-    """Return RGB pixels (H, W, 3), uint8; DataError names a file that cannot be read."""
+    """Return RGB pixels (H, W, 3), uint8.
+
+    DataError names a file that cannot be read.
+    """
     with name_in_errors(file):
         return decoding.decode(read_bytes(file))
 
@@ -245,7 +257,10 @@ class ChangedDataError(DataError):
 
 
 def changed_data_error(change: str) -> ChangedDataError:
-    """Return the error for a dataset that has changed; `change` continues "the dataset"."""
+    """Return the error for a dataset that has changed.
+
+    change: continues the sentence "the dataset ...".
+    """
     return ChangedDataError(
         f"the dataset {change}. No result is written. "
         "Run the same command again when nothing changes the dataset any more"
@@ -261,7 +276,7 @@ class Work(Protocol):
 
 @contextmanager
 def unchanged(images: ImageSplit, *intermediates: Work) -> Iterator[None]:
-    """Compare the image files before and after the block; raise ChangedDataError if they differ.
+    """Raise ChangedDataError if the image files change during the block.
 
     Intermediate files are deleted then. If the block was stopped or raised another error, the
     change is only printed. If the image folder is missing, intermediate files are kept, since a
@@ -296,13 +311,13 @@ def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[st
 
 
 LONGEST_PX, JPEG_QUALITY = 64, 60
-"""Thumbnails in records: each takes about 1.7 kB in base64, or 1.1 kB for CIFAR."""
+"""Size and quality of record thumbnails: about 1.7 kB each in base64."""
 
 
 def describe_image(images: Images, index: int) -> dict[str, Any]:
-    """Return index, label, class, path and thumbnail of an image, for the record.
+    """Return index, label, class, path and thumbnail of an image.
 
-    With them, figures can be drawn without the dataset.
+    They are stored in records. With them, figures can be drawn without the dataset.
     """
     image, label = images[index]
     return {
@@ -315,7 +330,7 @@ def describe_image(images: Images, index: int) -> dict[str, Any]:
 
 
 def thumbnail(image: Image.Image) -> str:
-    """Return a JPEG of the image in base64, at most LONGEST_PX wide and high."""
+    """Return a JPEG thumbnail in base64, at most LONGEST_PX per side."""
     small = image.copy()
     small.thumbnail((LONGEST_PX, LONGEST_PX))
     buffer = io.BytesIO()
@@ -330,7 +345,7 @@ def class_names(folder: Path) -> list[str]:
 
 
 def read_class_folders(data: Path, folder: Path, classes: Sequence[str]) -> Images:
-    """Return the images of these class folders, ordered by class and file name.
+    """Return the images of class folders, ordered by class and name.
 
     A missing folder is an empty class. A note gives the number of files that are not images.
     """
@@ -361,7 +376,10 @@ QUARTER_TURNS = (5, 6, 7, 8)
 
 
 def decode_upright(file: Path) -> Image.Image:
-    """Return the upright RGB image; DataError names a file that cannot be read."""
+    """Return the upright RGB image.
+
+    DataError names a file that cannot be read.
+    """
     with name_in_errors(file):
         content = read_bytes(file)
         image = Image.fromarray(decoding.decode(content))
@@ -371,7 +389,10 @@ def decode_upright(file: Path) -> Image.Image:
 
 
 def upright_size(file: Path) -> tuple[int, int]:
-    """Return width and height in px from the file header; DataError names a bad file."""
+    """Return width and height in px, read from the file header.
+
+    DataError names a file that cannot be read.
+    """
 
     def measure() -> tuple[int, int]:
         with Image.open(file) as header:

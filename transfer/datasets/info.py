@@ -26,22 +26,22 @@ Access = Literal["download", "registration", "password", "no home"]
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """One published file: a tar or zip archive, or a file that is not unpacked."""
+    """One published file: a tar or zip archive, or another file."""
 
     name: str
     """Usual name of the file."""
     urls: tuple[str, ...] = ()
-    """URLs, tried in this order; empty if users must download the file by hand."""
+    """URLs, tried in this order; empty for a manual download."""
     num_bytes: int
     """Size of the file."""
     exact: bool = True
-    """False: only a rounded size is published; it is only used in the plan."""
+    """False: only a rounded size is published, used only for planning."""
     checksum: str = ""
     """md5:HEX or sha256:HEX as published; required if there are URLs."""
     into: str = ""
     """Subfolder of the common unpacking folder for the content of this archive."""
     nested: str = ""
-    """Pattern of archives inside it; each is unpacked to a folder of the same name."""
+    """Pattern of nested archives, unpacked to folders of the same names."""
     optional: bool = False
     """True: with --from, the dataset is usable without it."""
 
@@ -53,30 +53,33 @@ class Source:
     key: str
     """Name in `get-data` and of the folder of its archives."""
     folder: str
-    """Folder in the data folder; it is created only when it is complete."""
+    """Folder in the data folder, created only when complete."""
     archives: tuple[Archive, ...]
     terms: str
     """License or the publisher's terms of use, in one line; "unknown" otherwise."""
     terms_url: str
     """Page that states the terms."""
     roots: tuple[str, ...] = ("",)
-    """Possible paths of the folder among the unpacked files; the first existing one is used."""
+    """Possible paths among the unpacked files; the first existing one is used."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Names in the archives -> names in the folder."""
     variants: tuple[tuple[Archive, ...], ...] = ()
-    """Other archives of the same files, which a user may have instead of `archives`."""
+    """Other archives of the same files, accepted instead of `archives`."""
     access: Access = "download"
     advice: str = ""
     """Instructions if the archives cannot be downloaded freely, or only slowly."""
     arrange: Callable[[Path], None] | None = None
     """Sorts the unpacked files; may be interrupted and repeated."""
     checked_as: tuple[str, ...] = ()
-    """Datasets that read the folder: if one passes its check, the folder is complete.
+    """Datasets that read the folder; one valid check means it is complete.
 
     Empty: the folder counts as complete.
     """
     finish: Callable[[Path], object] | None = None
-    """Last step on the data folder, such as a conversion; may be interrupted and repeated."""
+    """Last step on the data folder, such as a conversion.
+
+    It may be interrupted and repeated.
+    """
     unneeded_with: str = ""
     """Path in the data folder that makes the source unnecessary."""
 
@@ -96,7 +99,10 @@ class SmallVersion:
     sizes: Sizes
     """Classes and images per split, as `small-data.json` stores them."""
     write: Callable[[Path, np.random.Generator], None] | None = None
-    """Writes the dataset's folder to a data folder. None: it only uses files of `needs`."""
+    """Writes the dataset's folder to a data folder.
+
+    None: the dataset only uses files of `needs`.
+    """
     needs: tuple[str, ...] = ()
     """Datasets with small versions that it also reads; they are generated first."""
 
@@ -113,7 +119,7 @@ class DatasetInfo:
     second_folder: str = ""
     """Another required folder."""
     list_file: str = ""
-    """Required file in `folder`, for a dataset that lists images of another one."""
+    """Required file in `folder` that lists images of another dataset."""
     num_classes: int
     """L."""
     metric: Literal["top1", "mean_per_class", "mAP", "AP", "mIoU"]
@@ -124,7 +130,7 @@ class DatasetInfo:
     The splits are train, val, trainval and test, or only test.
     """
     read: Callable[[Path, str, Sizes], AnySplit]
-    """Reads a split from the data folder; the sizes determine the drawn splits."""
+    """Reads a split from the data folder, given the expected sizes."""
     load_annotations: Callable[[Path, Path, bool], None] | None = None
     """Loads large annotation files of a data folder from a cache folder.
 
@@ -132,14 +138,14 @@ class DatasetInfo:
     false. None: the annotations are small.
     """
     how_to_get: str
-    """Instructions to download and unpack the dataset; errors about it end with them."""
+    """Instructions to download and unpack the dataset, shown in errors."""
     small: SmallVersion
     sources: tuple[Source, ...] = ()
-    """Sources that `get-data` downloads; empty if the files are created by this suite."""
+    """Sources that `get-data` downloads; empty for generated files."""
     counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
-    """Published images per split of the existing parts, for a dataset published in parts."""
+    """Published images per split of the existing parts."""
     excerpt_sizes: Callable[[Path], Sizes] | None = None
-    """Returns the sizes to read an excerpt that is not yet in small-data.json.
+    """Returns the sizes to read an excerpt not yet in small-data.json.
 
     None: the published sizes are used.
     """
@@ -149,14 +155,17 @@ class DatasetInfo:
     Every record stores these sentences.
     """
     known_classes: Callable[[], Sequence[str]] = tuple
-    """Returns the published class names, so that errors can name a missing class."""
+    """Returns the published class names, for errors about missing classes."""
     image_names: str = ""
     """Regular expression of file names that identify an image in any folder.
 
     Empty: only the path identifies an image.
     """
     draw: str = ""
-    """Name of the draw that determines training and test images; its image list is stored."""
+    """Name of the draw of training and test images.
+
+    Its list of images is stored.
+    """
 
     def is_there(self, data: Path) -> bool:
         """Return whether all required folders and files exist."""

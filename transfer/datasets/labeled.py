@@ -88,7 +88,9 @@ def read_caltech101(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def read_cars(data: Path, split: str, sizes: Sizes) -> Images:
-    """Stanford Cars, Krause et al. 2013. val is drawn uniformly from the training images.
+    """Stanford Cars, Krause et al. 2013.
+
+    val is drawn uniformly from the training images.
 
     Read stanford_cars/devkit, cars_train and cars_test.
     """
@@ -138,7 +140,7 @@ def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
-    """Describable Textures, Cimpoi et al., CVPR 2014, the first of the ten published partitions.
+    """Describable Textures (DTD), Cimpoi et al., CVPR 2014, first published partition.
 
     Read dtd/dtd/labels/{train1,val1,test1}.txt and dtd/dtd/images.
     """
@@ -179,7 +181,9 @@ def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def read_food(data: Path, split: str, sizes: Sizes) -> Images:
-    """Food-101, Bossard et al., ECCV 2014. val is drawn per class from the training images.
+    """Food-101, Bossard et al., ECCV 2014.
+
+    val is drawn per class from the training images.
 
     Read food-101/meta/{train,test}.json and food-101/images.
     """
@@ -232,7 +236,7 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def inat1k_excerpt_sizes(data: Path) -> Sizes:
-    """Return the sizes of an excerpt of iNaturalist 2019 with LooC's test set."""
+    """Return the sizes of an excerpt with LooC's test set."""
     train, val = (_read_published(data, name) for name in ("train2019", "val2019"))
     num_test = len(val) + round(len(train) / 10)
     return Sizes(classes=len(val.class_names), counts={"test": num_test})
@@ -266,7 +270,9 @@ def _read_published(data: Path, name: str) -> Images:
 
 
 def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
-    """Oxford-IIIT Pets, Parkhi et al., CVPR 2012. val is drawn per class from trainval.
+    """Oxford-IIIT Pets, Parkhi et al., CVPR 2012.
+
+    val is drawn per class from trainval.
 
     Read oxford-iiit-pet/annotations/{trainval,test}.txt and oxford-iiit-pet/images.
     """
@@ -292,7 +298,7 @@ PLACES_FILES = {
     ),
     "test": ("places365_val.txt", ("val_256", "val_large")),
 }
-"""List and possible image folders; the 256 px version, unpacked to data_256, is preferred."""
+"""List and possible image folders, the 256 px version first."""
 
 
 def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
@@ -310,7 +316,7 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
     list_name, choices = PLACES_FILES["test" if split == "test" else "train"]
     present = [name for name in choices if (folder / name).is_dir()]
     if not present:
-        raise DataError(f"{folder}: none of the image folders {', '.join(choices)} is there")
+        raise DataError(f"{folder}: none of the image folders {', '.join(choices)} exists")
     names, labels = [], []
     for number, (file, label) in read_list(folder / list_name, {**IMAGE, "label": int}):
         if not 0 <= label < len(classes):
@@ -321,7 +327,7 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
-    """SUN397, Xiao et al., CVPR 2010, the first of its ten published partitions.
+    """SUN397, Xiao et al., CVPR 2010, first published partition.
 
     torchvision does not read the partitions. Each class has 50 training and 50 test images. A
     seeded draw holds out 10 of the training images as val.
@@ -356,7 +362,7 @@ SETS: dict[str, tuple[Read, Write, PerClass, int]] = {
     "places365": (read_places365, small.write_places365, PerClass(classes=5), 8),
     "sun397": (read_sun397, small.write_sun397, PerClass(classes=5), 9),
 }
-"""Reader, writer of the small version, its images per class, and its first pattern."""
+"""Reader, writer, images per class and first pattern of each dataset."""
 SOURCES = {"inat1k": "inat2019"}
 """Sources with another key than their dataset."""
 

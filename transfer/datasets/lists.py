@@ -1,4 +1,6 @@
-"""Read published text lists: one line per image or class, columns separated by blanks.
+"""Read published text lists.
+
+There is one line per image or class, with columns separated by blanks.
 
 Byte order marks, trailing blanks, empty lines and any line ends are accepted, since editors and
 other systems add them. For a malformed line, the error names the file and the line.
@@ -17,7 +19,7 @@ Columns = Mapping[str, type[str] | type[int]]
 
 
 def read_list(file: Path, columns: Columns, *, extra: str = "") -> Iterator[tuple[int, list[Any]]]:
-    """Yield number (from 1) and values of each line that is not empty.
+    """Yield number (from 1) and values of each nonempty line.
 
     extra: "joined" if the last column includes all further words of the line, "ignored" if further
     words are allowed and skipped. DataError names the first malformed line, or an empty file.
@@ -50,7 +52,7 @@ def read_names(file: Path) -> list[str]:
 
 
 def read_labels(file: Path, columns: Columns, *, extra: str = "") -> dict[str, int]:
-    """Return the label of each class (the first column) in the order of the lines."""
+    """Return the label of each class, given in the first column."""
     labels: dict[str, int] = {}
     for number, (name, *_) in read_list(file, columns, extra=extra):
         if name in labels:
@@ -60,7 +62,10 @@ def read_labels(file: Path, columns: Columns, *, extra: str = "") -> dict[str, i
 
 
 def read_pairs(file: Path, columns: Columns) -> dict[Any, Any]:
-    """Return the second column by the first; DataError if a key occurs twice."""
+    """Return {first column: second column}.
+
+    DataError if a key occurs twice.
+    """
     pairs: dict[Any, Any] = {}
     for number, (key, value) in read_list(file, columns):
         if key in pairs:
@@ -75,7 +80,10 @@ def bad_line(file: Path, number: int, reason: str) -> DataError:
 
 
 def read_json(file: Path, kind: type) -> dict[str, Any]:
-    """Return a JSON object with values of one type; DataError for any other content."""
+    """Return a JSON object with values of one type.
+
+    DataError for any other content.
+    """
     try:
         content = json.loads(read_bytes(file))
     except ValueError as error:

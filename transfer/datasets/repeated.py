@@ -1,4 +1,4 @@
-"""Find images that are in two splits, twice in one, or have two labels.
+"""Find images in two splits, twice in one, or with two labels.
 
 Images are compared by name and by content. A name is a file's path, or only the file name if that
 identifies an image (`DatasetInfo.image_names`). Copies have different names but equal bytes, or
@@ -24,7 +24,7 @@ PAIRS = (
     *(("trainval", "trainval"), ("test", "test")),
     *(("train", "val"), ("train", "train"), ("val", "val")),
 )
-"""Splits that must not share an image, in report order. Equal: no image twice."""
+"""Splits that must not share images, or (if equal) repeat them."""
 ALLOWED_COPIES = 0.01
 """Maximum fraction of copies in a split; published datasets are below it."""
 NUM_NAMED = 20
@@ -49,14 +49,17 @@ class Repeated:
 
 
 def content_key(*content: object) -> int:
-    """Return a nonzero hash, valid in this process; 0 is reserved for missing content."""
+    """Return a nonzero hash, valid in this process.
+
+    0 is reserved for missing content.
+    """
     return hash(content) or 1
 
 
 def find_repeated(
     splits: Mapping[str, ImageSplit], keys: Mapping[str, NDArray[np.int64]], image_names: str
 ) -> Repeated:
-    """Return the images that are in two splits, or more than once in one.
+    """Return the images in two splits, or more than once in one.
 
     keys: `content_key` (n,) of the images of disjoint splits, 0 for broken ones. Only files with
     equal keys are read. image_names: pattern of file names that identify an image, or "".
@@ -108,7 +111,7 @@ def find_repeated(
 
 
 def _identities(images: ImageSplit, image_names: str) -> list[bytes]:
-    """Return the file name of each image if it matches the pattern, otherwise its path."""
+    """Return file names that match the pattern, and paths of other images."""
     paths: list[bytes] = images.source.encoded_names.tolist()
     if not image_names:
         return paths
@@ -191,7 +194,7 @@ def _equal_contents(
     names: Mapping[str, list[bytes]],
     reported: set[bytes],
 ) -> list[list[Member]]:
-    """Return groups of copies that are in train and test, or have different labels.
+    """Return copies that are in train and test, or differ in labels.
 
     Images with repeated names are skipped, since these are already reported.
     """
@@ -218,7 +221,10 @@ def _equal_contents(
 
 
 def _matters(splits: Mapping[str, ImageSplit], members: Sequence[Member]) -> bool:
-    """Return whether images are in train and test or have two labels, which matters if equal."""
+    """Return whether equal images would be a problem.
+
+    They are if they are in train and test, or have two labels.
+    """
     of_split: dict[str, list[Member]] = defaultdict(list)
     for split, i in members:
         of_split[split].append((split, i))
@@ -245,7 +251,7 @@ def array_keys(source: ImageArrays) -> NDArray[np.int64]:
 
 
 def _labels(images: ImageSplit, members: Iterable[Member]) -> list[str]:
-    """Return the distinct labels of images of one split; empty if they have no labels."""
+    """Return the distinct labels of some images, if they have labels."""
     if not isinstance(images, Images):
         return []
     labels = [images.label_array[i] for _, i in members]
@@ -255,7 +261,7 @@ def _labels(images: ImageSplit, members: Iterable[Member]) -> list[str]:
 
 
 def _two_labels(splits: Mapping[str, ImageSplit], members: Sequence[Member]) -> str:
-    """Return the names and labels of the first two images with different labels."""
+    """Return two images with different labels, with names and labels."""
     images, first = splits[members[0][0]], members[0]
     second = next(m for m in members if len(_labels(images, [first, m])) > 1)
     classes = " and ".join(_labels(images, [first, second]))
@@ -270,7 +276,7 @@ def _equation(splits: Mapping[str, ImageSplit], members: Iterable[Member]) -> st
 def _named_copies(
     splits: Mapping[str, ImageSplit], groups: Sequence[Sequence[Member]]
 ) -> Iterable[str]:
-    """Yield one line per copy, up to NUM_NAMED, and the number of further copies."""
+    """Yield one line per copy; after NUM_NAMED lines, the remaining number."""
     yield from (f"  {_equation(splits, group)}" for group in groups[:NUM_NAMED])
     if len(groups) > NUM_NAMED:
         yield f"  and {len(groups) - NUM_NAMED:,} more"

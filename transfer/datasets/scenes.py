@@ -38,7 +38,10 @@ class Scene:
     aside: NDArray[np.bool_]
     """(m,): crowd (COCO) or difficult (VOC)."""
     polygons: tuple[tuple[NDArray[np.float64], ...], ...] | None = None
-    """Outlines x, y, x, y, ... of each object; empty for crowds. None: not published."""
+    """Outlines x, y, x, y, ... of each object, empty for crowds.
+
+    None: not published.
+    """
     keypoints: NDArray[np.float64] | None = None
     """(m, 17, 3): x, y as published; 0 not labeled, 1 hidden, 2 visible."""
 
@@ -74,7 +77,7 @@ def without_objects(scenes: Iterable[Scene], dropped: Collection[int]) -> list[S
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SceneArrays:
-    """n images with M objects, which have o outlines with c coordinates, in total.
+    """n images with M objects, o outlines and c coordinates in total.
 
     Each `..._ends` holds end offsets: image i has the objects from `object_ends[i - 1]` to
     `object_ends[i]` (exclusive). Outlines and keypoints that are not published have no rows.
@@ -83,7 +86,7 @@ class SceneArrays:
     names: NDArray[np.bytes_]
     """(n,): UTF-8."""
     image_ids: NDArray[np.bytes_]
-    """(n,): JSON, since an id may be a name or a number of any size."""
+    """Ids (n,) as JSON, since they may be names or numbers."""
     sizes: NDArray[np.int64]
     """(n, 2): width and height in px."""
     object_ends: NDArray[np.int64]
@@ -198,7 +201,10 @@ class Scenes(ImageSplit):
         self.category_ids = tuple(category_ids)
         """COCO's category id of each class."""
         self.annotations = annotations
-        """COCO's JSON file of the published split: train2017 for drawn train and val splits."""
+        """COCO's JSON file of the published split.
+
+        It is train2017 for drawn train and val splits.
+        """
         self.faulty = frozenset(faulty)
         """Indices of broken annotations in that file; they are not evaluated either."""
         self.faults = tuple(faults)
@@ -217,14 +223,14 @@ class Scenes(ImageSplit):
         self.sizes = self.arrays.sizes[order]
         """(n, 2): width and height in px."""
         self.wide = self.sizes[:, 0] > self.sizes[:, 1]
-        """Whether each image is wider than high (n,), for batches of one orientation."""
+        """Whether images (n,) are wide, for batches of one orientation."""
 
     def __iter__(self) -> Iterator[Scene]:
         return (self.scene(i) for i in range(len(self)))
 
     @property
     def aside_are_crowds(self) -> bool:
-        """Return whether `aside` objects are crowds, as in COCO, or difficult, as in VOC."""
+        """Return whether `aside` objects are crowds (COCO), not difficult (VOC)."""
         return bool(self.category_ids)
 
     def scene(self, i: int) -> Scene:
@@ -259,7 +265,10 @@ class Scenes(ImageSplit):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return 16 hex digits: a hash of class names, file names and sizes, and annotations."""
+        """Return 16 hex digits that identify classes, images and annotations.
+
+        They are a hash of class names, file names and sizes, and annotations.
+        """
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         digest.update(repr(self.category_ids).encode())
         for i, scene in enumerate(self):
@@ -286,7 +295,7 @@ def name_differences(names: Sequence[str], expected: Sequence[str]) -> str:
 def usable_for_training(
     scenes: Scenes, finds: Literal["boxes", "masks", "keypoints"]
 ) -> NDArray[np.int64]:
-    """Return the indices of the images to train on, as detectron2 selects them.
+    """Return the indices of the training images, selected as in detectron2.
 
     Images without objects and images with only crowds are dropped. For keypoints, images without
     a labeled keypoint are dropped, too. VOC's difficult objects count like any other. COCO has
@@ -304,7 +313,9 @@ def usable_for_training(
 
 
 def box_fault(box: object, width: int, height: int) -> str:
-    """Return why a box (left, top, width, height) is invalid; empty if it is valid.
+    """Return the fault of a box, "" if valid.
+
+    box: left, top, width, height.
 
     A box without area is valid. A box that crosses the image border is also valid: training clips
     it, like detectron2.

@@ -19,7 +19,7 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, ImageSplit, encode_names
 
 IGNORED = 255
-"""Mask value of outlines and unlabeled pixels; these are neither trained on nor counted."""
+"""Mask value of outlines and unlabeled pixels, which are never counted."""
 Mask = NDArray[np.uint8]
 """Class of each pixel (H, W); 0 is background."""
 THREADS = 8
@@ -51,7 +51,7 @@ class Segmented(ImageSplit):
         return (self.source, self.masks)
 
     def mask(self, i: int) -> Mask:
-        """Return the mask of an image; DataError if the file is missing or invalid."""
+        """Return an image's mask; DataError if it is missing or invalid."""
         return read_mask(self.masks.folder / self.masks.name(i))
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Segmented":
@@ -76,7 +76,7 @@ class Segmented(ImageSplit):
 
     @cached_property
     def mask_check(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """Return the fault of each mask ("" if valid), and the pixels per class (L,)."""
+        """Return mask faults ("" if valid), and pixels per class (L,)."""
         with ThreadPoolExecutor(THREADS) as threads:
             results = list(threads.map(partial(_check_mask, self), range(len(self))))
         zeros = np.zeros(len(self.class_names), dtype=np.int64)
@@ -117,7 +117,7 @@ def read_mask(file: Path) -> Mask:
 
 
 SCALED_LAYOUTS = ("L;2", "L;4")
-"""2-bit and 4-bit gray: Pillow scales the values to 255, which would change class ids."""
+"""Gray modes that Pillow scales to 255, which changes class ids."""
 
 
 def _classes_of_palette(image: Image.Image) -> Mask:
@@ -139,9 +139,10 @@ def _classes_of_palette(image: Image.Image) -> Mask:
 
 
 def classes_of_colors(colors: NDArray[np.int64]) -> Mask:
-    """Return the class (n,) of each color (n, 3): VOC's palette index, or the gray level.
+    """Return the class (n,) of each color (n, 3).
 
-    ValueError if the colors are neither all in VOC's palette nor all gray.
+    It is VOC's palette index, or the gray level. ValueError if the colors are neither all in VOC's
+    palette nor all gray.
     """
     class_of = {tuple(color): k for k, color in enumerate(voc_colors().tolist())}
     rows = [tuple(color) for color in colors.tolist()]
@@ -186,7 +187,7 @@ def voc_colors() -> NDArray[np.int64]:
 
 
 def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
-    """Return the fault of a mask ("" if valid), and its pixels per class (L,)."""
+    """Return a mask's fault ("" if valid), and pixels per class (L,)."""
     num_classes = len(split.class_names)
     zeros = np.zeros(num_classes, dtype=np.int64)
     file, image_file = (files.folder / files.name(i) for files in (split.masks, split.source))

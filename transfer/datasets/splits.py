@@ -31,7 +31,7 @@ SHARE_SEED = "labelled 0"
 def seeded_ranks(
     names: NDArray[np.bytes_], groups: NDArray[np.integer[Any]], seed: str = SEED
 ) -> NDArray[np.int64]:
-    """Return the rank (n,), from 0, of each image in its group's random order."""
+    """Return each image's rank (n,) in its group's random order."""
     digests = (hashlib.sha256(b"%s/%s" % (seed.encode(), name)).digest()[:8] for name in names)
     draw = np.frombuffer(b"".join(digests), dtype=">u8")
     order = np.lexsort((draw, groups))
@@ -44,19 +44,19 @@ def seeded_ranks(
 
 
 def ranks_in_class(images: Images) -> NDArray[np.int64]:
-    """Return the rank (n,), from 0, of each image in its class's random order."""
+    """Return each image's rank (n,) in its class's random order."""
     return seeded_ranks(images.source.encoded_names, images.label_array)
 
 
 def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Images:
-    """Return train, val or trainval; val has the same number of images per class."""
+    """Return a split; val has equally many images per class."""
     if split == "trainval":  # third-party readers request it, too
         return trainval
     return _select(trainval, split, draw_from_each_class(trainval, val_per_class))
 
 
 def draw_from_each_class(images: Images, count: int) -> NDArray[np.bool_]:
-    """Return whether each image (n,) is drawn; `count` images of each class are.
+    """Return whether each image (n,) is among `count` drawn per class.
 
     DataError if the draw would leave no image of a class.
     """
@@ -73,7 +73,10 @@ def draw_from_each_class(images: Images, count: int) -> NDArray[np.bool_]:
 
 
 def with_val(images: Images, split: str, sizes: Sizes) -> Images:
-    """Return a split; train and val are drawn from trainval `images`, balanced over classes."""
+    """Return a split; train and val are drawn balanced over classes.
+
+    images: trainval or test.
+    """
     if split in ("trainval", "test"):
         return images
     val_per_class = sizes.held_out("val") // len(images.class_names)
@@ -106,9 +109,10 @@ def share_per_class(images: Images, share: float) -> int:
 
 
 def draw_balanced_share(images: Images, share: float) -> Images:
-    """Draw a fraction of the images, the same number (at least two) per class.
+    """Draw a fraction of the images, equally many per class.
 
-    share: fraction; 1.0 returns all images. A smaller draw is a subset of every larger one.
+    At least two images per class are drawn. share: fraction; 1.0 returns all images. A smaller draw
+    is a subset of every larger one.
     """
     if share == 1.0:
         return images
@@ -128,10 +132,11 @@ def _select(trainval: Split, split: str, in_val: NDArray[np.bool_]) -> Split:
 
 
 def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:
-    """Write NAME-HASH.txt with one line "SPLIT FILE" per image; return name and SHA-256.
+    """Write a list of the splits' images; return name and SHA-256.
 
-    Lines are sorted, and paths are relative to the data folder, so the same draw gives the same
-    list on every machine. An existing list is kept.
+    The file NAME-HASH.txt has one line "SPLIT FILE" per image. Lines are sorted, and paths are
+    relative to the data folder, so the same draw gives the same list on every machine. An existing
+    list is kept.
     """
     lines = [f"{s} {images.name(i)}\n" for s, images in splits.items() for i in range(len(images))]
     text = "".join(sorted(lines)).encode()

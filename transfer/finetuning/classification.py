@@ -75,10 +75,13 @@ def training_samples(images: Images, crop_px: int, seed: int) -> Samples[Crops]:
 
 
 class Classifier(nn.Module):
-    """A backbone with a linear classifier; called with crops, it returns the loss by name."""
+    """A backbone with a linear classifier, which returns the loss of crops."""
 
     def __init__(self, backbone: Encoder, num_classes: int, seed: int) -> None:
-        """Initialize the classifier as in MoCo: weights N(0, 0.01^2) from the seed, bias 0."""
+        """Initialize the classifier as in MoCo.
+
+        Weights are N(0, 0.01^2) from the seed, biases are 0.
+        """
         super().__init__()
         head = nn.Linear(backbone.feature_dim, num_classes)
         generator = torch.Generator().manual_seed(seed)

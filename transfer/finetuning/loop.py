@@ -30,7 +30,9 @@ READ_EVERY = 20
 SAVE_EVERY_S = 300
 ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 WORKSPACE_VARIABLE, WORKSPACE_MB = "CUDNN_CONV_WSCAP_DBG", "8192"
-"""Environment variable (listed in PyTorch's CUDA notes) and limit of a convolution's workspace.
+"""Environment variable and limit of a convolution's workspace.
+
+The variable is listed in PyTorch's CUDA notes.
 
 torch offers all free memory to cudnn and uses the fastest algorithm, regardless of its memory: on
 an H200, voc12_seg_fcn took 79 GB in float32 and 5.8 GB in bfloat16. TensorFlow's limit is also 8 GB
@@ -39,7 +41,7 @@ an H200, voc12_seg_fcn took 79 GB in float32 and 5.8 GB in bfloat16. TensorFlow'
 
 
 def move_to_device(network: nn.Module, device: torch.device) -> None:
-    """Move a network to its device; on a GPU, use the channels-last layout for tensor cores.
+    """Move a network to its device, channels-last on a GPU.
 
     On a CPU, the layout is unchanged, as in this suite's published results.
     """
@@ -58,7 +60,7 @@ def fused(network: nn.Module) -> bool | None:
 
 @contextmanager
 def measured_convolutions(device: torch.device, *, one_size: bool) -> Iterator[None]:
-    """Let cudnn benchmark its algorithms in this context, if all images have one size.
+    """Let cudnn benchmark its algorithms if all images have one size.
 
     With many sizes, cudnn would benchmark repeatedly.
     """
@@ -77,7 +79,7 @@ def limit_workspaces() -> None:
 
 
 def use_expandable_segments() -> None:
-    """Use expandable segments, so that images of many sizes do not fragment GPU memory.
+    """Use expandable segments, against fragmentation of GPU memory.
 
     It must be called before CUDA is initialized. Settings of the user are kept.
     """
@@ -168,7 +170,10 @@ def _iterate(stream: Stream, training: Training) -> None:
 def step(
     stream: Stream, training: Training, network: nn.Module, micro_batches: Iterable[list[Sample]]
 ) -> None:
-    """Run one optimizer step; its losses stay on the device and are read later."""
+    """Run one optimizer step.
+
+    Its losses stay on the device and are read later.
+    """
     schedule, device = training.schedule, stream.process.device.type
     dtype = torch.float16 if schedule.precision == "float16" else torch.bfloat16
     set_rate(training.optimizer, learning_rate(schedule, training.iteration))

@@ -93,7 +93,7 @@ class _AllReduce(torch.autograd.Function):
 def set_precise_norms(
     network: nn.Module, batches: Iterable[Sequence[Sample]], process: Process
 ) -> None:
-    """Set the statistics of all norm layers to the statistics of these batches, over all processes.
+    """Compute the statistics of all norm layers from these batches.
 
     The network processes each batch once in training mode; weights do not change. If a layer is
     called several times, every call counts. A layer without input keeps its statistics.

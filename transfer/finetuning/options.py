@@ -1,4 +1,4 @@
-"""User options of long trainings, their ranges; recipes with another length or batch size."""
+"""User options of long trainings, and recipes that they change."""
 
 import math
 from collections.abc import Mapping
@@ -123,7 +123,7 @@ class TrainingOptions:
 
 
 def length_fraction(schedule: str) -> float:
-    """Return a schedule's length as a fraction of the paper's, 0 to 1.
+    """Return a schedule's length, as a fraction of the paper's.
 
     schedule: "paper", "short", "smoke", or a number such as "0.02".
     """

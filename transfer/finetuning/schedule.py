@@ -28,7 +28,7 @@ class TrainingSchedule:
     decay: float
     """Factor of the learning rate at each milestone."""
     decay_shape: Literal["steps", "linear", "cosine"] = "steps"
-    """Shape of the learning rate: drops at milestones, or decay to 0 over all iterations."""
+    """Shape of the learning rate: drops at milestones, or decay to 0."""
     learning_rate: float
     """Learning rate after the warm-up."""
     warmup_iterations: int
@@ -77,7 +77,7 @@ def learning_rate(schedule: TrainingSchedule, iteration: int) -> float:
 
 
 class FineTuningRecipe(TrainingSchedule, ABC):
-    """Base class of frozen dataclasses with all settings of network, training and test."""
+    """Base class of recipes: all settings of network, training and test."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     decay = 0.1
@@ -85,11 +85,11 @@ class FineTuningRecipe(TrainingSchedule, ABC):
     sgd_momentum: float
     """Momentum of the optimizer."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"]
-    """Synchronized norm layer on several GPUs; one GPU or a CPU uses plain BN."""
+    """Synchronized norm layer on several GPUs; otherwise, BN is used."""
 
     @abstractmethod
     def tiny(self) -> Self:
-        """Return a smoke test: a few steps of a narrow network on small images."""
+        """Return a smoke test: a few steps on small images."""
 
     @abstractmethod
     def at_size(self, px: int, /) -> Self:
@@ -102,10 +102,10 @@ AnyRecipe = TypeVar("AnyRecipe", bound=FineTuningRecipe)
 def search_learning_rates(
     rates: Sequence[float], score: Callable[[float], float], metric: str
 ) -> dict[float, float]:
-    """Return the score of each learning rate that does not diverge, equal on all processes.
+    """Return the score of each learning rate that does not diverge.
 
-    score: trains with a learning rate and returns the metric in percent; the first process's value
-    is used. NotFiniteError if all learning rates diverge.
+    Scores are equal on all processes. score: trains with a learning rate and returns the metric in
+    percent; the first process's value is used. NotFiniteError if all learning rates diverge.
     """
     import torch.distributed as dist
 

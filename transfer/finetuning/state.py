@@ -1,4 +1,4 @@
-"""The state of a training, its checkpoint file, and its summary for the record."""
+"""The state of a training, its checkpoint, and its summary."""
 
 import resource
 import time
@@ -31,7 +31,7 @@ class TrainingSummary:
     seconds: float
     """Training time, summed over all runs of an interrupted training."""
     peak_memory_gb: float
-    """Peak memory of the first process: GPU memory, or its resident memory on a CPU."""
+    """Peak memory of the first process, on the GPU if available."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -55,7 +55,7 @@ class Training:
     names: tuple[str, ...] = ()
     """Names of the losses, in the order of `unread` and `losses`."""
     unread: list[Tensor] = field(default_factory=list)
-    """Losses (number of losses,) per iteration since the last read, on the device."""
+    """Losses (number of losses,) since the last read, on the device."""
     losses: list[Tensor] = field(default_factory=list)
     """Losses (iterations, number of losses) of earlier iterations, averaged over processes."""
 
@@ -96,7 +96,10 @@ def save(training: Training) -> None:
 
 
 def restore(training: Training) -> str:
-    """Restore the saved state; return the reason if the file cannot be used, otherwise ""."""
+    """Restore the saved state; return the reason if that fails.
+
+    It returns "" on success, or if the file is missing.
+    """
     state = load_stage(training.file)
     if state is None:
         return "is damaged" if training.file.exists() else ""
@@ -122,7 +125,7 @@ def restore(training: Training) -> str:
 
 
 def summary(training: Training) -> TrainingSummary:
-    """Return the summary of a finished training, even if it was only loaded."""
+    """Return the summary of a finished training."""
     losses = _all_losses(training)
     final = losses[-SMOOTHED:].mean(dim=0)
     total = losses.sum(dim=1)
@@ -143,7 +146,7 @@ def summary(training: Training) -> TrainingSummary:
 
 
 def peak_memory_gb() -> float:
-    """Return the peak memory in GB of the GPU, or without one of this process."""
+    """Return the peak GPU memory in GB; without GPU, this process's."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 1e9
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

@@ -54,7 +54,7 @@ class Samples(Generic[AnySample]):
 
     num_images: int
     batch: Callable[[Sequence[StreamItem]], Sequence[AnySample]]
-    """Creates the samples of some items; images of one size may be stacked."""
+    """Creates the samples of items; samples of one size may be stacked."""
     wide: NDArray[np.bool_] | None = None
     """Mask (n,) of the wide images, if batches must have one orientation."""
 
@@ -78,7 +78,7 @@ def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[S
 def batches_of_items(
     stream: Iterator[StreamItem], size: int, wide: NDArray[np.bool_] | None
 ) -> Iterator[list[StreamItem]]:
-    """Yield batches of either wide or other images, as soon as one is full.
+    """Yield batches of one orientation, as soon as one is full.
 
     wide: mask (n,) of the wide images; None: do not separate orientations.
     """
@@ -92,7 +92,10 @@ def batches_of_items(
 
 
 def images_per_micro_batch(schedule: TrainingSchedule, process: Process) -> int:
-    """Return the micro-batch size per process; ValueError if the batch is not divisible."""
+    """Return the micro-batch size per process.
+
+    ValueError if the batch is not divisible.
+    """
     num_micro_batches = process.num_processes * schedule.accumulated
     if schedule.batch_size < 1:
         raise ValueError(f"a batch of {schedule.batch_size} images; expected at least one")

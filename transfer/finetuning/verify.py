@@ -1,4 +1,4 @@
-"""Check before training that a backbone in another network computes the same as its source.
+"""Check that a backbone in another network computes the same features.
 
 The reference is torchvision's network with the backbone's tensors. The check uses two fixed images,
 since shapes do not reveal weights that were not loaded, a stride or dilation in the wrong
@@ -17,7 +17,10 @@ from transfer.encoders.resnets import network_with
 Channels = tuple[float, float, float]
 
 TOLERANCE = 1e-4
-"""Maximum difference of a stage's map, relative to its largest value; 0 with identical kernels."""
+"""Maximum difference of a stage's map, relative to its largest value.
+
+Identical kernels give 0.
+"""
 SMALLEST = 1e-12
 """Lower bound of the divisor, against division by zero."""
 
@@ -34,8 +37,9 @@ def verify_maps(
     changed: Callable[[ResNet], ResNet] = lambda source: source,
     advice: str = "",
 ) -> dict[str, float]:
-    """Return the largest difference of each stage (layer1 to layer4) on two fixed images.
+    """Return each stage's largest difference on two fixed images.
 
+    Stages are layer1 to layer4.
     feature_maps: function from images (n, 3, H, W) uint8 to the network's maps by name.
     state_dict, arch: the loaded backbone, with torchvision's names and shapes.
     mean, std: per channel, for pixels from 0 to 1.
@@ -70,7 +74,7 @@ def verify_maps(
 
 
 def fixed_images() -> Tensor:
-    """Return fixed uint8 noise (2, 3, 64, 96); the sides are multiples of 32 px."""
+    """Return fixed uint8 noise (2, 3, 64, 96), divisible by 32."""
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, 256, (2, 3, 64, 96), dtype=torch.uint8, generator=generator)
 
@@ -78,7 +82,10 @@ def fixed_images() -> Tensor:
 def torchvision_maps(
     network: ResNet, images: Tensor, mean: Channels, std: Channels
 ) -> dict[str, Tensor]:
-    """Return the maps (n, C, h, w) of layer1 to layer4 for images (n, 3, H, W) uint8."""
+    """Return the maps (n, C, h, w) of layer1 to layer4.
+
+    images: (n, 3, H, W) uint8.
+    """
     center, scale = (
         torch.tensor([255 * value for value in values], dtype=torch.float32, device=images.device)[
             :, None, None

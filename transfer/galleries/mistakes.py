@@ -1,6 +1,7 @@
-"""Gallery of the worst mistakes: images that a classifier confidently assigns to a wrong class.
+"""Galleries of classifiers' worst mistakes.
 
-For multi-label datasets: images with the worst ranks in the ranking for a class.
+With one label per image: images confidently assigned to a wrong class. With several labels: images
+with the worst ranks in the ranking for a class.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def mistakes(
 
 
 def turned_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile]:
-    """Return tiles of the rotated images with the worst predictions of the rotation.
+    """Return tiles of the worst predicted rotations.
 
     scores (R * n, R) and labels (R * n,): all n images in the first rotation, then in the second,
     and so on. Labels and classes are numbers of counterclockwise quarter turns. Each image is
@@ -75,10 +76,10 @@ def corrupted_mistakes(
     corruptions: Sequence[tuple[str, int]],
     classes: Sequence[str],
 ) -> list[Tile]:
-    """Return the worst mistake of each corruption, worst first; each source image only once.
+    """Return tiles of each corruption's worst mistake, worst first.
 
-    Otherwise, one source image under all corruptions would fill the gallery. corruptions (n,):
-    type and severity of each image; classes: L names.
+    Each source image is shown only once. Otherwise, one source image under all corruptions would
+    fill the gallery. corruptions (n,): type and severity of each image; classes: L names.
     """
 
     def unique_keys(mistake: Mistake) -> list[Hashable]:
@@ -139,7 +140,7 @@ def _require_same_number(num_images: int, num_labels: int) -> None:
 def misplaced(
     images: Images, scores: Tensor, present: Tensor, absent: Tensor, classes: Sequence[str]
 ) -> list[Tile]:
-    """Return false positives with the highest, then missed positives with the lowest ranks.
+    """Return false positives with high ranks, missed ones with low ranks.
 
     Each class contributes at most one image of each kind, and no image is shown twice. Mistakes
     are ordered by rank: average precision depends on ranks only, and the scores of two classes

@@ -1,4 +1,7 @@
-"""Galleries of boxes, masks, keypoints and pixel classes next to the ground truth."""
+"""Galleries of dense predictions next to the ground truth.
+
+They show boxes, masks, keypoints and pixel classes.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,10 @@ def _tile(scenes: Scenes, i: int, detections: Detections) -> Tile:
 
 
 def _draw_truth(image: Image.Image, scene: Scene, outcome: Outcome, scale: float) -> Image.Image:
-    """Return the image with the objects; missed ones are red, `aside` ones gray."""
+    """Return the image with its objects.
+
+    Missed objects are red, `aside` ones gray.
+    """
     canvas = image.copy()
     pen = ImageDraw.Draw(canvas, "RGBA")
     for j, box in enumerate(scene.boxes):
@@ -146,7 +152,7 @@ GOOD_ACCURACY = 0.9
 
 
 def segments(split: Segmented, predicted: Callable[[int], Mask]) -> list[Tile]:
-    """Return tiles with true and predicted masks of selected images, the best first.
+    """Return tiles with true and predicted masks, the best first.
 
     predicted: function from an image's index to the class of each pixel (H, W).
     """

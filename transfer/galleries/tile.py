@@ -29,14 +29,14 @@ class Tile:
 
     jpeg: bytes
     group: str
-    """Outcome, such as found, missed or confused; a gallery is ordered by it."""
+    """Outcome, such as found, missed or confused, by which galleries are sorted."""
     caption: str
     name: str
     """Path of the image in the data folder."""
 
 
 def select_images(names: Sequence[str]) -> list[int]:
-    """Return the indices of NUM_IMAGES images, selected by a hash of their file names.
+    """Return NUM_IMAGES indices, selected by a hash of file names.
 
     Thus, the same images are selected for each backbone and on each machine.
     """

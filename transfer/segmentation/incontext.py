@@ -38,7 +38,10 @@ BLOCK = 16_384
 def augmented(
     image: Image.Image, mask: Image.Image, recipe: InContextRecipe
 ) -> tuple[Image.Image, Image.Image]:
-    """Return a random crop of image and mask, resized to a square (torch's global generator)."""
+    """Return a random crop of image and mask, resized to a square.
+
+    Random numbers are from torch's global generator.
+    """
     areas, side = list(recipe.areas), recipe.image_px
     y, x, height, width = RandomResizedCrop.get_params(image, areas, [3 / 4, 4 / 3])
     box = (x, y, x + width, y + height)
@@ -58,9 +61,9 @@ def augmented(
 
 
 def patch_labels(masks: Tensor, height: int, width: int, num_classes: int) -> Tensor:
-    """Return each class's fraction (n, h w, L) of each patch, given masks (n, S, S) uint8.
+    """Return the fraction of each class in each patch (n, h w, L).
 
-    Ignored pixels count as background, as in open-hummingbird-eval.
+    masks: (n, S, S) uint8. Ignored pixels count as background, as in open-hummingbird-eval.
     """
     classes = masks.long().masked_fill(masks == IGNORED, 0)
     class_masks = one_hot(classes, num_classes).permute(0, 3, 1, 2).float()
@@ -69,10 +72,11 @@ def patch_labels(masks: Tensor, height: int, width: int, num_classes: int) -> Te
 
 
 def sampled_patches(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return the sorted indices of `count` patches of an image; labels (p, L) of all patches.
+    """Return the sorted indices of `count` patches of an image.
 
-    A patch's score is the number of patches that contain its classes, summed over its classes,
-    times a uniform random number. The smallest scores are selected, which favors rare classes.
+    labels (p, L): class fractions of all patches. A patch's score is the number of patches that
+    contain its classes, summed over its classes, times a uniform random number. The smallest
+    scores are selected, which favors rare classes.
     """
     has_class = (labels > 0).float()
     frequency = has_class @ has_class.sum(dim=0)
@@ -92,7 +96,10 @@ def nearest_fractions(
 
 
 def upsampled_classes(grid: Tensor, size: Sequence[int]) -> Mask:
-    """Return the class (H, W) uint8 of each pixel, given class fractions (h, w, L)."""
+    """Return the class (H, W) of each pixel, uint8.
+
+    grid (h, w, L): class fractions.
+    """
     maps = grid.permute(2, 0, 1)[None]
     large = interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)
     return np.asarray(large[0].argmax(dim=0).to(torch.uint8))
@@ -107,10 +114,12 @@ def predict(
     folders: tuple[Path, Path],
     seed: int,
 ) -> dict[str, object]:
-    """Write two masks of each test image: at the network's square size, and at the original size.
+    """Predict and write two masks of each test image.
 
-    network: images (n, 3, S, S) -> maps (n, C, h, w), S = recipe.image_px. folders: one for each
-    kind of mask. Returns the map size and the number of memory rows.
+    One has the network's square size, the other one the original size.
+    network: images (n, 3, S, S) -> maps (n, C, h, w), S = recipe.image_px.
+    folders: one for each kind of mask.
+    Returns the map size and the number of memory rows.
     """
 
     def resized_images(indices: Sequence[int]) -> Tensor:
@@ -155,7 +164,7 @@ def fill_memory(
     train: Segmented,
     seed: int,
 ) -> Tensor:
-    """Add patches of augmented training images to the search; return their labels (M, L).
+    """Add training patches to the search; return their labels (M, L).
 
     maps: function from images (n, 3, S, S) uint8 to unit features (n, C, h, w).
     """

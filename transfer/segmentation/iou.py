@@ -12,7 +12,7 @@ from transfer.datasets.segmented import IGNORED, Mask
 from transfer.outcomes import Floats, resamples
 
 Confusion = NDArray[np.int64]
-"""Numbers of pixels (L, L) by true class (row) and predicted class (column)."""
+"""Pixel counts (L, L), by true (row) and predicted class (column)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
 
 
 def overlap(counts: Confusion) -> Overlap:
-    """Return the scores of a split, given its confusion matrix; ValueError if it is empty."""
+    """Return the scores of a confusion matrix; ValueError if it is empty."""
     if not counts.any():
         raise ValueError(
             f"the masks contain none of the {len(counts)} classes, so no pixel can be scored: "
@@ -57,7 +57,7 @@ def overlap(counts: Confusion) -> Overlap:
 
 
 def resampled_overlap(counts: Confusion) -> Floats:
-    """Return the mean IoU (B,) in percent on bootstrap resamples of the test images.
+    """Return the mean IoU (B,) in percent on bootstrap resamples.
 
     counts (n, L, L): confusion matrix of each image.
     """

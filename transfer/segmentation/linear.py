@@ -29,7 +29,7 @@ from transfer.segmentation.samples import Sample, pixels
 
 
 class LinearSegmenter(nn.Module):
-    """Batch norm and a 1x1 convolution on a frozen encoder's maps, then upsampling."""
+    """Batch norm and a 1x1 convolution on frozen maps, upsampled."""
 
     def __init__(
         self,
@@ -55,14 +55,20 @@ class LinearSegmenter(nn.Module):
         nn.init.zeros_(self.classifier.bias)  # type: ignore[arg-type]
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        """Return the loss of a batch, by name; ignored pixels count with 0 in the mean."""
+        """Return the loss of a batch, by name.
+
+        Ignored pixels count with 0 in the mean.
+        """
         side = self.recipe.crop_px
         images = torch.stack([pad_to(self.normalize(s.image[None])[0], side, 0) for s in samples])
         masks = torch.stack([pad_to(s.mask, side, IGNORED) for s in samples])
         return {"loss_seg": pixel_loss(self.logits(images), masks)}
 
     def maps(self, images: Tensor) -> Tensor:
-        """Return maps (n, C, h, w) of normalized images (n, 3, S, S), zero-padded on all sides."""
+        """Return maps (n, C, h, w) of zero-padded images.
+
+        images (n, 3, S, S): normalized.
+        """
         pad_start = (self.padded_px - images.shape[-1]) // 2
         pad_end = self.padded_px - images.shape[-1] - pad_start
         return forward(self.encoder[0], pad(images, (pad_start, pad_end, pad_start, pad_end)))
@@ -83,7 +89,7 @@ class LinearSegmenter(nn.Module):
         return full[0].argmax(dim=0).to(torch.uint8)
 
     def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
-        """Return how much an image's maps depend on other images in the batch.
+        """Return how much maps depend on other images in the batch.
 
         ValueError if they do (as in training mode), if they do not depend on the image, or if they
         are not finite.
@@ -113,9 +119,9 @@ class LinearSegmenter(nn.Module):
 
 
 def slide(logits: Callable[[Tensor], Tensor], image: Tensor, side: int, step: int) -> Tensor:
-    """Return logits (1, L, H, W), averaged over windows, of an image (1, 3, H, W).
+    """Return logits (1, L, H, W), averaged over windows.
 
-    The image must be at least `side` px wide and high.
+    image: (1, 3, H, W), at least `side` px wide and high.
     """
     height, width = image.shape[2:]
     total, counts = image.new_zeros(0), image.new_zeros(height, width)
@@ -131,7 +137,10 @@ def slide(logits: Callable[[Tensor], Tensor], image: Tensor, side: int, step: in
 
 
 def starts(length: int, side: int, step: int) -> list[int]:
-    """Return the start of each window along one axis; the last window ends at the border."""
+    """Return the start of each window along one axis.
+
+    The last window ends at the border.
+    """
     count = max(0, math.ceil((length - side) / step)) + 1
     return [min(i * step, length - side) for i in range(count)]
 
@@ -150,7 +159,10 @@ def training_samples(split: Segmented, recipe: LinearRecipe, seed: int) -> strea
 def training_sample(
     split: Segmented, index: int, recipe: LinearRecipe, seed: int | Sequence[int]
 ) -> Sample:
-    """Return a scaled, cropped, flipped and distorted image; may be smaller than a crop."""
+    """Return a scaled, cropped, flipped and distorted image.
+
+    It may be smaller than a crop.
+    """
     random, side = np.random.default_rng(seed), recipe.crop_px
     image, mask = split.source.decode(index), Image.fromarray(split.mask(index))
     scale = float(random.uniform(*recipe.scales)) * side
@@ -214,7 +226,7 @@ def distorted(image: Image.Image, random: np.random.Generator) -> Image.Image:
 
 
 def training(network: LinearSegmenter, recipe: LinearRecipe, folder: Path) -> Training:
-    """Return the training of a head (on its device) for the loop of finetuning/."""
+    """Return the training of a head for the loop of finetuning/."""
     optimizer = torch.optim.AdamW(
         network.parameters(),
         lr=recipe.learning_rate,

@@ -1,4 +1,4 @@
-"""Predicted masks of a split, stored in files: scores, bootstrap scores and gallery."""
+"""Predicted masks of a split in files: scores and gallery."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
-    """Return the file of an image's predicted mask: the image's path with .png appended.
+    """Return the file of an image's predicted mask.
 
-    The complete path is used, since images in different folders, or with different suffixes, may
-    have the same name.
+    It is the image's path with .png appended. The complete path is used, since images in different
+    folders, or with different suffixes, may have the same name.
     """
     return folder / f"{split.name(index)}.png"
 
@@ -36,10 +36,10 @@ class Predicted:
     split: Segmented
     details: Mapping[str, object] = field(default_factory=dict)
     square_px: int = 0
-    """Side of square predictions, which are scored at this size; 0: the images' original sizes."""
+    """Side of square predictions, scored at this size; 0: original sizes."""
 
     def truth(self, index: int) -> Mask:
-        """Return the true classes (H, W) of an image, at the size of its prediction."""
+        """Return an image's true classes (H, W) at the prediction's size."""
         mask = self.split.mask(index)
         if not self.square_px:
             return mask

@@ -174,7 +174,10 @@ def redirect_output(file: Path) -> Iterator[None]:
 
 
 def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
-    """Replace each plain norm layer by one that `make` creates, with the same state."""
+    """Replace each plain norm layer, keeping its state.
+
+    make: creates the new layer for a number of channels.
+    """
     for module in model.modules():
         for name, child in module.named_children():
             if type(child) is nn.BatchNorm2d:
@@ -184,15 +187,15 @@ def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
 
 
 def pad_to(values: Tensor, side: int, value: float) -> Tensor:
-    """Pad values (..., H, W) on the right and bottom to (..., side, side)."""
+    """Pad values (..., H, W) to (..., side, side), right and bottom."""
     return pad(values, (0, side - values.shape[-1], 0, side - values.shape[-2]), value=value)
 
 
 def dilate_layer4(network: ResNet, dilation: int) -> ResNet:
-    """Set stride 1 and dilation in all blocks of layer4, in place; return the network.
+    """Set stride 1 and dilation in layer4, in place.
 
-    torchvision's replace_stride_with_dilation does not dilate the first block, which gives
-    different features of the same shape.
+    All blocks are changed. torchvision's replace_stride_with_dilation does not dilate the first
+    block, which gives different features of the same shape.
     """
     for block in network.layer4:
         convolution = block.conv2 if isinstance(block, Bottleneck) else block.conv1

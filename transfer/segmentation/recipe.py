@@ -31,9 +31,10 @@ class SegmentationRecipe(FineTuningRecipe):
     head_dilation: int = 6
     """Dilation of each of these convolutions."""
     align_corners: bool = True
-    """Whether upsampling aligns the outer of the 33 map positions with a 513 px crop's corners.
+    """Whether upsampling aligns corners.
 
-    True as in the public ports of MoCo's network to mmsegmentation. The papers do not mention it;
+    If so, the outer ones of the 33 map positions are at the corners of a 513 px crop. True as in
+    the public ports of MoCo's network to mmsegmentation. The papers do not mention it;
     mmsegmentation's default is False.
     """
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"] = "SyncBN"
@@ -43,7 +44,7 @@ class SegmentationRecipe(FineTuningRecipe):
     flip_share: float = 0.5
     """Probability of a horizontal flip in training."""
     crop_px: int = 513
-    """Crop size. Smaller images are padded with the mean color; these pixels are ignored."""
+    """Crop size. Padding of smaller images (mean color) is ignored."""
     pixel_mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     """The backbone's pixel mean, for RGB from 0 to 1."""
     pixel_std: tuple[float, float, float] = (0.229, 0.224, 0.225)
@@ -52,7 +53,7 @@ class SegmentationRecipe(FineTuningRecipe):
     iterations: int = 33_069
     """Optimizer steps in total: 50 epochs of 10,582 images."""
     milestones: tuple[int, ...] = (23_148, 29_762)
-    """Iterations after which the learning rate is divided by 10 (70 and 90 %)."""
+    """Iterations after which the learning rate is divided by 10."""
     learning_rate: float = 0.003
     warmup_iterations: int = 0
     warmup_factor: float = 1.0
@@ -65,11 +66,14 @@ class SegmentationRecipe(FineTuningRecipe):
     precise_norm_batches: int = 0
 
     def at_size(self, crop_px: int) -> Self:
-        """Return the recipe with another crop size; scales and test do not change."""
+        """Return the recipe with another crop size.
+
+        Scales and test do not change.
+        """
         return replace(self, crop_px=crop_px)
 
     def tiny(self) -> Self:
-        """Return a smoke test: a few steps of a narrow head on small crops."""
+        """Return a smoke test: a few steps with small crops."""
         return replace(
             self,
             head_channels=32,
@@ -109,18 +113,18 @@ class LinearRecipe(FineTuningRecipe):
     the next divisible size, and the logits are resized to the crop. This is our interpretation.
     """
     grid: int = 0
-    """Width and height of the maps, which determine the crop size; 0: use `crop_px`."""
+    """Map size, which determines the crop size; 0: use `crop_px`."""
     scales: tuple[float, float] = (0.5, 2.0)
-    """Range of the uniformly drawn short side of training images, relative to the crop."""
+    """Range of the training images' short side, relative to the crop."""
     longest: float = 4.0
-    """Maximum of the long side, relative to the drawn short side; 0: no limit."""
+    """Maximum of the long side, relative to the short; 0: none."""
     most_of_a_class: float = 0.75
-    """Maximum fraction of one class in a crop; otherwise, the crop is drawn again."""
+    """Maximum fraction of one class in a crop; others are redrawn."""
     redraws: int = 10
     flip_share: float = 0.5
     distortion: str = "brightness 32, contrast and saturation 0.5 to 1.5, hue 18 of 180"
     window_share: float = 2 / 3
-    """Step between the test's windows, relative to the crop: 341 of 512 px."""
+    """Step between the test's windows, relative to the crop."""
     # training
     iterations: int = 40_000
     milestones: tuple[int, ...] = ()
@@ -129,7 +133,7 @@ class LinearRecipe(FineTuningRecipe):
     warmup_iterations: int = 1_500
     warmup_factor: float = 1e-6
     batch_size: int = 16
-    """Images per step; the batch norm uses the statistics of all of them."""
+    """Images per step, all used in the batch norm's statistics."""
     accumulated: int = 1
     adam_betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 1e-4
@@ -157,7 +161,10 @@ DINOV3 = replace(
 )
 """DINOv3's protocol (arXiv:2508.10104, D.1), with its settings for ADE20K."""
 GRID32 = replace(DINOV2, grid=32)
-"""Maps of 32 x 32 for every encoder, as in DINOv3's Table 3: 448 px for 14 px patches."""
+"""Maps of 32 x 32 for every encoder, as in DINOv3's Table 3.
+
+Patches of 14 px need 448 px crops.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +175,7 @@ class InContextRecipe:
     """
 
     image_px: int = 512
-    """Size of the square to which images are resized; 504 for 14 px patches."""
+    """Size to which images are resized; 504 for 14 px patches."""
     memory_patches: int = 10_240_000
     """Number of patches in the memory, divided equally among images and epochs."""
     epochs: int = 2

@@ -20,7 +20,7 @@ from transfer.segmentation.recipe import SegmentationRecipe
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample(stream.Sample):
-    """A crop with its mask; smaller than the crop size if the image is smaller."""
+    """A crop with its mask, smaller for small images."""
 
     image: Tensor
     """(3, H, W) uint8, RGB."""
@@ -44,7 +44,10 @@ def training_samples(
 def training_sample(
     split: Segmented, index: int, recipe: SegmentationRecipe, seed: int | Sequence[int]
 ) -> Sample:
-    """Return a crop; scale, flip and position are drawn from the seed (one or more numbers)."""
+    """Return a crop with scale, flip and position drawn from the seed.
+
+    seed: one or more numbers.
+    """
     random = np.random.default_rng(seed)
     scale = float(random.uniform(*recipe.scales))
     flipped = bool(random.random() < recipe.flip_share)

@@ -20,7 +20,7 @@ from transfer.segmentation.samples import pixels
 
 
 def training(network: FCN, recipe: SegmentationRecipe, folder: Path) -> Training:
-    """Return the training of a network (on its device) for the loop of finetuning/."""
+    """Return the training of a network for the loop of finetuning/."""
     optimizer = torch.optim.SGD(
         network.parameters(),
         lr=recipe.learning_rate,
@@ -36,9 +36,10 @@ def training(network: FCN, recipe: SegmentationRecipe, folder: Path) -> Training
 def predict(
     network: FCN | LinearSegmenter, split: Segmented, folder: Path, process: Process
 ) -> None:
-    """Write the predicted mask of each image, at its original size, as VOC-style PNG.
+    """Predict and write the mask of each image.
 
-    The file of image i is `prediction_path(folder, split, i)`.
+    Masks are PNG files at the images' original sizes. The file of image i is
+    `prediction_path(folder, split, i)`.
     """
     network.eval()
     counting = progress("predict", "masks", len(split)) if process.is_main else nullcontext()

@@ -20,7 +20,7 @@ from tests.transfer.datasets.conftest import CopyOf
 from tests.transfer.detection.scenes import scene
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS, open_split
-from transfer.datasets.check import Report, announce, check, count_classes, render, require
+from transfer.datasets.check import Report, check, count_classes, register_subsets, render, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import Images
 from transfer.datasets.scenes import Scenes
@@ -163,7 +163,7 @@ def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
     assert check("voc07", data, decode=False).ok
     assert "aircraft" in json.loads((data / SMALL_DATA).read_text())
     (data / SMALL_DATA).unlink()
-    assert announce(["voc07"], data)["voc07"][0].counts == {"trainval": 200, "test": 160}
+    assert register_subsets(["voc07"], data)["voc07"][0].counts == {"trainval": 200, "test": 160}
     assert require("voc07", data, tolerated=0).ok
 
 
@@ -184,7 +184,7 @@ def test_registered_subset_has_a_tenth_of_each_class_as_val(
     data = copy_of(key)
     (data / SMALL_DATA).unlink()
     assert not check(key, data, decode=False).ok
-    assert announce([key], data)[key][0].counts == counts
+    assert register_subsets([key], data)[key][0].counts == counts
     assert check(key, data, decode=False).ok
 
 
@@ -194,7 +194,7 @@ def test_excerpt_of_some_objectnet_classes_is_described(copy_of: CopyOf) -> None
     shutil.rmtree(data / "objectnet-1.0" / "images" / "jeans")
     with pytest.raises(DataError, match="register-subset objectnet13"):
         require("objectnet13", data, tolerated=0)
-    sizes = announce(["objectnet13"], data)["objectnet13"][0]
+    sizes = register_subsets(["objectnet13"], data)["objectnet13"][0]
     assert (sizes.classes, sizes.counts) == (3, {"test": 3 * 12})
     assert require("objectnet13", data, tolerated=0).ok
 
@@ -237,7 +237,7 @@ def test_an_excerpt_is_whole_once_it_is_announced(copy_of: CopyOf) -> None:
     for folder in (data / "imagenet" / "train").iterdir():
         for file in sorted(folder.iterdir())[1:]:
             file.unlink()
-    sizes, notes = announce(["in1k"], data)["in1k"]
+    sizes, notes = register_subsets(["in1k"], data)["in1k"]
     assert sizes.counts == {"trainval": 10, "test": 200}
     assert "no image left once 1 are held out" in notes[0]
     assert check("in1k", data, decode=False).ok
@@ -247,7 +247,7 @@ def test_an_excerpt_is_whole_once_it_is_announced(copy_of: CopyOf) -> None:
         for file in sorted(folder.iterdir())[20:]:
             file.unlink()
     with pytest.raises(DataError, match=r"first 'BACKGROUND_Google' with 20 images.* 30 are held"):
-        announce(["caltech101"], data)
+        register_subsets(["caltech101"], data)
     counts = {"train": 50, "val": 25, "trainval": 75, "test": 25}
     mark_small(data, "caltech101", Sizes(classes=5, counts=counts))
     assert check("caltech101", data, decode=False).ok
@@ -286,7 +286,7 @@ def test_one_more_class_that_test_lacks_is_refused_unless_it_is_announced(
     assert report.fatal == ("test: class n01440764 has no image",)
     assert not report.fit(0)
     (data / SMALL_DATA).unlink()
-    assert announce(["in1k"], data)["in1k"][0].classes == 9
+    assert register_subsets(["in1k"], data)["in1k"][0].classes == 9
     assert require("in1k", data, tolerated=0).ok
 
 
@@ -306,7 +306,7 @@ def test_splits_with_other_classes_are_refused(
     report = check("pets", data, decode=False)
     assert report.fatal == ("test: its classes differ from train: it has them in another order",)
     with pytest.raises(DataError, match="in another order"):
-        announce(["pets"], data)
+        register_subsets(["pets"], data)
 
 
 def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ CALTECH = "caltech101/101_ObjectCategories"
 def test_excerpt_with_a_class_that_is_too_small_is_refused(tmp_path: Path) -> None:
     write_class_folders(tmp_path / CALTECH, {"ant": 45, "bass": 45, "bonsai": 25})
     with pytest.raises(DataError, match=r"'bonsai' with 25 images.* 30 are held out"):
-        announce(["caltech101"], tmp_path)
+        register_subsets(["caltech101"], tmp_path)
     assert not (tmp_path / SMALL_DATA).exists()
 
 
@@ -345,11 +345,11 @@ def test_excerpt_with_a_class_that_is_too_small_is_refused(tmp_path: Path) -> No
 )
 def test_described_excerpt_is_ok_and_stays_the_same(key: str, folder: str, tmp_path: Path) -> None:
     write_class_folders(tmp_path / folder, {"ant": 45, "bass": 41, "bonsai": 32})
-    first = announce([key], tmp_path)
+    first = register_subsets([key], tmp_path)
     content = (tmp_path / SMALL_DATA).read_bytes()
     fingerprints = check(key, tmp_path, decode=False).fingerprints
     assert check(key, tmp_path, decode=False).ok
-    assert announce([key], tmp_path) == first
+    assert register_subsets([key], tmp_path) == first
     assert (tmp_path / SMALL_DATA).read_bytes() == content
     assert check(key, tmp_path, decode=False).fingerprints == fingerprints
 
@@ -359,7 +359,7 @@ def test_excerpt_whose_test_lacks_classes_is_ok_once_described(copy_of: CopyOf) 
     (data / SMALL_DATA).unlink()
     for folder in sorted((data / "imagenet" / "val").iterdir())[2:]:
         shutil.rmtree(folder)
-    sizes, _ = announce(["in1k"], data)["in1k"]
+    sizes, _ = register_subsets(["in1k"], data)["in1k"]
     assert (sizes.classes, sizes.counts["val"]) == (2, 30)  # a tenth of each of ten classes
     assert check("in1k", data, decode=False).ok
 
@@ -374,9 +374,9 @@ def test_excerpt_of_difficult_objects_alone_is_refused(difficult: bool, tmp_path
 
 def test_sizes_that_a_description_replaces_are_named(tmp_path: Path) -> None:
     write_class_folders(tmp_path / CALTECH, {"ant": 45, "bass": 41})
-    announce(["caltech101"], tmp_path)
+    register_subsets(["caltech101"], tmp_path)
     mark_small(tmp_path, "caltech101", Sizes(classes=2, counts={"trainval": 60, "test": 7}))
-    _, notes = announce(["caltech101"], tmp_path)["caltech101"]
+    _, notes = register_subsets(["caltech101"], tmp_path)["caltech101"]
     assert f"replaces the sizes trainval 60, test 7 of {SMALL_DATA}" in notes
 
 
@@ -396,9 +396,9 @@ def test_excerpt_with_a_broken_image_is_described_if_tolerated(copy_of: CopyOf) 
     name = open_split("pets", data, "test").name(0)
     cut_in_half(data / name)
     with pytest.raises(DataError, match="--tolerate") as error:
-        announce(["pets"], data)
+        register_subsets(["pets"], data)
     assert name in str(error.value)
-    assert announce(["pets"], data, tolerated=1)["pets"][1][0].startswith(name)
+    assert register_subsets(["pets"], data, tolerated=1)["pets"][1][0].startswith(name)
     assert require("pets", data, tolerated=1).num_bad == 1
 
 

@@ -1,4 +1,4 @@
-"""ImageNet-1k (Russakovsky et al. 2015), ImageNet-100, and SimCLR's 1 % and 10 % subsets.
+"""ImageNet-1k, ImageNet-100, and SimCLR's 1 % and 10 % subsets.
 
 The test labels are not public: test is the official val split (50 images per class), and trainval
 is the official train split. val is a seeded draw of 50 images per class from trainval, used to
@@ -35,14 +35,14 @@ from transfer.datasets.synthetic.labeled import (
 from transfer.datasets.synthetic.patterns import Pixels, draw_size_px, kinds_of_classes, paint
 
 LISTS = "imagenet_subsets"
-"""Folder of SimCLR's lists in the data folder, named as in SimCLR's repository."""
+"""Folder of SimCLR's lists, named as in its repository."""
 ONE_PERCENT, TEN_PERCENT = "1percent.txt", "10percent.txt"
 SMALL_WNIDS: tuple[str, ...] = facts()["small_imagenet"]
 """Classes of the small ImageNet."""
 SMALL = PerClass(classes=len(SMALL_WNIDS))
 SMALL_FIRST_KIND = 12
 SMALL_LABELED = {ONE_PERCENT: 6, TEN_PERCENT: 12}
-"""Listed images per class of the small ImageNet; two of these are held out."""
+"""Listed images per class of the small ImageNet, two held out."""
 
 
 def imagenet1k_wnids() -> list[str]:
@@ -51,7 +51,10 @@ def imagenet1k_wnids() -> list[str]:
 
 
 def imagenet100_wnids() -> list[str]:
-    """Return the classes of CMC (Tian et al. 2020); JCL, LORAC, UniCLR and LooC use them."""
+    """Return CMC's classes (Tian et al. 2020), common in the literature.
+
+    JCL, LORAC, UniCLR and LooC use them.
+    """
     return Path(__file__).with_name("imagenet100.txt").read_text().split()
 
 
@@ -137,11 +140,11 @@ VAL_FOLDERS = (
     "ILSVRC/Data/CLS-LOC/val",
     "imagenet_object_localization_patched2019/ILSVRC/Data/CLS-LOC/val",
 )
-"""Folders of unpacked val images: from ImageNet, or from two versions of Kaggle's copy."""
+"""Folders of unpacked val images, from ImageNet or Kaggle."""
 
 
 def sort_val_images(raw: Path) -> None:
-    """Move val images from the flat folder of the archive to class folders.
+    """Move val images from the archive's flat folder to class folders.
 
     Images in class folders stay. DataError if the lists do not give the class of each image.
     """
@@ -165,7 +168,10 @@ def sort_val_images(raw: Path) -> None:
 
 
 def _from_devkit(folder: Path) -> dict[str, str]:
-    """Read the devkit's list; line i is the class of val image i, as numbered in meta.mat."""
+    """Read the devkit's list.
+
+    Line i is the class number of val image i, as in meta.mat.
+    """
     meta, truth = (folder / "data" / name for name in DEVKIT_LISTS)
     if not (meta.is_file() and truth.is_file()):
         return {}
@@ -181,7 +187,10 @@ def _from_devkit(folder: Path) -> dict[str, str]:
 
 
 def _from_kaggle(folder: Path) -> dict[str, str]:
-    """Read Kaggle's list; each line is an image name, a comma, its class and boxes."""
+    """Read Kaggle's list.
+
+    Each line is an image name, a comma, its class and boxes.
+    """
     if not (folder / KAGGLE).is_file():
         return {}
     lines = read_text(folder / KAGGLE, errors="replace").splitlines()[1:]

@@ -67,14 +67,17 @@ def unpacked_counts(data: Path) -> dict[str, int]:
 
 
 def missing_kinds(data: Path) -> list[str]:
-    """Return a sentence if the extra corruptions, which some metrics need, are missing."""
+    """Return a sentence if the extra corruptions are missing.
+
+    Some metrics need them.
+    """
     if not (data / FOLDER).is_dir() or expected_kinds(data) == KINDS:
         return []
     return ["ImageNet-C without extra.tar: 15 kinds, no all19_top1 and no sev3plus19_top1"]
 
 
 def _write_small(data: Path, rng: np.random.Generator) -> None:
-    """Write one image per kind, severity and class; all corruptions are Gaussian noise."""
+    """Write one noisy image per kind, severity and class."""
     for kind in KINDS:
         for severity in SEVERITIES:
             for number, wnid in enumerate(small_in100_wnids(), start=1):

@@ -26,21 +26,24 @@ WNIDS = {
     for line in Path(__file__).with_suffix(".txt").read_text().splitlines()
     for wnid, _, label in [line.partition(" ")]
 }
-"""ImageNet-100 class of each ObjectNet label, such as the rocking chair for chairs."""
+"""ImageNet-100 class of each ObjectNet label."""
 MIN_IMAGES = 49_500
-"""Minimum total that rounds to the published 50,000; counts per class are not published."""
+"""Minimum total that rounds to 50,000.
+
+The paper gives only this total, no counts per class.
+"""
 SMALL_LABELS = {wnid: label for label, wnid in WNIDS.items() if wnid in SMALL_WNIDS}
 SMALL_PER_CLASS = 12
 
 
 def with_readable_names(wnids: Sequence[str]) -> tuple[str, ...]:
-    """Return class names for reports: the wnid, with ObjectNet's label if it has one."""
+    """Return class names for reports: wnids, with ObjectNet's labels if possible."""
     labels = {wnid: label for label, wnid in WNIDS.items()}
     return tuple(f"{labels[wnid]} ({wnid})" if wnid in labels else wnid for wnid in wnids)
 
 
 def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read objectnet-1.0/images/FOLDER/*.png; mappings/ holds each folder's label."""
+    """Read objectnet-1.0/images/FOLDER/*.png; mappings/ contains each folder's label."""
     root = data / FOLDER
     if not sizes.counts["test"]:  # unpublished
         classes = class_names(root / "images")

@@ -34,7 +34,7 @@ def stored_scenes(file: Path, cache: Path) -> Scenes | None:
 
 
 def read_once(file: Path, cache: Path, parse: Parse) -> Scenes:
-    """Return the scenes of an annotation file, from the cache or by parsing it.
+    """Return the scenes of a file, from the cache or by parsing.
 
     Processes that start at the same time all parse it, with the same result. If the cache cannot
     be written, a message is printed.

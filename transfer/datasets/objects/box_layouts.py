@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MANY = 0.05
-"""Boxes are only reported if more than this fraction, and more than one, contradict."""
+"""Maximum fraction of contradicting boxes in a valid file.
+
+A single such box is always valid.
+"""
 CONTRADICTION_IOU = 0.5
 """Below this IoU, a box contradicts the outlines or the image."""
 AGREEMENT = 0.9
-"""Minimum fraction of boxes that another layout must explain, and their minimum IoU."""
+"""Minimum fraction of boxes that another layout explains; minimum IoU."""
 XYWH = "left, top, width, height"
 XYXY = "left, top, right, bottom"
 FRACTIONS = "fractions of the image's width and height"
@@ -35,16 +38,18 @@ TO_CORNERS: Mapping[str, Callable[[Floats, Floats, Floats, Floats], Floats]] = {
     "top, left, bottom, right": lambda a, b, c, d: np.stack([b, a, d, c], axis=-1),
     "top, left, height, width": lambda a, b, c, d: _join(b, a, d, c),
 }
-"""By layout: a function from the four numbers (n,) of each box to its corners (n, 4)."""
+"""Functions from four numbers (n,) to corners (n, 4), by layout."""
 
 
 def contradictions(
     numbers: Floats, extents: Floats, image_sizes: Floats, layout: str
 ) -> dict[int, str]:
-    """Return the boxes that contradict a layout, with the reason; empty if they are few.
+    """Return the boxes that contradict a layout, with reasons.
 
-    numbers (n, 4): as stored. extents (n, 4): corners of each object's outlines, NaN
-    for objects without any. image_sizes (n, 2): width and height in px.
+    The result is empty if they are few.
+    numbers (n, 4): as stored in the file.
+    extents (n, 4): corners of each object's outlines; NaN for objects without outlines.
+    image_sizes (n, 2): width and height in px.
     """
     boxes, outlined = _corners(numbers, layout), ~np.isnan(extents[:, 0])
     in_image = np.clip(boxes, 0, np.tile(image_sizes, 2))
@@ -91,7 +96,10 @@ def _corners(numbers: Floats, layout: str) -> Floats:
 
 
 def _iou(boxes: Floats, boxes2: Floats) -> Floats:
-    """Return the IoU (n,) of pairs of boxes (n, 4): 0 for empty boxes, NaN for NaN."""
+    """Return the IoU (n,) of pairs of boxes (n, 4).
+
+    It is 0 for empty boxes and NaN for NaN.
+    """
     top_left = np.maximum(boxes[:, :2], boxes2[:, :2])
     bottom_right = np.minimum(boxes[:, 2:], boxes2[:, 2:])
     intersection = np.maximum(bottom_right - top_left, 0).prod(axis=1)

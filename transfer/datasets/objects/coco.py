@@ -1,8 +1,9 @@
-"""COCO 2017 (Lin et al., ECCV 2014, arXiv:1405.0312): object outlines and person keypoints.
+"""COCO 2017: object outlines and person keypoints.
 
-Annotations are read as in detectron2, so that both engines train on the same objects. Images and
-classes are ordered by id. An outline has at least three points; objects without an outline are
-skipped. Classes of val2017 and train2017 are matched by name, since their ids may differ.
+Source: Lin et al., ECCV 2014, arXiv:1405.0312. Annotations are read as in detectron2, so that both
+engines train on the same objects. Images and classes are ordered by id. An outline has at least
+three points; objects without an outline are skipped. Classes of val2017 and train2017 are matched
+by name, since their ids may differ.
 
 trainval is train2017. test is val2017, the papers' test set. val is a seeded draw from train2017,
 used to choose learning rates.
@@ -70,7 +71,10 @@ def annotation_fault(
 
 
 def _mask_fault(mask: object, crowd: bool, size: list[int]) -> str:
-    """Return the fault of outlines or of a crowd's run lengths, or ""; size: H, W."""
+    """Return the fault of outlines or run lengths, "" if valid.
+
+    size: H, W.
+    """
     if isinstance(mask, dict):
         if not crowd:
             return "its mask is run lengths, which only crowds have; outlines are needed"
@@ -116,7 +120,7 @@ UNPACK = "unpack annotations_trainval2017.zip again"
 SMALL_VAL = 12
 """Number of val images in the small dataset."""
 Numbered = tuple[int, dict[str, Any]]
-"""Id of an image, or index of an annotation in its file; and its entry."""
+"""An image's id or an annotation's index, and its entry."""
 State = tuple[int, int, int]
 """Size, modification and change time of a file."""
 
@@ -142,7 +146,7 @@ def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
 
 
 def _open(file: Path) -> Scenes:
-    """Return the scenes of an annotation file; it is parsed once per process."""
+    """Return the scenes of an annotation file, parsed once per process."""
     state = _state(file)
     if not _is_opened(file):
         _opened[file] = state, _parse_scenes(file, read_bytes(file))
@@ -175,7 +179,7 @@ def _is_opened(file: Path) -> bool:
 
 
 def _parse_scenes(file: Path, content: bytes) -> Scenes:
-    """Return the scenes of an annotation file; takes half a minute for train2017."""
+    """Return the scenes of an annotation file (slow for train2017)."""
     data = file.parents[2]
     kind, _, split = file.stem.rpartition("_")
     lists = _parse(file, content)
@@ -344,7 +348,7 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
 
 
 def _wrong_boxes(scenes: list[Scene], log: _Log) -> dict[int, str]:
-    """Return the objects with boxes in another layout, with the reason, if they are many."""
+    """Return the boxes in another layout, with reasons, if many."""
     entries = [annotation for _, annotation in log.usable]
     image_sizes = [(scene.width, scene.height) for scene in scenes for _ in scene.boxes]
     return contradictions(

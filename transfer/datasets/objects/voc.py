@@ -59,7 +59,10 @@ def sbd_folder(data: Path) -> Path | None:
 
 
 def read_sbd_mask(file: Path) -> Mask:
-    """Return the classes (H, W) of a file in cls/; DataError if it contains none."""
+    """Return the classes (H, W) of a file in cls/.
+
+    DataError if it contains none.
+    """
     try:
         (content,) = read_mat(file, "GTcls")
         classes = np.asarray(content[0, 0]["Segmentation"])
@@ -104,13 +107,13 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
 
 
 def read_ids(list_file: Path) -> list[str]:
-    """Return the image ids of a list of ids, or of image and mask paths."""
+    """Return the image ids of a list of ids or paths."""
     rows = read_list(list_file, {"image": str}, extra="ignored")
     return [Path(image).stem for _, (image,) in rows]
 
 
 def finish_conversion(data: Path) -> None:
-    """Convert SBD unless that is done; do nothing if SBD or VOC 2012 is missing."""
+    """Convert SBD if it exists and is not converted yet."""
     lists = data / "VOCdevkit" / "VOC2012" / "ImageSets" / "Segmentation"
     listed = any((lists / name).exists() for name in AUGMENTED_LISTS)
     if sbd_folder(data) is not None and lists.is_dir() and not listed:
@@ -144,7 +147,7 @@ def read_labels(year: str, data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def _read_marks(file: Path, ids: list[str]) -> list[int]:
-    """Return the mark (1, 0 or -1) of each image for one class."""
+    """Return the mark (1, 0, -1) of each image for one class."""
     marks = read_pairs(file, {"image": str, "mark": int})
     missing = [image_id for image_id in ids if image_id not in marks]
     if missing or not set(marks.values()) <= {1, 0, -1}:
@@ -190,7 +193,7 @@ class _Log:
 
 
 def _wrong_boxes(scenes: list[Scene]) -> dict[int, str]:
-    """Return the objects with boxes in another layout, with the reason, if they are many."""
+    """Return the boxes in another layout, with reasons, if many."""
     boxes = np.concatenate([np.zeros((0, 4)), *(scene.boxes for scene in scenes)])
     published_boxes = boxes + np.array([1, 1, 0, 0])
     image_sizes = [(scene.width, scene.height) for scene in scenes for _ in scene.boxes]
@@ -203,7 +206,10 @@ def _wrong_boxes(scenes: list[Scene]) -> dict[int, str]:
 
 
 def _read_scene(data: Path, folder: str, image_id: str, log: _Log) -> Scene | None:
-    """Return an image with its usable objects; None if its XML file is unusable."""
+    """Return an image with its usable objects, or None.
+
+    It is None if the XML file is unusable.
+    """
     file = f"{folder}/Annotations/{image_id}.xml"
     try:
         root = ElementTree.parse(data / file).getroot()
@@ -264,7 +270,10 @@ def read_masks(data: Path, split: str, sizes: Sizes) -> Segmented:
 def _images_and_masks(
     data: Path, image_ids: list[str], voc_ids: frozenset[str], source: str
 ) -> Segmented:
-    """Return a split; masks of `voc_ids` are VOC's, the others are augmented masks."""
+    """Return a split.
+
+    Masks of `voc_ids` are VOC's, all others are augmented masks.
+    """
     if not image_ids:
         raise DataError(f"no image is listed in {data / SEGMENTATION}/ImageSets/Segmentation")
     mask_folders = (
@@ -280,7 +289,7 @@ def _images_and_masks(
 
 
 def _added_ids(data: Path, listed: frozenset[str]) -> tuple[list[str], str]:
-    """Return the ids of images with augmented masks, and a line about their source."""
+    """Return the ids with augmented masks, and a line about their source."""
     folder, sbd = data / SEGMENTATION / "SegmentationClassAug", sbd_folder(data)
     if not folder.is_dir() and sbd is None:
         return [], "augmented masks: neither SegmentationClassAug nor SBD is there"

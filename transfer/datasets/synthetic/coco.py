@@ -1,4 +1,4 @@
-"""A small COCO 2017 in the published layout: images, instances and person keypoints.
+"""A small COCO 2017 in the published layout.
 
 Objects are shapes on a plain background, filled with the pattern of their class. Persons have a dot
 at each visible keypoint, at a fixed relative position. Some images contain no object, only a crowd,
@@ -26,7 +26,7 @@ CATEGORIES = {1: "person", 3: "car", 17: "cat", 18: "dog", 62: "chair"}
 PERSON = 1
 HEIGHT_PX, WIDTH_PX = 96, 128
 KEYPOINTS: dict[str, tuple[float, float]] = facts()["keypoints"]
-"""Position of each keypoint as fractions of the shape's width and height, in COCO's order."""
+"""Relative position of each keypoint in the shape, in COCO's order."""
 MARK_SHARES = (0.1, 0.1, 0.8)
 """Fractions of keypoints that are unlabeled, hidden and visible."""
 DOT_PX = 1.5
@@ -39,7 +39,7 @@ Outline = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sketch:
-    """An image that is being drawn, and the entries of its two annotation files."""
+    """An image being drawn, and its entries of the annotation files."""
 
     image_id: int
     canvas: Pixels
@@ -96,7 +96,7 @@ def _draw_ground(rng: np.random.Generator) -> Pixels:
 
 
 def _draw(sketch: Sketch, category: int) -> None:
-    """Draw one or two objects, or a special image, depending on the phase."""
+    """Draw one or two objects, or one of the special images."""
     phase, rng, half = sketch.phase, sketch.rng, WIDTH_PX // 2
     if phase in (ONLY_CROWD, WITH_CROWD):
         _draw_crowd(sketch, half)
@@ -108,7 +108,10 @@ def _draw(sketch: Sketch, category: int) -> None:
 
 
 def _draw_figure(sketch: Sketch, start_x: int, category: int) -> None:
-    """Draw an ellipse or a rectangle in one half of the image; persons are tall ellipses."""
+    """Draw a shape in one half of the image.
+
+    Shapes are ellipses and rectangles; persons are tall ellipses.
+    """
     rng = sketch.rng
     sides = ((32, 48), (64, 90)) if category == PERSON else ((32, 60), (32, 80))
     width, height = (int(rng.integers(*limits)) for limits in sides)

@@ -1,4 +1,4 @@
-"""Generate small, learnable versions of all datasets, for the demo and the tests.
+"""Generate small, learnable versions of all datasets for demo and tests.
 
 Each dataset's file contains its writer. The datasets share the patterns of `patterns.py`; each uses
 some of them as classes. `pretrain/` contains unlabeled images of all patterns, which are not in any
@@ -42,7 +42,7 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
 
 
 def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
-    """Write a dataset to a temporary folder and move it, so that no partial dataset remains.
+    """Write a dataset atomically, by moving a temporary folder.
 
     DataError if its folder has another origin. Does nothing if it only uses other datasets' files.
     """
@@ -72,7 +72,7 @@ def _is_drawn(data: Path, key: str) -> bool:
 
 
 def _mark(data: Path, written: str) -> None:
-    """Add a dataset to `small-data.json`, and all datasets that only use listed ones."""
+    """Add a dataset, and all that are now complete, to `small-data.json`."""
     mark_small(data, written, dataset_info(written).small.sizes)
     listed = {key for key, sizes in small_sizes(data).items() if sizes.drawn}
     for key, info in DATASETS.items():

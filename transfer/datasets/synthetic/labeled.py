@@ -76,7 +76,7 @@ def write_lines(file: Path, lines: Sequence[str]) -> None:
 
 
 def _enumerate_images(classes: Sequence[str], count: int) -> Iterator[tuple[int, str, int]]:
-    """Yield label, class name and number in the class, from 0, of each image."""
+    """Yield label, class name and number in the class of each image."""
     for label, name in enumerate(classes):
         for i in range(count):
             yield label, name, i
@@ -201,11 +201,11 @@ def write_food(data: Path, per_class: PerClass, draw: Draw) -> None:
 
 
 SMALL_MOVED = 4
-"""Images per class, on average, that are moved from train2019.json to the test images."""
+"""Images per class, on average, that move from train2019.json to test."""
 
 
 def write_inat1k(data: Path, per_class: PerClass, draw: Draw) -> None:
-    """Write the images, and an annotation file for train and one for val."""
+    """Write the images, and annotation files for train and val."""
     folder = data / "inat2019"
     kingdoms = ["Amphibians", "Birds", "Fungi", "Insects", "Plants", "Reptiles"]
     categories = [{"id": i, "name": str(i)} for i in range(per_class.classes)]
@@ -241,7 +241,7 @@ def write_pets(data: Path, per_class: PerClass, draw: Draw) -> None:
 
 
 def write_places365(data: Path, per_class: PerClass, draw: Draw) -> None:
-    """Write the images, the list of categories and the lists of files and labels."""
+    """Write the images, the categories, and the lists with labels."""
     folder = data / "places365"
     classes = ["/a/airfield", "/a/alley", "/b/bridge", "/c/castle", "/f/field/wild"]
     numbered = [f"{name} {label}" for label, name in enumerate(classes)]

@@ -60,7 +60,7 @@ def _woven(x: Plane, y: Plane) -> Plane:
 
 
 def _maze(x: Plane, y: Plane) -> Plane:
-    """Winding bands: a sum of plane waves of one wavelength in all directions."""
+    """Winding bands: plane waves of one wavelength in all directions."""
     angles = np.arange(9) * np.pi / 9
     waves = [np.cos(2 * np.pi * (x * np.cos(a) + y * np.sin(a)) + 7 * a * a) for a in angles]
     return np.asarray(np.sum(waves, axis=0)) / 12
@@ -106,7 +106,10 @@ x, y: position in cells of the lattice; u, v: position in the cell, -0.5 to 0.5.
 
 
 def paint(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Pixels:
-    """Draw one image (H, W, 3) of a kind; size_px is (H, W)."""
+    """Draw one image (H, W, 3) of a kind.
+
+    size_px: H, W.
+    """
     ink = _ink(kind, size_px, rng)
     if rng.random() < 0.5:
         ink = 1 - ink
@@ -118,7 +121,7 @@ def paint(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Pixe
 
 
 def kinds_of_classes(classes: int, first: int) -> list[int]:
-    """Return every fifth kind, starting with `first`, so that easy and hard kinds are mixed.
+    """Return every fifth kind, which mixes easy and hard ones.
 
     5 and the number of kinds are coprime, so no kind is repeated.
     """
@@ -132,7 +135,7 @@ def draw_size_px(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def jpeg(pixels: Pixels, *, comment: str = "") -> bytes:
-    """Return the image as a JPEG file, with a comment in its header."""
+    """Return the image as a JPEG file with a comment."""
     content = BytesIO()
     Image.fromarray(pixels).save(content, "JPEG", quality=85, comment=comment.encode())
     return content.getvalue()
@@ -146,7 +149,7 @@ def png(pixels: Pixels) -> bytes:
 
 
 def _ink(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Plane:
-    """Return ink (H, W), 0 to 1, with random offset, angle, scale and line width."""
+    """Return ink (H, W), 0 to 1, with random position and size."""
     height, width = size_px
     cell_px = min(size_px) * rng.uniform(0.2, 0.3)
     angle = rng.uniform(-0.2, 0.2)
@@ -159,9 +162,10 @@ def _ink(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Plane
 
 
 def _color_field(size_px: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return colors (H, W, 3), 0 to 1, that vary as much within as between images.
+    """Return random colors (H, W, 3), 0 to 1, smoothly varying.
 
-    With one color per image, a contrastive method would distinguish images by color, not by kind.
+    They vary as much within as between images. With one color per image, a contrastive method would
+    distinguish images by color, not by kind.
     """
     coarse = Image.fromarray(rng.integers(0, 256, size=(5, 5, 3), dtype=np.uint8))
     smooth = coarse.resize((size_px[1], size_px[0]), Image.Resampling.BICUBIC)

@@ -1,4 +1,4 @@
-"""Small VOC 2007 and 2012 in the published layout: images, XML, image sets and masks.
+"""Small VOC 2007 and 2012 in the published layout.
 
 In each split, every class is present in some images and absent from others. Some objects are marked
 difficult. If an image has only difficult objects of a class, its mark is 0.
@@ -27,7 +27,7 @@ NOT_DIFFICULT_FRACTION = 0.9
 OUTLINE_RADIUS = 0.9
 """Inner radius of the outline of a disc of radius 1."""
 MASKED = {"train": 60, "val": 40}
-"""Number of images with a VOC mask: the first ones of each image set."""
+"""Number of images with a VOC mask, per image set."""
 ADDED_MASKS = 40
 """Number of further train images with a mask only in SegmentationClassAug."""
 
@@ -71,7 +71,10 @@ def write_voc(year: str, root: Path, rng: np.random.Generator) -> None:
 
 
 def write_masks(root: Path, objects: dict[str, dict[str, list[Object]]]) -> None:
-    """Write masks of some VOC 2012 images; objects are outlined ellipses in their boxes."""
+    """Write masks of some VOC 2012 images.
+
+    Objects are outlined ellipses in their boxes.
+    """
     folder = root / "VOCdevkit" / "VOC2012"
     for image_set, count in MASKED.items():
         names = list(objects[image_set])[:count]
@@ -99,7 +102,10 @@ def _write_mask(folder: Path, image_id: str, objects: list[Object]) -> None:
 def _draw_scene(
     label: int, kinds: list[int], rng: np.random.Generator
 ) -> tuple[Pixels, list[Object]]:
-    """Return an image and its one or two objects; the first is never difficult."""
+    """Return an image with one or two objects.
+
+    The first object is never difficult.
+    """
     if rng.random() < 0.4:
         box = (0, 0, WIDTH_PX, HEIGHT_PX)
         return paint(kinds[label], (HEIGHT_PX, WIDTH_PX), rng), [Object(label, box, False)]
@@ -116,7 +122,10 @@ def _draw_scene(
 
 
 def _mark(objects: list[Object], label: int) -> int:
-    """Return VOC's mark of a class: 1 present, 0 only difficult objects, -1 absent."""
+    """Return VOC's mark of a class.
+
+    It is 1 for present, 0 for only difficult objects, -1 for absent.
+    """
     difficult = [obj.difficult for obj in objects if obj.label == label]
     if not difficult:
         return -1
@@ -124,7 +133,10 @@ def _mark(objects: list[Object], label: int) -> int:
 
 
 def _xml(objects: list[Object]) -> bytes:
-    """Return an annotation; published boxes count pixels from 1 and include the last."""
+    """Return an annotation file.
+
+    Published boxes count pixels from 1 and include the last.
+    """
     entries = [
         OBJECT_XML.format(CLASSES[obj.label], int(obj.difficult), left + 1, top + 1, right, bottom)
         for obj in objects

@@ -17,7 +17,7 @@ from pycocotools.coco import COCO
 
 from tests.transfer.datasets.conftest import CopyOf, real_data
 from transfer.datasets.catalog import open_any, open_scenes
-from transfer.datasets.check import announce, check, require
+from transfer.datasets.check import check, register_subsets, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
 from transfer.datasets.objects.box_layouts import XYWH, XYXY
 from transfer.datasets.scenes import Scenes, usable_for_training
@@ -295,7 +295,7 @@ def test_other_categories_in_val_than_in_train_are_refused(
     assert all(fact in report.fatal[0] for fact in (str(INSTANCES), *fields))
     for do in (
         lambda: require("coco17", data, tolerated=10**6),
-        lambda: announce(["coco17"], data),
+        lambda: register_subsets(["coco17"], data),
     ):
         with pytest.raises(DataError, match="its categories differ from instances_train2017"):
             do()
@@ -406,7 +406,7 @@ def test_persons_with_corners_are_refused(outlined: bool, copy_of: CopyOf) -> No
 
 def test_an_excerpt_is_announced_with_the_classes_of_its_files(data: Path) -> None:
     (data / SMALL_DATA).unlink()
-    sizes = announce(["coco17"], data)["coco17"][0]
+    sizes = register_subsets(["coco17"], data)["coco17"][0]
     assert (sizes.classes, sizes.counts) == (5, {"trainval": 48, "test": 24})
     assert require("coco17", data, tolerated=0).ok
 
