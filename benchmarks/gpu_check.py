@@ -74,7 +74,7 @@ def run(request: Request) -> int:
 
     has_gpu = torch.cuda.is_available()
     if request.device == "cuda" and not has_gpu:
-        raise OptionError("--device cuda: this machine has no CUDA device; use --device cpu")
+        raise OptionError("--device cuda: no CUDA device on this machine. Pass --device cpu")
     device = torch.device("cuda" if has_gpu and request.device != "cpu" else "cpu")
     measurements = {
         **{STEP + name: call for name, call in pretraining.STEPS.items()},

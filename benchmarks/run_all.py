@@ -1,8 +1,8 @@
-"""Evaluation of checkpoints on every task, then the tables: benchmarks/run_all.py --ckpt jcl.pth.
+"""Evaluate checkpoints on all tasks and write the tables: benchmarks/run_all.py --ckpt jcl.pth.
 
-Finished cells are not run again. A cell that fails leaves its reason in the tables and does not
-stop the others. Exit status: 0 all requested results are written, 1 a task failed, 2 the request is
-wrong, 75 stopped by a signal; the same command continues.
+Finished evaluations are not repeated. If one fails, the others still run, and the tables show the
+reason. Exit status: 0 all requested results are written, 1 a task failed, 2 the request is wrong,
+75 stopped by a signal; the same command resumes.
 """
 
 import os
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 if __name__ == "__main__" and __spec__ is None:
-    # started as a file: use the packages of this checkout, not of another one that is installed
+    # started as a file: use the packages of this checkout, not of an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     # child processes inherit it; with a safe path, they import nothing from the present folder
     os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -21,8 +21,8 @@ if __name__ == "__main__" and __spec__ is None:
 
 if find_spec("tyro") is None:
     print(
-        f"error: {sys.executable} lacks the suite's packages; run `make setup` once, then "
-        ".venv/bin/python benchmarks/run_all.py ...",
+        f"error: the packages of the suite are not installed for {sys.executable}. Run "
+        "`make setup` once, then .venv/bin/python benchmarks/run_all.py ...",
         file=sys.stderr,
     )
     sys.exit(2)
@@ -50,7 +50,7 @@ from benchmarks.planning.options import (
     given_options,
 )
 from benchmarks.planning.plan import (
-    MOST_LINES,
+    MAX_LINES,
     PlannedCell,
     get_data_command,
     plan_cell,
@@ -83,34 +83,36 @@ NOT_WITH_SNAPSHOTS = (
     "--slurm --workers --demo"
 )
 SNAPSHOT_TASKS = "cifar10_knn"
-NODES_ARITHMETIC = (
-    "on the GPUs of the nodes frozen networks compute in bfloat16; --feature-precision float32 "
-    "keeps the papers' precision"
+CLUSTER_PRECISION = (
+    "note: frozen networks use bfloat16 on the GPUs of the cluster. To use float32 as in the "
+    "papers, pass --feature-precision float32"
 )
 
 
 def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone.
 
-    Returns also why snapshots cannot be read, by name.
+    Also return the errors of unreadable snapshots, by name.
     """
     fingerprint.cache_clear()
     settings = request.settings
     length_fraction(settings.schedule)
     engine_for(settings.training.engine)
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
-    named = request.tasks or SNAPSHOT_TASKS * bool(request.snapshots)
-    keys = task_keys(named, request.suite, request.skip)
-    sets = (name for key in keys for name in task_of(key).datasets())
-    require_data_folder(settings.data, sets, may_be_empty=request.plan)
+    tasks = request.tasks
+    if request.snapshots and not tasks:
+        tasks = SNAPSHOT_TASKS
+    keys = task_keys(tasks, request.suite, request.skip)
+    datasets = (name for key in keys for name in task_of(key).datasets())
+    require_data_folder(settings.data, datasets, may_be_empty=request.plan)
     check_options_are_used(settings, map(task_of, keys))
-    found, unreadable = backbones(request)
+    opened, unreadable = backbones(request)
     cells = [
         Cell(
             request=Request(task=key, checkpoint=checkpoint, seed=seed, settings=settings),
             backbone=backbone,
         )
-        for checkpoint, backbone in found.items()
+        for checkpoint, backbone in opened.items()
         for key in keys
         for seed in seeds
     ]
@@ -125,41 +127,41 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
     rows = with_classifiers([plan_cell(cell) for cell in cells])
     rows = with_shared_work_counted_once(rows, cores, processes)
     to_run = grouped((row.cell.backbone.name, row.cell) for row in rows if row.state == "run")
-    for own_cells in to_run.values():
-        check_records_of_name(own_cells)
+    for cells_of_name in to_run.values():
+        check_records_of_name(cells_of_name)
     return rows, unreadable
 
 
 def run(request: RunAll) -> int:
-    """Print the plan, run or submit its cells and write the tables; return the exit status."""
+    """Print the plan, run or submit its cells, and write the tables; return the exit status."""
     start, results, runs = time.monotonic(), request.settings.results, request.settings.runs
     require_launcher()
     check_writable(results, "--results")
     check_writable(runs, "--runs")
     request.cluster.require_used()
     if request.cluster.slurm and request.workers > 1:
-        raise ValueError("--workers is for cells on this machine; --slurm has --parallel")
-    where = None
+        raise ValueError("--workers has no effect with --slurm. Use --parallel instead")
+    site = None
     if request.cluster.slurm:
         try:
-            where = cluster()
+            site = cluster()
         except ClusterError as error:
             if not request.plan:
                 raise
-            print(f"note: {error}; the scripts heed no limits of a cluster", file=sys.stderr)
-            where = Cluster({})
+            print(f"note: {error}; the scripts ignore the cluster's limits", file=sys.stderr)
+            site = Cluster({})
     rows, unreadable = plan(request)
-    if where is not None:
+    if site is not None:
         from benchmarks.cluster.arrays import check_submitted_weights
 
         check_submitted_weights(rows, results)
     if not request.quiet or request.plan:
-        print_plan(rows, request, where)
+        print_plan(rows, request, site)
     if request.plan:
-        if where is not None:
+        if site is not None:
             from benchmarks.cluster.arrays import sbatch_scripts
 
-            print(sbatch_scripts(rows, request.cluster, where))
+            print(sbatch_scripts(rows, request.cluster, site))
         if command := get_data_command(rows):
             print(command)
         return 0
@@ -168,89 +170,93 @@ def run(request: RunAll) -> int:
         results.mkdir(parents=True, exist_ok=True)
     if not request.snapshots:
         rows, lines = settle_declarations(rows, given=bool(request.declared))
-        lines *= not request.quiet
-        print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
+        if not request.quiet:
+            print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
     if line := earlier_work(runs):
         print(line, file=sys.stderr)
-    write_requested(rows, named=bool(request.tasks or request.suite), here=where is None)
-    if where is not None:
+    write_requested(rows, named=bool(request.tasks or request.suite), here=site is None)
+    if site is not None:
         from benchmarks.cluster.arrays import submit_cells
         from benchmarks.report_parts.pretraining import remember_runs, runs_of_files
 
         remember_runs(results, runs_of_files(row.cell.backbone.file for row in rows))
-        submit_cells(rows, request.cluster, where)
+        submit_cells(rows, request.cluster, site)
         return 0
     jobs = job_graph(rows)
     run_jobs(jobs, request.workers or min(num_gpus(), len(jobs)), request.settings)
     return finish_run(rows, request, start, unreadable)
 
 
-def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) -> None:
-    """Print the plan and deviations of its cells, then warnings.
+def print_plan(rows: list[PlannedCell], request: RunAll, site: Cluster | None) -> None:
+    """Print the plan, the deviations of its cells, and warnings.
 
-    The plan is the result of --plan, on stdout; before a run it is a message, on stderr.
+    With --plan, the plan goes to stdout, since it is the result; before a run, it goes to stderr.
     """
     deviations = protocol_notes(rows)
     if request.plan_full:
         lines = [render_plan(rows), *deviations]
     else:
-        shortened = first_lines(deviations, MOST_LINES, "more, see --plan full")
+        shortened = first_lines(deviations, MAX_LINES, "more, see --plan full")
         lines = [render_plan_groups(rows), *shortened]
     results = request.settings.results
     warnings = unused_lines(read_results(results).unused, results)
-    if where is not None:
+    if site is not None:
         from benchmarks.cluster.arrays import gpus_at_a_time
 
-        lines += gpus_at_a_time(rows, request.cluster, where)
-        warnings += where.warnings()
+        lines += gpus_at_a_time(rows, request.cluster, site)
+        warnings += site.warnings()
     print("\n".join(lines), file=sys.stdout if request.plan else sys.stderr)
     for warning in warnings:
         print(warning, file=sys.stderr)
     automatic = request.settings.features_in == "auto"
     frozen = any(row.state == "run" and not row.cell.task.trains_backbone for row in rows)
-    if where is not None and frozen and automatic and request.cluster.cell_gpus:
-        print(NODES_ARITHMETIC, file=sys.stderr)
+    if site is not None and frozen and automatic and request.cluster.cell_gpus:
+        print(CLUSTER_PRECISION, file=sys.stderr)
 
 
 def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
-    """Raise DataError if nothing can run; of snapshots, every one needs its data."""
-    lost = [row for row in rows if row.state in ("no data", "unfit")]
-    absent = dict.fromkeys(key for row in lost for key in row.missing)
-    reasons = [f"no {', '.join(absent)} below {request.settings.data}"] * bool(absent)
-    reasons += dict.fromkeys(f"{row.cell.key}: {row.why}" for row in lost if row.why)
+    """Raise DataError if nothing can run, or if a snapshot is missing data."""
+    skipped = [row for row in rows if row.state in ("missing data", "unsupported")]
+    missing = dict.fromkeys(key for row in skipped for key in row.missing)
+    data = request.settings.data
+    reasons = [f"missing data in {data}: {', '.join(missing)}"] if missing else []
+    reasons += dict.fromkeys(f"{row.cell.key}: {row.reason}" for row in skipped if row.reason)
     if request.snapshots:
-        all_unfit = all(row.state == "unfit" for row in lost)
-        if reasons and (len(lost) == len(rows) or not all_unfit):
-            raise DataError(f"no snapshot can be evaluated: {'; '.join(reasons)}")
-    elif len(lost) == len(rows):
-        raise DataError(
-            f"nothing can run: every cell lacks its data below {request.settings.data} or a "
-            "fitting backbone; see the lines above"
+        all_unsupported = all(row.state == "unsupported" for row in skipped)
+        if reasons and (len(skipped) == len(rows) or not all_unsupported):
+            raise DataError(f"no snapshot can be evaluated. {'; '.join(reasons)}")
+    elif len(skipped) == len(rows):
+        shown = first_lines(reasons, MAX_LINES, "more reasons, see --plan full")
+        text = "\n  ".join(["nothing to run", *shown])
+        if command := get_data_command(rows):
+            text += f"\n{command}"
+        raise DataError(text)
+
+
+def check_mode_options(request: RunAll, mode: str, invalid: str, valid: str) -> None:
+    """Raise ValueError if options were given that cannot be combined with a mode."""
+    if options := [option for option in given_options(request) if option in invalid.split()]:
+        raise ValueError(
+            f"{mode} cannot be combined with {', '.join(options)}. Use it with {valid}"
         )
 
 
-def refuse(request: RunAll, mode: str, others: str, instead: str) -> None:
-    """Raise ValueError if options were given that do not go with a mode."""
-    if wrong := [word for word in given_options(request) if word in others.split()]:
-        raise ValueError(f"{mode} does not go with {', '.join(wrong)}; it takes {instead}")
-
-
 def demo(request: RunAll) -> int:
-    """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
+    """Pre-train and evaluate on generated data in runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
 
     runs = request.settings.runs
     if request != RunAll(demo=True, settings=Settings(runs=runs), quiet=request.quiet):
-        raise ValueError("--demo goes with --runs and --quiet alone")
+        raise ValueError("--demo can only be combined with --runs and --quiet")
     check_writable(runs, "--runs")
     home = runs / "demo"
     data, checkpoint = home / "data", home / "jcl" / "backbone.pt"
-    print("generating small versions of all data sets", file=sys.stderr, flush=True)
+    print("generating small versions of all datasets", file=sys.stderr, flush=True)
     generate(data)
     command = [sys.executable, "-m", "pretrain", "jcl/demo", "--data", str(data / "pretrain")]
     pretrained = subprocess.run([*command, "--out", str(checkpoint.parent)])
     stop.exit_if_requested()
-    if pretrained.returncode:  # it has said why
+    if pretrained.returncode:  # the command has printed its error
         return 1
     return run(
         RunAll(
@@ -270,25 +276,25 @@ def demo(request: RunAll) -> int:
 
 
 def manage_submitted_cells(request: RunAll) -> int:
-    """Retry or cancel submitted cells if requested, and print the states of all.
+    """Retry or cancel submitted cells if requested, and print the states of all cells.
 
-    Returns 1 if any cell failed or was cancelled, else 0. ValueError for options of other modes,
-    which would seem to choose among the cells.
+    Returns 1 if any cell failed or was cancelled, otherwise 0. ValueError for options of other
+    modes, which would seem to select cells.
     """
     from benchmarks.cluster.arrays import cancel_all, retry_failed
     from benchmarks.status import print_states, watch
 
     options = request.cluster
     results, runs = request.settings.results, request.settings.runs
-    heeded = SlurmOptions(slurm=options.slurm, cell_gpus=options.cell_gpus)
+    unused = SlurmOptions(slurm=options.slurm, cell_gpus=options.cell_gpus)
     if not options.retry_failed:
-        heeded = replace(options, status=False, watch=False, cancel=False)
+        unused = replace(options, status=False, watch=False, cancel=False)
     settings = replace(request.settings, results=Settings().results, runs=Settings().runs)
-    others = replace(request, settings=settings, quiet=False, cluster=heeded)
-    if ignored := given_options(others):
+    remaining = replace(request, settings=settings, quiet=False, cluster=unused)
+    if ignored := given_options(remaining):
         raise ValueError(
-            f"{ignored[0]} does not go with --status, --watch, --cancel or --retry-failed, which "
-            "concern all cells in --results"
+            f"{ignored[0]} cannot be combined with --status, --watch, --cancel or --retry-failed, "
+            "which apply to all evaluations in --results"
         )
     if options.retry_failed:
         retry_failed(results, options)
@@ -298,8 +304,8 @@ def manage_submitted_cells(request: RunAll) -> int:
 
 
 def gpus_of_cells(request: RunAll) -> AbstractContextManager[None]:
-    """Return the context in which GPUs are counted as the processes of the cells will see them."""
-    if request.cluster.slurm:  # those of the submitting machine must not change the protocol
+    """Return a context in which `num_gpus` returns the GPUs that each cell will see."""
+    if request.cluster.slurm:  # the GPUs of the submitting machine must not change the protocol
         return assume_gpus(0)
     if request.workers > 1:
         return assume_gpus(min(num_gpus(), request.settings.training.gpus or 1))
@@ -310,21 +316,21 @@ def gpus_of_cells(request: RunAll) -> AbstractContextManager[None]:
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     if ("--plan", "full") in pairwise(words):
-        place = words.index("full", words.index("--plan"))
-        words = [*words[: place - 1], "--plan-full", *words[place + 1 :]]
+        index = words.index("full", words.index("--plan"))
+        words = [*words[: index - 1], "--plan-full", *words[index + 1 :]]
     request = parse(RunAll, words, description=__doc__)
     request = replace(request, plan=request.plan or request.plan_full)
-    if not request.cluster.watch:  # which Ctrl-C and signals end as any other view
+    if not request.cluster.watch:  # --watch has nothing to save: signals end it at once
         stop.listen()
     if request.quiet:
-        os.environ[QUIET] = "1"  # also for the processes that this one starts
+        os.environ[QUIET] = "1"  # child processes inherit it
     check_ranges(request, OPTION_RANGES)
     if request.cluster.concerns_submitted_cells:
         return manage_submitted_cells(request)
     if request.snapshots:
-        instead = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
-        instead += "--feature-precision and --plan"
-        refuse(request, "--snapshots", NOT_WITH_SNAPSHOTS, instead)
+        valid = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
+        valid += "--feature-precision and --plan"
+        check_mode_options(request, "--snapshots", NOT_WITH_SNAPSHOTS, valid)
     with gpus_of_cells(request):
         return demo(request) if request.demo else run(request)
 

@@ -1,8 +1,8 @@
-"""States of the cells of runs on a cluster or on a machine: python -m benchmarks.status.
+"""Print the states of all evaluations, on a cluster or locally: python -m benchmarks.status.
 
-It prints for each cell whether it is queued, running, done, failed or cancelled, and for a failed
-one the reason and the log; --watch prints changed counts until the end. Nothing is computed or
-submitted. Exit status: 0 no cell failed, 1 a cell failed or was cancelled, 2 the request is wrong.
+Each evaluation is queued, running, done, failed or cancelled. For a failed one, the reason and the
+log are printed. --watch prints counts until all have ended. Nothing is computed or submitted. Exit
+status: 0 none failed, 1 one failed or was cancelled, 2 the request is wrong.
 """
 
 import sys
@@ -23,53 +23,55 @@ from pretrain.running.command_line import one_line_errors, parse, run_command
 
 
 def print_states(results: Path, runs: Path) -> int:
-    """Print the states of all cells once; return 1 if one failed or was cancelled, else 0."""
+    """Print the states of all cells; return 1 if one failed or was cancelled, otherwise 0."""
     states, no_answer = all_states(results)
     if not states:
-        print(f"no cell was started or submitted for {results}")
+        print(f"no evaluations were started or submitted with --results {results}")
     else:
         print(render_states(states))
     if no_answer:
-        print(f"the cluster does not answer: {no_answer}")
+        print(f"the cluster does not respond: {no_answer}")
     if any_failed([state for state in states if state.stored.is_submitted]):
-        print("run_all.py --retry-failed submits them again; each continues where it stopped")
+        print("to submit them again: run_all.py --retry-failed (each resumes where it stopped)")
     if line := earlier_work(runs):
         print(line)
     return int(any_failed(states))
 
 
 def watch(results: Path, runs: Path, interval_s: float = 5.0) -> int:
-    """Print changed counts until no cell runs or waits; return 1 if one failed or was cancelled.
+    """Print counts when they change, until no cell runs or waits.
 
-    The page runs/status.html is written each time, too. Ctrl-C ends the view, not the run.
+    Each time, the page runs/status.html is updated. Ctrl-C ends the view, not the run. Returns 1 if
+    a cell failed or was cancelled, otherwise 0.
     """
-    shown = ""
+    previous = ""
     try:
-        while not is_over((found := all_states(results))[0]):
-            states, no_answer = found
+        while not is_over((current := all_states(results))[0]):
+            states, no_answer = current
             write_status_page(results, runs, states)
             counts = "; ".join(filter(None, [count_words(states), no_answer]))
-            if counts != shown:
+            if counts != previous:
                 print(f"{time.strftime('%H:%M:%S')}  {counts}", file=sys.stderr, flush=True)
-            shown = counts
+            previous = counts
             time.sleep(interval_s)
     except KeyboardInterrupt:
         return 0
-    if found[0]:
-        write_status_page(results, runs, found[0])
+    if current[0]:
+        write_status_page(results, runs, current[0])
     return print_states(results, runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Print the state of all cells that were submitted or started."""
+    """Print the states of all evaluations that were submitted or started."""
 
     results: Path = Path("results")
-    """Folder of records and tables, as it was given to run_all."""
+    """Folder of records and tables, as passed to run_all."""
     runs: Path = Path("runs")
-    """Folder of the page status.html."""
+    """Folder for status.html."""
     watch: bool = False
-    """Print changed counts until all have ended, and write the page runs/status.html."""
+    """Print the number of evaluations in each state whenever it changes, until all have ended, and
+    update runs/status.html."""
 
 
 @one_line_errors(ValueError)

@@ -42,7 +42,7 @@ FAILURES = DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledE
 """Errors of a valid run that failed while running."""
 
 USE_LESS_MEMORY = (
-    "pass --checkpoint-activations, which does not change results, use more GPUs, or choose a "
+    "To use less memory, pass --checkpoint-activations (same results), use more GPUs, or pass a "
     "smaller --batch-size or --memory-gb"
 )
 """Advice after running out of memory."""
@@ -69,7 +69,9 @@ def start(name: str, command: Command[Any]) -> int:
         line = str(error).partition("\n")[0]  # the other lines are details
         # torch has no error type for running out of CPU memory
         if isinstance(error, OutOfMemoryError | MemoryError) or "t allocate memory" in str(error):
-            print(f"error: {line or 'out of memory'}; {USE_LESS_MEMORY}", file=sys.stderr)
+            print(
+                f"error: {line.rstrip('.') or 'out of memory'}. {USE_LESS_MEMORY}", file=sys.stderr
+            )
             return 1
         # for any other error, the last line names it below the traceback
         traceback.print_exc()
@@ -82,7 +84,7 @@ def require_memory(needs: int, free: int) -> None:
     if needs > free:
         raise SettingsError(
             f"a step needs at least {needs / 1e9:.1f} GB in each process, but only "
-            f"{free / 1e9:.1f} GB are free on the GPU: {USE_LESS_MEMORY}"
+            f"{free / 1e9:.1f} GB are free on the GPU. {USE_LESS_MEMORY}"
         )
 
 
@@ -116,9 +118,7 @@ def join_processes(choice: DeviceChoice) -> Iterator[Process]:
     LostProcessError if another process has ended too early.
     """
     if choice == "cuda" and not torch.cuda.is_available():
-        raise LaunchError(
-            f"--device {choice}, but this machine has no CUDA device; use --device cpu"
-        )
+        raise LaunchError(f"--device {choice}: no CUDA device on this machine. Pass --device cpu")
     with process_group(cuda=choice != "cpu") as process:
         yield process
 

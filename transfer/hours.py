@@ -92,8 +92,10 @@ class Measured:
 
     @property
     def source(self) -> str:
-        """Return the source of the hours, for a plan."""
-        return f"measured on {self.gpu}, {self.date}" if self.gpu else "assumed, see make gpu-check"
+        """Return the source of the hours for a plan; values that it lacks are assumed."""
+        if self.gpu:
+            return f"measured on {self.gpu}, {self.date}"
+        return "assumed; to measure them: make gpu-check"
 
 
 def measured_seconds(runs: Path) -> Measured:

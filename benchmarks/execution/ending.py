@@ -1,4 +1,4 @@
-"""Beginning and end of a run: the states of its cells; tables, report, the last screen."""
+"""Start and end of a run: the states of its cells, the tables, the report and the summary."""
 
 import shutil
 import sys
@@ -29,10 +29,10 @@ def finish_run(
     start_s: float,
     unreadable: Mapping[str, str],
 ) -> int:
-    """Write tables and report, print the last screen and the counts; return the exit status.
+    """Write tables and report, print the summary and the counts; return the exit status.
 
-    start_s: the start of the run, as monotonic. unreadable: reasons of checkpoints without cells,
-    since their files could not be read, by name.
+    start_s: start of the run, by time.monotonic. unreadable: errors of checkpoints that could not
+    be read and thus have no cells, by name.
     """
     from benchmarks.report import update_report  # a plan needs no report
     from benchmarks.report_parts.pretraining import runs_of_files
@@ -41,65 +41,66 @@ def finish_run(
     records = [(cell, finished(cell)) for cell in requested]
     failed = [cell for cell, record in records if record is None]
     contents = update_tables(request.settings.results)
-    written = [contents is not None]
+    successes = [contents is not None]
     try:
-        print(f"\n{_last_screen(records, request, unreadable, contents)}\n", flush=True)
-    except Exception as error:  # also a fault of the suite, whose traceback is printed
+        print(f"\n{_summary(records, request, unreadable, contents)}\n", flush=True)
+    except Exception as error:  # even a bug of the suite must not hide the results
         explain_failed_step("the summary is missing", error, "the same command")
-        written.append(False)
+        successes.append(False)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
-    written.append(update_report(request.settings.results, runs, contents))
-    words = [plural(len(rows), "cell"), f"{len(failed)} failed"]
-    for state_name, text in (("unfit", "not supported"), ("no data", "without data")):
+    successes.append(update_report(request.settings.results, runs, contents))
+    counts = [plural(len(rows), "evaluation"), f"{len(failed)} failed"]
+    for state_name, text in (("unsupported", "unsupported"), ("missing data", "with missing data")):
         if count := sum(row.state == state_name for row in rows):
-            words.append(f"{count} {text}")
+            counts.append(f"{count} {text}")
     if unreadable:
-        words.append(f"{plural(len(unreadable), 'checkpoint')} could not be read")
-    print(", ".join([*words, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
+        counts.append(f"{plural(len(unreadable), 'checkpoint')} could not be read")
+    print(", ".join([*counts, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
     if any(may_pass_later(cell) for cell in failed):
         return EXIT_RESUMABLE
-    return int(bool(failed or unreadable) or not all(written))
+    return int(bool(failed or unreadable) or not all(successes))
 
 
-def _last_screen(
-    found: Sequence[tuple[Cell, Record | None]],
+def _summary(
+    records: Sequence[tuple[Cell, Record | None]],
     request: RunAll,
     unreadable: Mapping[str, str],
     contents: Contents | None,
 ) -> str:
     results = contents.results if contents else read_results(request.settings.results)
-    # the records of snapshots have a folder of their own
+    # the records of snapshots are in a separate folder
     runs = results.snapshots if request.snapshots else results.runs
-    records = {cell_id(cell): record for cell, record in found}
-    own = [run for run in runs if run.failure or records.get(run.cell) == run.stored]
+    record_of = {cell_id(cell): record for cell, record in records}
+    runs_of_request = [run for run in runs if run.failure or record_of.get(run.cell) == run.stored]
     width = shutil.get_terminal_size().columns
-    return final_screen(own, list(records), unreadable, width)
+    return final_screen(runs_of_request, list(record_of), unreadable, width)
 
 
 def cell_id(cell: Cell) -> CellId:
-    """Return what identifies the results of a cell."""
+    """Return the key of a cell's results."""
     task = reading_of(cell.key)[0]
     return CellId(cell.backbone.name, task, cell.task.protocol, cell.settings.schedule, cell.seed)
 
 
 def write_requested(rows: Sequence[PlannedCell], *, named: bool, here: bool) -> None:
-    """Write the states of requested cells, so that the report shows what has no result.
+    """Write the states of requested cells, so that the report lists those without a result.
 
-    States of earlier runs of these checkpoints that could not begin are removed.
-    named: the user named the tasks; otherwise cells whose data are missing were not requested.
-    here: the cells run on this machine; a submission writes the states of those on a cluster.
+    States of earlier cells of these checkpoints that could not start are removed.
+
+    named: the user named the tasks; otherwise, cells with missing data were not requested.
+    here: the cells run on this machine; a submission to a cluster writes the states itself.
     """
     settings, names = rows[0].cell.settings, {row.cell.backbone.name for row in rows}
     for earlier in read_states(settings.results):
-        is_left = earlier.name in ("missing data", "unsupported")
-        if is_left and earlier.content["backbone"] in names:
+        never_started = earlier.name in ("missing data", "unsupported")
+        if never_started and earlier.content["backbone"] in names:
             earlier.path.unlink(missing_ok=True)
-    with suppress(WriteError):  # a full disk: the cells say so
+    with suppress(WriteError):  # on a full disk, the cells report the error
         for row in rows:
             if row.state == "cached":
                 state.note_finished(row.cell)
             elif row.state == "run" and here:
                 state.write(row.cell, "queued")
             elif row.state != "run" and (named or not row.missing):
-                name: StateName = "unsupported" if row.state == "unfit" else "missing data"
-                state.write(row.cell, name, row.why, missing_data=list(row.missing))
+                name: StateName = row.state
+                state.write(row.cell, name, row.reason, missing_data=list(row.missing))

@@ -1,9 +1,9 @@
-"""Jobs of a run: the cells that one process evaluates, and the jobs that have to end before.
+"""Jobs of a run: groups of cells that one process evaluates, and their dependencies.
 
-Cells that share work are one job: all backbones on tasks that read nothing but features of the same
-datasets, so that each image is decoded once (several jobs if their networks take longer than that,
-and jobs run in parallel); probes of one pass over images; and the other tasks of
-one backbone on the same datasets, which share features.
+Cells that share work form one job. All backbones on tasks that use only features of the same
+datasets share a job, so that each image is decoded once. They are split into several jobs if their
+networks take longer than decoding and jobs run in parallel. Probes of one pass over images share a
+job, and so do the other tasks of one backbone on the same datasets, which share features.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from transfer.cells.request import Request
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Work of one process: cells that are evaluated one after another."""
+    """Cells that one process evaluates one after another."""
 
     cells: tuple[Cell, ...]
     hours: float
     """Estimated GPU hours."""
     after: tuple["Job", ...] = ()
-    """Jobs that train the classifiers of the cells; they must have ended, or failed."""
+    """Jobs that train the classifiers of the cells; they must end first, even if they fail."""
 
     @property
     def cell(self) -> Cell:
-        """First cell, whose number of GPUs is that of all."""
+        """First cell; all cells use the same number of GPUs."""
         return self.cells[0]
 
     @property
@@ -37,7 +37,7 @@ class Job:
 
 
 def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
-    """Return the jobs of the cells in state "run", each after those that it waits for."""
+    """Return the jobs of the cells in state "run", each after its dependencies."""
     groups = grouped((_shared_work(row), row) for row in rows if row.state == "run")
     jobs: list[Job] = []
     for group in sorted(
@@ -55,10 +55,10 @@ def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
 
 
 def _shared_work(row: PlannedCell) -> object:
-    """Return a key that is equal for cells of one job."""
+    """Return a key that the cells of one job have in common."""
     cell = row.cell
     if cell.task.trains_backbone or cell.task.distributed_training is not None:
         return cell.path
     if extraction := extraction_of(cell):
-        return extraction, row.part
+        return extraction, row.job_index
     return pass_of(cell) or (cell.backbone.sha256, cell.task.datasets())

@@ -1,4 +1,4 @@
-"""Tasks and numbers that a request names, and the check of its data folder."""
+"""Tasks and seeds of a request, and the check of its data folder."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,80 +12,83 @@ from transfer.tasks import TASKS, default_tasks, get, matching_keys, reading_of
 
 
 def task_keys(tasks: str, suite: str, skip: str = "") -> list[str]:
-    """Return the keys of TASKS that the request names and does not skip.
+    """Return the keys of the requested tasks that are not skipped.
 
     tasks, skip: keys, ids, groups, patterns and suites, separated by commas. ValueError for an
-    unknown task or paper, and if nothing is left.
+    unknown task or paper, and if no task remains.
     """
-    wanted = _names(tasks)
+    names = _split_names(tasks)
     if suite:
-        known = suites()
-        if suite not in known:
-            raise ValueError(f"no suite {suite!r}; did you mean {nearest(suite, known)}?")
-        wanted.append(suite)
-    named = [key for name in wanted for key in _keys_of(name)]
-    keys = list(dict.fromkeys(named)) if wanted else default_tasks()
-    skipped = {name: _keys_of(name) for name in _names(skip)}
-    for name, of_name in skipped.items():
-        if not set(of_name) & set(keys):
-            raise ValueError(f"--skip {name}: it is not among the tasks that are asked for")
-    if not (left := [key for key in keys if all(key not in out for out in skipped.values())]):
-        raise ValueError(f"--skip {skip}: no task is left")
-    return left
+        papers_tasks = suites()
+        if suite not in papers_tasks:
+            raise ValueError(
+                f"unknown suite {suite!r}. Did you mean {nearest(suite, papers_tasks)}?"
+            )
+        names.append(suite)
+    requested = [key for name in names for key in _keys_of(name)]
+    keys = list(dict.fromkeys(requested)) if names else default_tasks()
+    skipped = {name: _keys_of(name) for name in _split_names(skip)}
+    for name, skipped_keys in skipped.items():
+        if not set(skipped_keys) & set(keys):
+            raise ValueError(f"--skip {name}: not one of the requested tasks")
+    remaining = [key for key in keys if all(key not in out for out in skipped.values())]
+    if not remaining:
+        raise ValueError(f"--skip {skip}: no task remains")
+    return remaining
 
 
-def _names(words: str) -> list[str]:
-    return [word.strip() for word in words.split(",") if word.strip()]
+def _split_names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _keys_of(name: str) -> list[str]:
-    """Return the keys that one name of a request stands for; TaskError for an unknown one."""
+    """Return the keys that a name or pattern stands for; TaskError if it is unknown."""
     return matching_keys(name) or list(suites().get(name, ())) or [get(name).key]
 
 
-def split_numbers(words: str, option: str, example: str, allowed: Range) -> list[int]:
-    """Return the numbers between commas; ValueError for others, out of range or twice."""
+def split_numbers(text: str, option: str, example: str, allowed: Range) -> list[int]:
+    """Return comma-separated integers; ValueError unless they are in range and distinct."""
     try:
-        numbers = [int(word) for word in words.split(",")]
+        numbers = [int(number) for number in text.split(",")]
     except ValueError as error:
-        raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
+        raise ValueError(f"{option} {text!r}: expected numbers such as {example}") from error
     require_in_range(option, numbers, allowed)
     if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{option} {words}: each number once")
+        raise ValueError(f"{option} {text}: pass each number only once")
     return numbers
 
 
 def suites() -> dict[str, tuple[str, ...]]:
-    """Return the keys of TASKS of each paper, in the order of its tables; `also` comes last."""
+    """Return the task keys of each paper, in the order of its tables; `also` comes last."""
     suite_keys = {}
     for paper in papers():
         keys = {
             key: None
             for task, protocol in paper.reported
-            for key, known in TASKS.items()
-            if (reading_of(key)[0], known.protocol.partition("/")[0]) == (task, protocol)
+            for key, candidate in TASKS.items()
+            if (reading_of(key)[0], candidate.protocol.partition("/")[0]) == (task, protocol)
         }
         suite_keys[paper.id] = (*keys, *(key for key in paper.also if key not in keys))
     return suite_keys
 
 
 def require_data_folder(data: Path, keys: Iterable[str], *, may_be_empty: bool = False) -> None:
-    """Raise DataError unless the folder holds data sets, each of these in its place if it exists.
+    """Raise DataError unless the folder contains datasets, and these are not misplaced.
 
-    The folder that is taken where none is named may be absent, and with `may_be_empty` any: the
-    plan says how to get the data.
+    The default folder may be missing, since the plan shows how to get the data. With
+    `may_be_empty`, any folder may be missing or empty.
     """
     if not data.exists() and (may_be_empty or data == data_folder()):
         return
     if not data.is_dir():
-        what = "is a file" if data.exists() else "no such folder"
-        raise DataError(f"--data {data}: {what}; expected the folder of all data sets")
+        problem = "not a folder" if data.exists() else "no such folder"
+        raise DataError(f"--data {data}: {problem}. Pass the folder that contains all datasets")
     if next(data.iterdir(), None) is None:
         if may_be_empty:
             return
         raise DataError(
-            f"--data {data}: the folder is empty; python -m transfer get-data KEY --data {data} "
-            "gets a data set"
+            f"--data {data}: the folder is empty. To get a dataset: "
+            f"python -m transfer get-data KEY --data {data}"
         )
     keys = list(dict.fromkeys(keys))
     if problems := list(_misplaced(data, keys)):
@@ -96,6 +99,6 @@ def _misplaced(data: Path, keys: Iterable[str]) -> Iterator[str]:
     for folder in dict.fromkeys(DATASETS[key].folder for key in keys):
         expected = data / folder
         if expected.parent.name == "VOCdevkit" and not expected.exists():
-            for found in (data / expected.name, *data.glob(f"*/{expected.name}")):
-                if found.is_dir():
-                    yield f"{found} is expected at {expected}"
+            for candidate in (data / expected.name, *data.glob(f"*/{expected.name}")):
+                if candidate.is_dir():
+                    yield f"{candidate} must be at {expected}"

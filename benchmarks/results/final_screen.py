@@ -128,7 +128,7 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     if common:
         return [f"not comparable with the papers: {', '.join(common)}"]
     if num_incomparable := sum(bool(run_reasons) for run_reasons in reasons):
-        return [f"{num_incomparable} numbers are not comparable with the papers: see the tables"]
+        return [f"{num_incomparable} results are not comparable with the papers: see the tables"]
     return []
 
 

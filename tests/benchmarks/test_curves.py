@@ -39,7 +39,7 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv(
     snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words(snapshots, small_data, tmp_path)) == 0
-    assert "3 cells, 0 failed, " in capsys.readouterr().err
+    assert "3 evaluations, 0 failed, " in capsys.readouterr().err
     states = [(state.identity[0], state.name) for state in all_states(tmp_path / "results")[0]]
     assert states == [(f"mine@epoch00{epoch}", "done") for epoch in ("00", "01", "10")]
     folder = tmp_path / "results" / "figures"
@@ -88,7 +88,7 @@ def test_curve_continues_after_a_broken_snapshot(
     assert main(words(snapshots, small_data, tmp_path)) == 1
     output, text = capsys.readouterr()
     assert "mine@epoch0001  failed: " in text
-    assert "3 cells, 2 failed, 1 checkpoint could not be read, " in text
+    assert "3 evaluations, 2 failed, 1 checkpoint could not be read, " in text
     assert "failed  mine@epoch0001  " in output
     runs = read_results(tmp_path / "results").snapshots
     failed = [run for run in runs if run.failure]
@@ -105,5 +105,5 @@ def test_a_plan_of_snapshots_writes_nothing(
     assert main([*words(snapshots, small_data, tmp_path), "--plan", "full"]) == 0
     assert capsys.readouterr().out.count("\nmine@epoch") == 3
     assert main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
-    assert "Nearest neighbors      3       3" in capsys.readouterr().out
+    assert "Nearest neighbors            3       3" in capsys.readouterr().out
     assert not list((tmp_path / "results").rglob("*.json"))

@@ -71,7 +71,7 @@ def test_a_missing_file_of_one_data_set_leaves_the_other_cells(
     assert run(replace(request, tasks="cifar10_knn")) == 0
     missing = data / "cifar-10-batches-py" / "batches.meta"
     missing.unlink()
-    assert [row.state for row in plan(request)] == ["no data", "run"]
+    assert [row.state for row in plan(request)] == ["missing data", "run"]
     assert run(request) == 0
     assert f"cifar10_knn: CIFAR-10, split trainval: {missing} is missing" in capsys.readouterr().err
     assert {row.state for row in plan(replace(request, tasks="cifar100_knn"))} == {"cached"}
@@ -220,14 +220,14 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
         plan_cell(Cell.with_backbone(task="coco_det", backbone=backbone, seed=0, settings=paper))
         for backbone in (random_backbone(arch="resnet50", stem="imagenet", seed=0), cifar)
     ]
-    assert [row.state for row in rows] == ["run", "unfit"]
+    assert [row.state for row in rows] == ["run", "unsupported"]
     # 90,000 iterations of 0.21 s on eight GPUs
     assert rows[0].gpu_hours == pytest.approx(90_000 * 0.21 * 8 / 3600, rel=0.01)
     output = render_plan(rows)
     assert "10.5 hours on 4 GPUs" in output
     assert "the torchvision engine, as requested" in output
     assert "the torchvision engine, as requested" in render_plan_groups(rows)
-    assert "the cifar stem keeps the image's full size" in output
+    assert "the cifar stem outputs maps of the full image size" in output
 
 
 def test_a_cell_beside_others_is_planned_for_the_gpus_that_it_will_have(
@@ -315,11 +315,11 @@ REFUSED = {
     "--heads 0,4": "heads 0 to 3",
     "--ckpt CKPT CKPT": "two rows are called 'loocpp': names must differ",
     "--ckpt CKPT CKPT --name a a": "two rows are called 'a': names must differ",
-    "--demo": "--demo goes with --runs",
+    "--demo": "--demo can only be combined with --runs",
     "--exclude-nodes a": "--slurm",
     "--batch-size 8": "--batch-size",
     "--learning-rates 0.1": "--learning-rates",
-    "--skip cifar10_knn,in100_knn": "no task is left",
+    "--skip cifar10_knn,in100_knn": "no task remains",
     "--skip coco_det": "coco_det",
     "--slurm --workers 2": "--parallel",
     "--pool cls": "--encoder",
@@ -331,8 +331,8 @@ REFUSED = {
     "--checkpoint-key student teacher": "2 given for 1",
     "--random": "records/random has records of other weights",
     "--trained-with moco/in1k-r50-v3": "nearest are moco/in1k-r50-v",
-    "--snapshots nowhere --seeds 0,1": "--snapshots does not go with --ckpt, --seeds",
-    "--cancel": "--ckpt does not go with --status, --watch, --cancel",
+    "--snapshots nowhere --seeds 0,1": "--snapshots cannot be combined with --ckpt, --seeds",
+    "--cancel": "--ckpt cannot be combined with --status, --watch, --cancel",
 }
 
 

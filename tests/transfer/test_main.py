@@ -30,7 +30,7 @@ def record(folder: Path) -> dict[str, object]:
 
 
 REFUSED: dict[str, tuple[list[str], str]] = {
-    "unknown task": (["nosuch"], "no task 'nosuch'; did you mean "),
+    "unknown task": (["nosuch"], "unknown task 'nosuch'. Did you mean "),
     "outside the results": ([SLOW_TASK, "--name=../outside"], "--name '../outside'"),
     "file of a reserved name": ([SLOW_TASK, "--ckpt=tables.pth"], "give the row a --name"),
     "a task that it cannot do": (["cifar10_view_statistics"], "projector"),
@@ -71,7 +71,7 @@ def test_data_sets_are_checked_and_announced_by_their_keys(
     assert [line.split()[0] for line in lines if line] == ["data", "cifar10", "dtd"]
     for command in ("check-data", "register-subset"):
         assert main([command, "cifar1", *where]) == 2
-        assert "no dataset 'cifar1'; did you mean cifar10" in capsys.readouterr().err
+        assert "unknown dataset 'cifar1'. Did you mean cifar10" in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_nothing(

@@ -67,17 +67,17 @@ def explain_memory_errors(task: Task) -> Iterator[None]:
         # torch has no error class for CPU memory
         on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
         if on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError):
-            reason = str(error).partition("\n")[0] or "out of memory"
+            reason = str(error).partition("\n")[0].rstrip(".") or "out of memory"
             advice = [LESS_MEMORY[name] for name in LESS_MEMORY if name in task.supported_options]
             if not torch.cuda.is_available() or task.trains_backbone:
-                error.args = (f"{reason}; these options may need less: {', '.join(advice)}",)
+                error.args = (f"{reason}. To use less memory, pass {', or '.join(advice)}",)
             else:  # features on a GPU are already in bfloat16
                 error.args = (reason,)
         raise
 
 
 LESS_MEMORY = {
-    "images_per_gpu": "--images-per-gpu or --batch-size with fewer images",
+    "images_per_gpu": "a smaller --images-per-gpu or --batch-size",
     "precision": "--precision bfloat16",
     "features_in": "--feature-precision bfloat16",
 }

@@ -153,6 +153,6 @@ def check_options_are_used(settings: Settings, tasks: Iterable[Task]) -> None:
     supported = frozenset[str]().union(*(task.supported_options for task in tasks))
     if unused := [name for name in changed_options if name not in supported]:
         raise ValueError(
-            f"{option_of(unused[0])} has no effect on the requested tasks; "
-            "python -m transfer TASK --help says which tasks support it"
+            f"{option_of(unused[0])} has no effect on the requested tasks. To see "
+            "which tasks use it: python -m transfer TASK --help"
         )

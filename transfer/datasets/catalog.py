@@ -55,8 +55,8 @@ def dataset_info(key: str) -> DatasetInfo:
     """Return the description of a dataset; DataError for an unknown key."""
     if key not in DATASETS:
         raise DataError(
-            f"no dataset {key!r}; did you mean {nearest(key, DATASETS)}? "
-            f"python -m transfer check-data lists all {len(DATASETS)}"
+            f"unknown dataset {key!r}. Did you mean {nearest(key, DATASETS)}? "
+            f"To list all {len(DATASETS)} datasets: python -m transfer check-data"
         )
     return DATASETS[key]
 

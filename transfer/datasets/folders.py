@@ -62,12 +62,12 @@ def check_writable(folder: Path, option: str) -> None:
             existing = existing.parent
         if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
             return
-        reason = "you have no write permission" if existing.is_dir() else "not a folder"
+        reason = "no write permission" if existing.is_dir() else "not a folder"
     except OSError as error:  # such as a parent folder without search permission
         reason = error.strerror or str(error)
     raise FolderError(
-        f"{option} {folder}: cannot be written ({existing}: {reason}); make it writable, "
-        f"or give another {option}"
+        f"{option} {folder}: cannot be written ({existing}: {reason}). Make it a folder with write "
+        f"permission, or pass another {option}"
     )
 
 

@@ -22,7 +22,7 @@ SOURCE = (
 """Tested commit of detectron2; no release builds today."""
 HOW_TO_INSTALL = (
     f"To install it: make detectron2, or pip install --no-build-isolation '{SOURCE}' "
-    "(both need a C++ compiler; more in docs/howto/detectron2.md)"
+    "(both need a C++ compiler; see docs/howto/detectron2.md)"
 )
 
 
@@ -45,7 +45,8 @@ def engine_for(choice: EngineChoice) -> EngineName:
     """Return the engine to use; ValueError if the chosen one is not installed."""
     if choice == "detectron2" and not is_available():
         raise ValueError(
-            f"--engine detectron2, but detectron2 cannot be imported here. {HOW_TO_INSTALL}"
+            f"--engine detectron2: detectron2 cannot be imported. {HOW_TO_INSTALL}. To train the "
+            "same detector without it: --engine torchvision"
         )
     if choice == "auto":
         return "detectron2" if is_available() else "torchvision"

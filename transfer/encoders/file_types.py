@@ -31,12 +31,12 @@ def file_type(path: Path) -> FileType:
         if path.is_dir():
             raise BackboneError(FOLDER)
         if not path.is_file():
-            raise BackboneError("no such file; expected a checkpoint file")
+            raise BackboneError("no such file. Pass the path of a checkpoint file")
         start, num_bytes = retry_reads(path, lambda: _first_bytes(path)), path.stat().st_size
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
     if not start:
-        raise BackboneError("the file is empty; download it again")
+        raise BackboneError("the file is empty. Download or copy it again")
     header_bytes = int.from_bytes(start[:8], "little")
     is_zip, is_pickle = start.startswith(b"PK"), start.startswith(b"\x80")
     # a safetensors file starts with the length of its header, which may be any bytes
@@ -49,8 +49,8 @@ def file_type(path: Path) -> FileType:
         return "zip"
     if not is_pickle and start[:1] not in b"(}]c":
         raise BackboneError(
-            f"this is not a checkpoint: the file starts with {start[:16]!r}; expected a torch file "
-            f"(zip or legacy), a pickle or safetensors"
+            f"not a checkpoint: the file starts with {start[:16]!r}. Supported are files of "
+            f"torch.save, pickles and safetensors"
         )
     return "legacy" if is_legacy(start) else "pickle"
 

@@ -129,7 +129,7 @@ def summary(sources: Sequence[Source], getting: Getting) -> str:
         for archive in getting.missing(source)
     ]
     free = f"{format_bytes(free_space(getting.data))} free at {getting.data}"
-    return f"{_size(downloads)} to download, as much again once unpacked; {free}"
+    return f"{_size(downloads)} to download, and as much again for unpacked files; {free}"
 
 
 def free_space(data: Path) -> int:
@@ -202,5 +202,5 @@ def select_sources(names: Sequence[str], suite: str) -> tuple[tuple[str, ...], t
             keys += sources[name].checked_as[:1]
         else:
             all_names = dict.fromkeys((*downloadable, *sources))
-            raise ValueError(f"no dataset {name!r}; did you mean {nearest(name, all_names)}?")
+            raise ValueError(f"unknown dataset {name!r}. Did you mean {nearest(name, all_names)}?")
     return tuple(dict.fromkeys(keys)), tuple(selected.values())

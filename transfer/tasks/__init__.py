@@ -86,13 +86,13 @@ def task_of(key: str) -> Task:
     all_of_them = f"To evaluate all of them: benchmarks/run_all.py --tasks {key!r}"
     if keys := matching_keys(key):
         raise TaskError(
-            f"{key!r} names {len(keys)} tasks; give one: {', '.join(keys)}. {all_of_them}"
+            f"{key!r} matches {len(keys)} tasks. Pass one of {', '.join(keys)}. {all_of_them}"
         )
     if key in facts()["suites"]:
-        raise TaskError(f"{key!r} names all tasks of a paper; give one. {all_of_them}")
+        raise TaskError(f"{key!r} is a paper with several tasks. Pass one task. {all_of_them}")
     raise TaskError(
-        f"no task {key!r}; did you mean {nearest(key, TASKS)}? "
-        f"python -m transfer --list prints all {len(TASKS)}"
+        f"unknown task {key!r}. Did you mean {nearest(key, TASKS)}? "
+        f"To list all {len(TASKS)} tasks: python -m transfer --list"
     )
 
 

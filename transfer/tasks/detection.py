@@ -130,7 +130,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
         """Return why detectors do not support a backbone; empty if they do."""
         if backbone.arch in WIDE and self.engine == "detectron2":
             return (
-                f"the detectron2 engine builds {', '.join(PLAIN)}, not {backbone.arch}. Use "
+                f"the detectron2 engine supports {', '.join(PLAIN)}, not {backbone.arch}. Pass "
                 f"--engine torchvision"
             )
         return fine_tuning_unsupported_reason(

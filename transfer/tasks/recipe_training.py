@@ -274,15 +274,15 @@ def fine_tuning_unsupported_reason(backbone: Encoder, strides: str) -> str:
     """
     if not backbone.is_resnet:
         return (
-            f"{backbone.arch} is evaluated by tasks on frozen features; the papers' networks "
-            "need the four stages of a ResNet"
+            f"{backbone.arch} is not supported: this protocol needs the four stages of a ResNet. "
+            "Evaluate it with tasks on frozen features"
         )
     if backbone.stem != "imagenet":
         is_halved = is_large(backbone.stem) or has_max_pool(backbone.stem)
-        resolution = "half the image's size" if is_halved else "the image's full size"
-        return f"the {backbone.stem} stem keeps {resolution}: {strides}"
+        size = "half the image size" if is_halved else "the full image size"
+        return f"the {backbone.stem} stem outputs maps of {size}: {strides}"
     if "-heads" in backbone.arch:
-        return f"{backbone.arch} has several layer4; pass the backbone file of one head"
+        return f"{backbone.arch} has several layer4. Pass the backbone file of one head"
     return ""
 
 

@@ -117,8 +117,8 @@ class SemiSupervised(CenterCrops):
         """Return why a backbone is not supported; empty if it is."""
         if not backbone.is_resnet:
             return (
-                f"{backbone.arch} is evaluated by tasks on frozen features; this protocol trains "
-                "all layers with settings for ResNets"
+                f"{backbone.arch} is not supported: this protocol trains all layers with settings "
+                "for ResNets. Evaluate it with tasks on frozen features"
             )
         return ""
 

@@ -61,4 +61,4 @@ def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Encoder) -
 
 def test_the_plan_tells_a_detectors_gpus_whatever_stands_before_it(backbone: Encoder) -> None:
     output = render_plan([row(backbone, "voc07_svm"), row(backbone, "coco_det")])
-    assert "on 8 GPUs; a GPU needs at least 3.0 GB" in output
+    assert "on 8 GPUs; needs a GPU with at least 3.0 GB" in output

@@ -52,7 +52,7 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     assert any(" 40.0 " in line for line in lines)
     assert sum(line.startswith("failed  ") for line in lines) == 8
     assert "... and 3 more failures in tables/" in lines
-    assert lines[-1].startswith("70 cells, 10 failed, 1 checkpoint could not be read")
+    assert lines[-1].startswith("70 evaluations, 10 failed, 1 checkpoint could not be read")
     assert REASON in (results / "report" / "index.html").read_text()  # all of it
     (path, *_) = sorted((results / "records" / "mine").rglob("*.state.json"))
     assert json.loads(path.read_text())["reason"] == REASON
@@ -63,14 +63,14 @@ def test_last_line_counts_cells_that_could_not_run(
 ) -> None:
     completed, unfit, absent = rows("cifar10_knn", "in100_knn", "voc07_svm")
     planned = [
-        replace(completed, state="unfit"),
-        replace(unfit, state="unfit"),
-        replace(absent, state="no data", missing=("voc07",)),
+        replace(completed, state="unsupported"),
+        replace(unfit, state="unsupported"),
+        replace(absent, state="missing data", missing=("voc07",)),
     ]
     request = RunAll(settings=completed.cell.settings)
     finish_run(planned, request, time.monotonic(), {})
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("3 cells, 0 failed, 2 not supported, 1 without data, ")
+    assert last.startswith("3 evaluations, 0 failed, 2 unsupported, 1 with missing data, ")
 
 
 @pytest.mark.parametrize(

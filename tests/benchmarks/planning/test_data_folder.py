@@ -14,7 +14,7 @@ KEYS = ("cifar10", "voc07")
 def test_a_folder_that_cannot_hold_data_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
-    for name, args in (("none", "no such"), ("file", "is a file"), ("empty", "is empty")):
+    for name, args in (("none", "no such"), ("file", "not a folder"), ("empty", "is empty")):
         with pytest.raises(DataError, match=rf"--data .*{name}.*{args}"):
             require_data_folder(tmp_path / name, KEYS)
     for name in ("none", "empty"):  # a plan tells how to get the data
@@ -25,5 +25,5 @@ def test_voc_outside_of_vocdevkit_is_named(tmp_path: Path) -> None:
     generate(tmp_path, keys=KEYS)
     require_data_folder(tmp_path, KEYS)
     (tmp_path / "VOCdevkit").rename(tmp_path / "voc")
-    with pytest.raises(DataError, match=r"VOC2007 is expected at .*VOCdevkit"):
+    with pytest.raises(DataError, match=r"VOC2007 must be at .*VOCdevkit"):
         require_data_folder(tmp_path, KEYS)

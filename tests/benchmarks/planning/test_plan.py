@@ -27,7 +27,7 @@ def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
     planned = rows(*keys, names=("one", "other"), seeds=2, hours=2.0)
     result = with_shared_work_counted_once(planned, 1)
     assert [row.gpu_hours for row in result] == [*[2.0] * 2, *[0.0] * 4, *[2.0] * 2] * 2
-    assert result[2].why == result[4].why == "its head is trained by in1k_linear@jcl"
+    assert result[2].reason == result[4].reason == "trained together with in1k_linear@jcl"
     completed = replace(planned[0], state="cached", gpu_hours=0.0)
     assert with_shared_work_counted_once([completed, planned[2]], 1)[1].gpu_hours == 2.0
     # a longer probe of a pass costs what it takes beyond the others
@@ -35,7 +35,7 @@ def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
     planned[1] = replace(planned[1], gpu_hours=2.5)
     result = with_shared_work_counted_once(planned, 1)
     assert [row.gpu_hours for row in result] == [1.0, 1.5, 0.0]
-    assert result[1].why == "continues the pass of in100_linear@jcl"
+    assert result[1].reason == "extends the training pass of in100_linear@jcl"
     assert [row.gpu_hours for row in with_shared_work_counted_once(planned[1:], 1)] == [2.5, 0.0]
 
 
@@ -44,7 +44,7 @@ def test_images_of_several_backbones_are_decoded_once_in_the_plan(rows: Rows) ->
     for cores, expected in {4: [4.0, 0.0, 0.0, 0.0, 1.0], 16: [1.0] * 5}.items():
         result = with_shared_work_counted_once(five, cores)
         assert [row.gpu_hours for row in result] == expected
-    assert result[1].why == "shares the extraction of a"
+    assert result[1].reason == "shares feature extraction with a"
     features = rows("in100_knn", "in100_lowshot_knn")  # of one backbone: extracted once
     assert [row.gpu_hours for row in with_shared_work_counted_once(features, 1)] == [1.0, 0.0]
 
@@ -60,12 +60,12 @@ def test_jobs_divide_networks_that_take_longer_than_decoding(
     assert max(hours) == {1: 8.0, 3: 3.0, 4: 2.0}[jobs]
 
 
-@pytest.mark.parametrize(("cores", "limit"), [(4, "decoding by 4 cores"), (32, "the GPU")])
+@pytest.mark.parametrize(("cores", "limit"), [(4, "decoding on 4 CPU cores"), (32, "the GPU")])
 def test_the_plan_names_what_limits_frozen_networks(rows: Rows, cores: int, limit: str) -> None:
     (row,) = (replace(row, core_hours=16.0) for row in rows("in100_knn"))
     (row,) = with_shared_work_counted_once([row], cores)
     hours = max(1.0, 16.0 / cores)
-    line = f"limits of frozen networks: {limit} {hours:.2f} h (a core decodes 245 photographs"
+    line = f"frozen networks are limited by {limit} {hours:.2f} h (one core decodes 245 images/s"
     assert line in render_plan([row])
 
 
@@ -83,14 +83,14 @@ def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings:
     row = plan_cell(
         Cell.with_backbone(task="cifar10_knn", backbone=small_backbone, seed=0, settings=paper)
     )
-    assert row.state == "no data"
+    assert row.state == "missing data"
     assert "200 neighbors vote, but cifar10 has 192" in render_plan([row])
 
 
 def test_deviations_of_unsupported_cells_are_not_shown(rows: Rows) -> None:
     (row,) = rows("cifar10_linear")
     assert protocol_notes([row])
-    assert not protocol_notes([replace(row, state="unfit")])
+    assert not protocol_notes([replace(row, state="unsupported")])
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
     assert "GPU hours: measured on NVIDIA H200, 2026-11-22\n" in text
     assert "detection: about 5.5 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
     assert "segmentation: about 1.0 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
-    assert "a GPU needs at least 3.0 GB for a ResNet-50" in text  # two images, model zoo
+    assert "needs a GPU with at least 3.0 GB for a ResNet-50" in text  # two images, model zoo
     assert "assumed" not in text
     (settings.runs / "seconds.json").unlink()
-    assert "GPU hours: assumed, see make gpu-check" in render_plan(rows)
+    assert "GPU hours: assumed; to measure them: make gpu-check" in render_plan(rows)

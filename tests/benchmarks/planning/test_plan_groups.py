@@ -22,7 +22,7 @@ def planned(
     key: str, backbone: Encoder, settings: Settings, state: State = "run", hours: float = 1.5
 ) -> PlannedCell:
     cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=settings)
-    if state == "no data":
+    if state == "missing data":
         return PlannedCell(
             cell, state, cell.task.datasets(), gpu_hours(cell.task.units(), backbone)
         )
@@ -30,12 +30,12 @@ def planned(
 
 
 def test_plan_counts_cells_and_hours_by_group(small_backbone: Encoder, settings: Settings) -> None:
-    unfit = planned("coco_det", small_backbone, settings, "unfit")
+    unsupported = planned("coco_det", small_backbone, settings, "unsupported")
     rows = [
         planned("cifar10_knn", small_backbone, settings),
         planned("in100_knn", small_backbone, settings, "cached"),
-        planned("transfer_linear/cars", small_backbone, settings, "no data"),
-        replace(unfit, why="heads are not a ResNet"),
+        planned("transfer_linear/cars", small_backbone, settings, "missing data"),
+        replace(unsupported, reason="heads are not a ResNet"),
     ]
     header, neighbors, transfer, _, total, *lines = render_plan_groups(rows).splitlines()
     assert header.split()[-1] == "hours"
@@ -43,16 +43,16 @@ def test_plan_counts_cells_and_hours_by_group(small_backbone: Encoder, settings:
     later = gpu_hours(rows[2].cell.task.units(), small_backbone)
     assert transfer.split() == ["Linear", "transfer", "1", "-", "-", "1", "-", f"({later:.2f})"]
     assert total.split() == ["all", "4", "1", "1", "1", "1", "1.50", f"({later:.2f})"]
-    assert "missing data, whose hours stand in brackets: cars" in lines
+    assert "missing data (GPU hours in brackets): cars" in lines
     assert "coco_det: heads are not a ResNet" in lines
 
     # a pass over missing data counts once
     readings = ["in1k_linear@jcl", "in1k_linear@co2"]
-    rows = [planned(key, small_backbone, settings, "no data") for key in readings]
+    rows = [planned(key, small_backbone, settings, "missing data") for key in readings]
     hours = [row.gpu_hours for row in rows]
     priced = with_shared_work_counted_once(rows, 1)
     assert sum(row.gpu_hours for row in priced) == pytest.approx(max(hours))
-    assert [row.why for row in priced] == ["", ""]
+    assert [row.reason for row in priced] == ["", ""]
 
 
 def test_plan_of_all_tasks_fits_a_screen(
@@ -61,7 +61,7 @@ def test_plan_of_all_tasks_fits_a_screen(
     rows = [planned(key, small_backbone, settings) for key in default_tasks()]
     lines = render_plan_groups(rows).splitlines()
     assert len(lines) <= 24
-    notes = [line.partition(":")[0] for line in lines if "a GPU needs at least" in line]
+    notes = [line.partition(":")[0] for line in lines if "needs a GPU with at least" in line]
     assert sorted(notes) == ["detection", "few labels", "segmentation"]
     assert "--cache-crops" not in "".join(lines)
     keeping = replace(settings, keep_crops=True, data=settings.runs / "whole")
@@ -69,5 +69,5 @@ def test_plan_of_all_tasks_fits_a_screen(
     rows = [planned(key, small_backbone, keeping) for key in keys]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5e9))
     size_gb = 3 * small_backbone.input.size_px**2 * (60_000 + 4 * 5_000) / 1e9
-    output = f"{size_gb:.1f} GB below {settings.runs}, where 5.0 GB are free"
-    assert f"--cache-crops keeps up to {output}" in render_plan_groups(rows).splitlines()
+    output = f"{size_gb:.1f} GB in {settings.runs}, where 5.0 GB are free"
+    assert f"--cache-crops needs up to {output}" in render_plan_groups(rows).splitlines()

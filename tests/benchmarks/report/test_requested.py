@@ -79,7 +79,7 @@ def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
 
 def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path: Path) -> None:
     planned = rows(TASK, "transfer_linear/food", names=("mine",), schedule="paper")
-    planned[1] = replace(planned[1], state="no data", missing=("food",))
+    planned[1] = replace(planned[1], state="missing data", missing=("food",))
     results = planned[0].cell.settings.results
     for named, tasks in ((True, [TASK, "transfer_linear/food"]), (False, [TASK])):
         write_requested(planned, named=named, here=True)

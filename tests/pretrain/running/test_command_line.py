@@ -26,7 +26,8 @@ def test_an_unknown_option_is_named_with_the_nearest(
     with pytest.raises(SystemExit, match="2"):
         parse(Request, words)
     assert capsys.readouterr().err == (
-        "error: no option --bach-size; did you mean --batch-size? --help shows all\n"
+        "error: unknown option --bach-size. Did you mean --batch-size? "
+        "To list all options: --help\n"
     )
 
 
@@ -68,11 +69,11 @@ def test_what_resembles_most_comes_first(name: str, first: str) -> None:
 
 
 def test_commands_propose_the_name_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match=r"no task 'coco_dett'; did you mean coco_det, "):
+    with pytest.raises(ValueError, match=r"unknown task 'coco_dett'. Did you mean coco_det, "):
         task_keys("coco_dett", "")
-    with pytest.raises(ValueError, match=r"no suite 'lorc'; did you mean lorac, "):
+    with pytest.raises(ValueError, match=r"unknown suite 'lorc'. Did you mean lorac, "):
         task_keys("", "lorc")
-    with pytest.raises(DataError, match=r"did you mean flowers, "):
+    with pytest.raises(DataError, match=r"Did you mean flowers, "):
         dataset_info("flower")
     assert main(["jcl/in1kr50"]) == 2
     assert "did you mean jcl/in1k-r50, " in capsys.readouterr().err

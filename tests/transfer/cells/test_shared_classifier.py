@@ -175,7 +175,7 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
     looc = "in100_linear@looc"
     assert keys_of(rows) == [(looc, "run"), (cells[0].key, "run"), (cells[1].key, "run")]
     assert rows[0].gpu_hours > 0
-    assert rows[1].why == f"uses the classifier of {looc}"
+    assert rows[1].reason == f"uses the classifier of {looc}"
     evaluate(cell)
     rows = with_classifiers([plan_cell(item) for item in cells])
     assert keys_of(rows) == [(cells[0].key, "cached"), (cells[1].key, "run")]

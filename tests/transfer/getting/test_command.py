@@ -89,7 +89,7 @@ def test_the_plan_of_all_sets_names_sizes_addresses_and_terms(
 
 def test_a_wrong_request_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     requests = {
-        "no dataset 'unknown'": ["unknown"],
+        "unknown dataset 'unknown'": ["unknown"],
         "no dataset given": [],
         "expected one of jcl": ["--suite", "other"],
         "not a folder": ["dtd", "--from", "/none/at/all"],

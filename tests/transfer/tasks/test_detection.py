@@ -47,7 +47,7 @@ def test_detectron2_asked_for_and_absent_says_how_to_install_it(
 ) -> None:
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
     requested = cell("coco_det", small_backbone, settings, TrainingOptions(engine="detectron2"))
-    with pytest.raises(ValueError, match=r"detectron2 cannot be imported here.*github"):
+    with pytest.raises(ValueError, match=r"detectron2 cannot be imported.*github"):
         _ = requested.task.engine
 
 
