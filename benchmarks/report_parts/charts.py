@@ -1,6 +1,6 @@
-"""Line charts as SVG, with colors that follow the page's light or dark scheme.
+"""Line charts as SVG, with colors for light and dark mode.
 
-Names of lines come from files. They are in the page's legend, where they are escaped.
+Names of lines come from files. They are only in the HTML legend, where they are escaped.
 """
 
 import math
@@ -12,22 +12,22 @@ from benchmarks.drawing.panels import COLORS as FIGURE_COLORS
 from benchmarks.report_parts.document import Chart
 
 COLORS = (*FIGURE_COLORS[:6], "#8C6BB1", "#7F7F7F")
-"""Colors that color-blind readers can distinguish, without the black of print, and two more."""
+"""Colors for color-blind readers: without black, with two more."""
 SIGNS = "●■▲◆▼✚✖★"
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
-"""Strokes of lines: another one for each round through the colors."""
+"""Dash patterns: another one for each pass through the colors."""
 DASH_SIGNS = "▬╍┅┉"
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 540, 290, 68, 44, 10, 10
 """Size of a chart and its margins, in px."""
 LABEL_PX = 9
-"""Width of a character of a label on the x axis, with the space around the label."""
+"""Width of a character of an x axis label, with padding."""
 MAX_POINTS, MAX_MARKED, NUM_TICKS = 200, 20, 7
 Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A chart before it is drawn: its lines, and words and scales of its axes."""
+    """Data of a chart: lines, axis labels and scales."""
 
     title: str
     x: str
@@ -35,11 +35,11 @@ class Draft:
     series: Mapping[str, Points]
     """Points of each line by its name."""
     chosen: Mapping[str, float] = field(default_factory=dict)
-    """Value of x that is marked by a ring, by the name of the line."""
+    """Value of x to mark with a ring, by line."""
     note: str = ""
     log_x: bool = False
     edges: bool = False
-    """The smallest and the largest x are the edges of a search, and are shaded."""
+    """Shade the smallest and the largest x, the edges of a search."""
     markers: bool = True
     from_zero: bool = False
     """The y axis starts at zero."""
@@ -47,7 +47,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Look:
-    """Color, sign and stroke of a line: its own ones in all charts of a part."""
+    """Color, marker and dash pattern of a line in all charts."""
 
     index: int
 
@@ -72,9 +72,9 @@ class Look:
 
 
 def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
-    """Return the charts that have a finite number, each name with one look in all of them.
+    """Return the charts with finite numbers, with consistent line styles.
 
-    If a chart has more lines than there are colors, the first ones are drawn and its note says so.
+    A chart draws at most as many lines as there are colors; its note counts the others.
     """
     looks: dict[str, Look] = {}
     charts = []
@@ -84,25 +84,25 @@ def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
             looks.setdefault(name, Look(len(looks)))
         if not series:
             continue
-        shown = dict(list(series.items())[: len(COLORS)])
+        drawn = dict(list(series.items())[: len(COLORS)])
         note = draft.note
-        if num_more := len(series) - len(shown):
+        if num_more := len(series) - len(drawn):
             note = f"{note} {num_more} more are not drawn.".strip()
         legend = [
             (looks[name].legend_sign(markers=draft.markers), looks[name].color, name)
-            for name in shown
+            for name in drawn
         ]
-        charts.append(Chart(draft.title, _svg(draft, shown, looks), legend, note))
+        charts.append(Chart(draft.title, _svg(draft, drawn, looks), legend, note))
     return charts
 
 
 def _finite_lines(draft: Draft) -> dict[str, Points]:
-    """Return the lines with points that the axes can show, at most MAX_POINTS of each."""
+    """Return the drawable points of each line, at most MAX_POINTS."""
     lines = {}
     for name, points in draft.series.items():
-        shown = [(x, y) for x, y in points if math.isfinite(x + y) and (x > 0 or not draft.log_x)]
-        # counted from the end, which is the run's result
-        lines[name] = shown[:: -max(1, -(-len(shown) // MAX_POINTS))][::-1]
+        finite = [(x, y) for x, y in points if math.isfinite(x + y) and (x > 0 or not draft.log_x)]
+        # keep the last point, which is the run's result
+        lines[name] = finite[:: -max(1, -(-len(finite) // MAX_POINTS))][::-1]
     return {name: points for name, points in lines.items() if points}
 
 
@@ -118,26 +118,28 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
     side = 0.04 * (last - first) or 1
 
     def px(x: float) -> float:
-        share = (scale(x) - first + side) / (last - first + 2 * side)
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+        fraction = (scale(x) - first + side) / (last - first + 2 * side)
+        return round(LEFT + fraction * (WIDTH - LEFT - RIGHT), 1)
 
     def py(y: float) -> float:
-        share = (y - bottom) / (top - bottom)
-        return round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 1)
+        fraction = (y - bottom) / (top - bottom)
+        return round(HEIGHT - BOTTOM - fraction * (HEIGHT - BOTTOM - TOP), 1)
 
-    end, right, parts = HEIGHT - BOTTOM, WIDTH - RIGHT, []
+    end, right, elements = HEIGHT - BOTTOM, WIDTH - RIGHT, []
 
-    def text(x: float, y: float, content: str, anchor: str = "middle", more: str = "") -> None:
-        place = f'x="{x}" y="{y}" text-anchor="{anchor}"{more}'
-        parts.append(f"<text {place}>{escape(content)}</text>")
+    def text(
+        x: float, y: float, content: str, anchor: str = "middle", attributes: str = ""
+    ) -> None:
+        position = f'x="{x}" y="{y}" text-anchor="{anchor}"{attributes}'
+        elements.append(f"<text {position}>{escape(content)}</text>")
 
-    if draft.edges and len(xs) > 2:  # the best value may be beyond
+    if draft.edges and len(xs) > 2:  # the best value may be outside
         edges = (LEFT, px(math.sqrt(xs[0] * xs[1]))), (px(math.sqrt(xs[-2] * xs[-1])), right)
         for start, stop in edges:
             size = f'width="{stop - start:.1f}" height="{end - TOP}"'
-            parts.append(f'<rect x="{start}" y="{TOP}" {size} opacity="0.07"/>')
+            elements.append(f'<rect x="{start}" y="{TOP}" {size} opacity="0.07"/>')
     for value in _ticks(bottom, top):
-        parts.append(
+        elements.append(
             f'<path d="M{LEFT} {py(value)}H{right}" stroke="currentColor" opacity="0.15"/>'
         )
         text(LEFT - 6, py(value) + 4, f"{value:g}", "end")
@@ -155,16 +157,16 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
         stroke = f'fill="none" stroke="{look.color}" stroke-width="1.8"'
         stroke += f' stroke-dasharray="{dash}"' if dash else ""
         line = "L".join(f"{px(x)} {py(y)}" for x, y in points)
-        parts.append(f'<path d="M{line}" {stroke}/>')
+        elements.append(f'<path d="M{line}" {stroke}/>')
         for x, y in points:
             if draft.markers and len(points) <= MAX_MARKED:
-                text(px(x), py(y) + 4, look.sign, more=f' fill="{look.color}"')
+                text(px(x), py(y) + 4, look.sign, attributes=f' fill="{look.color}"')
             if draft.chosen.get(name) == x:
-                parts.append(f'<circle cx="{px(x)}" cy="{py(y)}" r="8" {stroke}/>')
+                elements.append(f'<circle cx="{px(x)}" cy="{py(y)}" r="8" {stroke}/>')
     text((LEFT + right) / 2, HEIGHT - 8, draft.x)
-    text(0, 0, draft.y, more=f' transform="translate(13 {(TOP + end) / 2}) rotate(-90)"')
+    text(0, 0, draft.y, attributes=f' transform="translate(13 {(TOP + end) / 2}) rotate(-90)"')
     frame = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-size="12" fill="currentColor" aria-hidden="true"'
-    return f"<svg {frame}>{''.join(parts)}</svg>"
+    return f"<svg {frame}>{''.join(elements)}</svg>"
 
 
 def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:

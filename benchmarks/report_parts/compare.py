@@ -1,7 +1,7 @@
-"""Which checkpoint is better, on which tasks, and significantly so?
+"""Compare pairs of checkpoints: which one is significantly better, on which tasks?
 
-Any two checkpoints are compared on every task that both have under one protocol and on the same
-test images, whatever their networks and their pre-training: `records.Comparison` is the rule.
+Two checkpoints are compared on every task that both have under one protocol and on the same test
+images, with any networks and any pre-training. `records.Comparison` is the rule.
 """
 
 import math
@@ -41,18 +41,18 @@ class Checkpoint(NamedTuple):
     is_random: bool
 
     @property
-    def facts(self) -> str:
-        """Return what stands beside the name: network, parameters, pre-training data."""
+    def description(self) -> str:
+        """Return network, parameters and pre-training data, to show with the name."""
         count = f"{self.parameters / 1e6:.1f} M parameters" if self.parameters else ""
         data = "random weights" if self.is_random else self.data or "unknown pre-training data"
         return ", ".join(filter(None, [self.network, count, data]))
 
 
 class Task(NamedTuple):
-    """One task under one reading, with every pair of the checkpoints that have it compared."""
+    """One protocol variant of a task, with all pairs of checkpoints compared."""
 
     key: str
-    """Task and reading."""
+    """Task and protocol variant."""
     metric: str
     conditions: str
     """Schedule and data."""
@@ -61,18 +61,18 @@ class Task(NamedTuple):
     """Number of each checkpoint."""
     addresses: Sequence[str]
     differences: dict[tuple[int, int], Difference]
-    """Difference of each two checkpoints with a number, by their indices in order."""
+    """Difference of each pair of checkpoints, by their sorted indices."""
     tests: Sequence[str]
-    """The test of each pair, in words."""
+    """The test of each pair, as text."""
     sizes: Sequence[int]
-    """Side in px of each checkpoint's images; 0 where the protocol does not set it."""
+    """Image size in px of each checkpoint; 0 if not set."""
 
     def content(
         self, significant: Collection[tuple[int, int]], *, with_conditions: bool
     ) -> dict[str, Any]:
-        """Return the task as the page's script reads it.
+        """Return the task as input of the report's script.
 
-        significant: the pairs that differ, after Holm's correction over all tasks of the pair.
+        significant: pairs that differ after Holm's correction over all tasks of the pair.
         """
         conditions = self.conditions if with_conditions else ""
         if conditions[1:2].islower():  # not "JPEG-coded data"
@@ -85,9 +85,9 @@ class Task(NamedTuple):
             "values": [_rounded(s.mean, 4) if s else None for s in self.scores],
             "texts": [s.text(1) if s else "" for s in self.scores],
             "addresses": self.addresses,
-            "places": [index for index, score in enumerate(self.scores) if score],
-            # of each pair of these places, in order
-            "reaches": [_rounded(pair.half_interval, 2) for pair in pairs],
+            "indices": [index for index, score in enumerate(self.scores) if score],
+            # a value per pair of these indices, in order
+            "half_intervals": [_rounded(pair.half_interval, 2) for pair in pairs],
             "smallest": [_rounded(pair.smallest, 2) for pair in pairs],
             "significant": [int(pair in significant) for pair in self.differences],
             "kinds": kinds,
@@ -101,29 +101,32 @@ def _rounded(value: float, digits: int) -> float | None:
 
 
 class Compared(NamedTuple):
-    """All checkpoints of a results folder that share a task with another one."""
+    """All checkpoints of a results folder with a common task."""
 
     checkpoints: Sequence[Checkpoint]
     references: Sequence[int]
-    """For each checkpoint, the one that its sentence compares it with: random weights of its
-    network if there are, else the first with a common task."""
+    """Index of the checkpoint that each one's sentence compares it with."""
     tasks: Sequence[Task]
 
     @property
     def names(self) -> list[str]:
         """Return the names of the checkpoints."""
-        return [one.name for one in self.checkpoints]
+        return [checkpoint.name for checkpoint in self.checkpoints]
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Return each checkpoint and its reference, those with the most common tasks first."""
-        pairs = [(one, other) for one, other in enumerate(self.references) if one != other]
+        """Return each checkpoint and its reference, most common tasks first."""
+        pairs = [
+            (index, reference)
+            for index, reference in enumerate(self.references)
+            if index != reference
+        ]
         return sorted(pairs, key=lambda pair: -self._num_common(*pair))
 
     @property
     def sentences(self) -> list[str]:
         """Return a sentence for each checkpoint with a reference."""
-        return [self._sentence(one, other) for one, other in self.pairs]
+        return [self._sentence(index, reference) for index, reference in self.pairs]
 
     def _num_common(self, first: int, second: int) -> int:
         """Return the number of tasks that two checkpoints have in common."""
@@ -132,11 +135,14 @@ class Compared(NamedTuple):
 
     @property
     def are_trained(self) -> bool:
-        """Return whether trained checkpoints are compared, each of which is one training run."""
-        return any(not one.is_random for one in self.checkpoints)
+        """Return whether a trained checkpoint (one training run) is compared."""
+        return any(not checkpoint.is_random for checkpoint in self.checkpoints)
 
-    def _judged(self, pair: tuple[int, int]) -> dict[int, bool]:
-        """Return which tasks with known errors a pair differs on, after Holm, by their indices."""
+    def _significance(self, pair: tuple[int, int]) -> dict[int, bool]:
+        """Return significance after Holm's correction, by index of the task.
+
+        Tasks without known errors are omitted.
+        """
         p_values = {
             index: task.differences[pair].p
             for index, task in enumerate(self.tasks)
@@ -152,38 +158,42 @@ class Compared(NamedTuple):
         pair = min(first, second), max(first, second)
         if not (num_common := self._num_common(first, second)):
             return ""
-        judged = self._judged(pair)
-        differences = {index: self.tasks[index].differences[pair] for index in judged}
-        sure = [differences[index] for index, is_sure in judged.items() if is_sure]
-        leads = [(one.points > 0) == (first < second) for one in sure]
-        better, worse = leads.count(True), leads.count(False)
-        unsure = [differences[index] for index, is_sure in judged.items() if not is_sure]
-        equal = sum(max(abs(d.points), d.half_interval) < SHOWN for d in unsure)
-        one, other = self.checkpoints[first], self.checkpoints[second]
-        total = count_tasks([self.tasks[index].key for index in judged])
-        is_twin = other.is_random and one.network == other.network and not one.is_random
+        significance = self._significance(pair)
+        differences = {index: self.tasks[index].differences[pair] for index in significance}
+        significant = [
+            differences[index] for index, is_significant in significance.items() if is_significant
+        ]
+        first_is_better = [(a.points > 0) == (first < second) for a in significant]
+        better, worse = first_is_better.count(True), first_is_better.count(False)
+        insignificant = [
+            differences[index]
+            for index, is_significant in significance.items()
+            if not is_significant
+        ]
+        equal = sum(max(abs(d.points), d.half_interval) < SHOWN for d in insignificant)
+        a, b = self.checkpoints[first], self.checkpoints[second]
+        total = count_tasks([self.tasks[index].key for index in significance])
+        is_twin = b.is_random and a.network == b.network and not a.is_random
         if is_twin and not better:
-            text = f"{one.name} is not better than random weights: "
+            text = f"{a.name} is not better than random weights: "
             text += f"significantly better on 0 of {total}, worse on {worse}"
         elif worse > better:
-            text = f"{one.name} is significantly worse than {other.name} on {worse} of {total}, "
+            text = f"{a.name} is significantly worse than {b.name} on {worse} of {total}, "
             text += f"better on {better}"
         elif better:
-            text = f"{one.name} is significantly better than {other.name} on {better} of {total}, "
+            text = f"{a.name} is significantly better than {b.name} on {better} of {total}, "
             text += f"worse on {worse}"
         else:
-            text = (
-                f"{one.name} and {other.name} differ significantly on {better + worse} of {total}"
-            )
-        text += f", inconclusive on {len(unsure) - equal}"
+            text = f"{a.name} and {b.name} differ significantly on {better + worse} of {total}"
+        text += f", inconclusive on {len(insignificant) - equal}"
         text += f", equal on {equal}" if equal else ""
-        if unknown := num_common - len(judged):
+        if unknown := num_common - len(significance):
             text += f"; {unknown} without known errors"
-        return "; ".join([text, *_unlike(one, other)]) + "."
+        return "; ".join([text, *_differences(a, b)]) + "."
 
     @property
     def conditions(self) -> str:
-        """Return schedule and data if all tasks share them, else an empty text."""
+        """Return the schedule and data of all tasks, or an empty text."""
         headings = {task.conditions for task in self.tasks}
         return headings.pop() if len(headings) == 1 else ""
 
@@ -191,19 +201,19 @@ class Compared(NamedTuple):
     def content(self) -> dict[str, Any]:
         """Return the comparison as the page's script reads it."""
         indices = range(len(self.checkpoints))
-        judged = {pair: self._judged(pair) for pair in combinations(indices, 2)}
+        significance = {pair: self._significance(pair) for pair in combinations(indices, 2)}
         return {
             "conditions": self.conditions,
             "names": self.names,
-            "facts": [one.facts for one in self.checkpoints],
+            "descriptions": [checkpoint.description for checkpoint in self.checkpoints],
             "first_pair": self.pairs[0] if self.pairs else (0, 1),
-            # of the first checkpoint beside the second
+            # sentence of row i compares checkpoint i with checkpoint j
             "sentences": [
                 [self._sentence(i, j) if i != j else "" for j in indices] for i in indices
             ],
             "tasks": [
                 task.content(
-                    [pair for pair, own in judged.items() if own.get(index)],
+                    [pair for pair, by_task in significance.items() if by_task.get(index)],
                     with_conditions=not self.conditions,
                 )
                 for index, task in enumerate(self.tasks)
@@ -211,28 +221,38 @@ class Compared(NamedTuple):
         }
 
 
-def _unlike(one: Checkpoint, other: Checkpoint) -> list[str]:
-    """Return in which of network and pre-training data two checkpoints differ, in words."""
-    words = []
-    if one.network != other.network:
-        words.append(f"their networks differ ({one.network}; {other.network})")
-    if one.data != other.data and not (one.is_random or other.is_random):
-        data = [checkpoint.data or "unknown data" for checkpoint in (one, other)]
-        words.append(f"so do their pre-training data ({data[0]}; {data[1]})")
-        if len(words) == 1:
-            words = [f"their pre-training data differ ({data[0]}; {data[1]})"]
-    return words
+def _differences(first: Checkpoint, second: Checkpoint) -> list[str]:
+    """Return differences in network and pre-training data as text."""
+    texts = []
+    if first.network != second.network:
+        texts.append(f"their networks differ ({first.network}; {second.network})")
+    if first.data != second.data and not (first.is_random or second.is_random):
+        data = [checkpoint.data or "unknown data" for checkpoint in (first, second)]
+        texts.append(f"so do their pre-training data ({data[0]}; {data[1]})")
+        if len(texts) == 1:
+            texts = [f"their pre-training data differ ({data[0]}; {data[1]})"]
+    return texts
 
 
 def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
-    """Return the comparison of all checkpoints; None without two that have a task in common."""
-    # of signed metrics, more is not better
-    shown = [one for one in main_numbers(numbers) if one.metric not in SIGNED_METRICS]
-    columns = grouped((one.runs[0].comparison, one) for one in shown)
-    # a row of a column has one number; a second one, of other input settings, would hide it
-    places = [{one.row: one for one in reversed(own)} for own in columns.values()]
-    places = [column for column in places if len(column) > 1]
-    firsts = {row: one for column in reversed(places) for row, one in reversed(column.items())}
+    """Return the comparison of all checkpoints.
+
+    None if no two checkpoints have a common task.
+    """
+    # a higher signed metric is not better
+    numbers_shown = [
+        number for number in main_numbers(numbers) if number.metric not in SIGNED_METRICS
+    ]
+    columns = grouped((number.runs[0].comparison, number) for number in numbers_shown)
+    # a row has one number per column; a second one, with other input settings, would hide it
+    columns_ = [
+        {number.row: number for number in reversed(column_numbers)}
+        for column_numbers in columns.values()
+    ]
+    columns_ = [column for column in columns_ if len(column) > 1]
+    firsts = {
+        row: number for column in reversed(columns_) for row, number in reversed(column.items())
+    }
     rows = sorted(
         firsts.values(), key=lambda row: (row.run.is_random, row.run.identity, row.conditions)
     )
@@ -243,34 +263,47 @@ def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
             name=row_label(row, rows),
             network=_network(row.run),
             parameters=int(row.runs[0].record.backbone.get("num_parameters") or 0),
-            data=pretraining_data(row.run, [one.run for one in rows]),
+            data=pretraining_data(row.run, [number.run for number in rows]),
             is_random=row.run.is_random,
         )
         for row in rows
     ]
-    tasks = [_task(column, [row.row for row in rows], address) for column in places]
+    tasks = [_task(column, [row.row for row in rows], address) for column in columns_]
     return Compared(checkpoints, _references(checkpoints, tasks), tasks)
 
 
 def _references(checkpoints: Sequence[Checkpoint], tasks: Sequence[Task]) -> list[int]:
-    """Return the checkpoint that each one is compared with.
+    """Return the index of the reference of each checkpoint.
 
-    Random weights of its network if there are, else the first one before it; only one with which it
-    shares a task. A checkpoint without any is compared with itself: not at all.
+    It is random weights of the same network, or otherwise the first earlier checkpoint, with a
+    common task. A checkpoint without a reference gets its own index.
     """
-    random = [index for index, one in enumerate(checkpoints) if one.is_random]
+    random = [index for index, checkpoint in enumerate(checkpoints) if checkpoint.is_random]
     references = []
-    for index, one in enumerate(checkpoints):
-        twins = [other for other in random if checkpoints[other].network == one.network]
-        asked = [index] if one.is_random else [*twins, *range(index), index]
-        pairs = [(min(index, other), max(index, other)) for other in asked]
+    for index, checkpoint in enumerate(checkpoints):
+        twins = [
+            candidate
+            for candidate in random
+            if checkpoints[candidate].network == checkpoint.network
+        ]
+        candidates = [index] if checkpoint.is_random else [*twins, *range(index), index]
+        pairs = [(min(index, candidate), max(index, candidate)) for candidate in candidates]
         shared = (any(pair in task.differences for task in tasks) for pair in pairs)
-        references.append(next((o for o, has in zip(asked, shared, strict=True) if has), index))
+        references.append(
+            next(
+                (
+                    candidate_
+                    for candidate_, has_common in zip(candidates, shared, strict=True)
+                    if has_common
+                ),
+                index,
+            )
+        )
     return references
 
 
 def _network(run: Run) -> str:
-    """Return the network in words; for timm's without the tag of the weights, such as ".dino"."""
+    """Return the network as text, without timm's weight tag (".dino")."""
     is_timm = run.arch.startswith("timm:")
     return network_words(run.arch.partition(".")[0] if is_timm else run.arch, run.stem)
 
@@ -278,20 +311,22 @@ def _network(run: Run) -> str:
 def _task(column: Mapping[RowKey, Number], rows: Sequence[RowKey], address: Address) -> Task:
     numbers = [column.get(row) for row in rows]
     indices = [index for index, number in enumerate(numbers) if number]
-    own = [number for number in numbers if number]
-    first = own[0]
-    scores = with_errors([number.score for number in own if number.score])
-    known = dict(zip(indices, scores, strict=True))
-    pairs = [*combinations(known, 2)]
+    present = [number for number in numbers if number]
+    first = present[0]
+    scores = with_errors([number.score for number in present if number.score])
+    score_by_index = dict(zip(indices, scores, strict=True))
+    pairs = [*combinations(score_by_index, 2)]
     return Task(
         key=first.runs[0].key,
         metric=first.metric,
-        conditions=shared_heading(own),
+        conditions=shared_heading(present),
         family=first.heading,
         scores=[number.score if number else None for number in numbers],
         addresses=[address(number.files) if number else "" for number in numbers],
-        differences={(i, j): difference(known[i], known[j], first.task) for i, j in pairs},
-        tests=[how_compared(known[i], known[j], first.task) for i, j in pairs],
+        differences={
+            (i, j): difference(score_by_index[i], score_by_index[j], first.task) for i, j in pairs
+        },
+        tests=[how_compared(score_by_index[i], score_by_index[j], first.task) for i, j in pairs],
         sizes=[_input_px(number) if number else 0 for number in numbers],
     )
 

@@ -12,14 +12,14 @@ from benchmarks.results.tables import Cell, Grid, Line, plain
 from transfer.galleries.tile import MAX_BYTES
 
 Address = Callable[[Iterable[str]], str]
-"""Function from records to the address on the page of everything behind them."""
+"""Function from record files to the anchor of their explanation."""
 JPEG = b"\xff\xd8\xff"
 WIDE_COLUMNS, TALL_ROWS = 4, 25
-"""Columns and rows of tables that are not shown as wide or as scrolling."""
+"""Limits above which a table is wide, or scrolls."""
 
 
 class Sheet(NamedTuple):
-    """A table with a title, whose rows can be sorted and copied."""
+    """A table with sortable rows that can be copied."""
 
     title: str
     grid: Grid
@@ -27,20 +27,20 @@ class Sheet(NamedTuple):
     kind: str = ""
     """Class of the table."""
     id: str = ""
-    """Identifier of a table that is alone in its section, so that its title is not repeated."""
+    """Anchor of a table without title, alone in its section."""
     families: Sequence[str] = ()
-    """Hidden words by which each row can also be found."""
+    """Hidden search terms of each row."""
     texts: Mapping[str, str] = MappingProxyType({})
-    """The whole table by format, to be copied; otherwise the page's script writes what is shown."""
+    """The table by format, to copy; otherwise the script formats it."""
 
 
 class Fold(NamedTuple):
-    """Parts that are hidden until the reader opens them."""
+    """Content that is hidden until the reader opens it."""
 
     name: str
     text: str
     num: str
-    """How much it contains, in words."""
+    """Amount of content, as text."""
     parts: Sequence["Part"]
     kind: str = "paper-table"
     is_open: bool = False
@@ -57,7 +57,7 @@ class Links(NamedTuple):
 
     name: str
     links: Sequence[tuple[str, str, str]]
-    """Text, relative address, and what is there."""
+    """Text, relative address and title of each link."""
 
 
 class Chart(NamedTuple):
@@ -94,47 +94,47 @@ class Gallery(NamedTuple):
 Part = str | Sheet | Fold | Terms | Links | Chart | Gallery
 
 
-def html(part: Part, address: Address) -> Markup:
+def html(element: Part, address: Address) -> Markup:
     """Return one part of a section."""
-    return Markup(_html(part, address))
+    return Markup(_html(element, address))
 
 
-def _html(part: Part, address: Address) -> str:
+def _html(element: Part, address: Address) -> str:
     """Return one part as HTML, with every value escaped."""
-    if isinstance(part, str):
-        return "\n".join(_text(block) for block in part.split("\n\n") if block)
-    if isinstance(part, Sheet):
-        return _sheet(part, address)
-    if isinstance(part, Terms):
-        lines = (f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in part.lines)
+    if isinstance(element, str):
+        return "\n".join(_text(block) for block in element.split("\n\n") if block)
+    if isinstance(element, Sheet):
+        return _sheet(element, address)
+    if isinstance(element, Terms):
+        lines = (f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in element.lines)
         return f"<dl>{''.join(lines)}</dl>"
-    if isinstance(part, Links):
+    if isinstance(element, Links):
         links = (
             f'<a href="{escape(address)}" title="{escape(title)}">{escape(text)}</a>'
-            for text, address, title in part.links
+            for text, address, title in element.links
         )
-        return f'<p class="below">{escape(part.name)}: {", ".join(links)}</p>'
-    if isinstance(part, Chart):
+        return f'<p class="below">{escape(element.name)}: {", ".join(links)}</p>'
+    if isinstance(element, Chart):
         legend = "".join(
             f'<li><span aria-hidden="true" style="color:{color}">{sign}</span> {escape(name)}</li>'
-            for sign, color, name in part.legend
+            for sign, color, name in element.legend
         )
-        caption = f"<figcaption>{escape(part.title)}</figcaption>{part.svg}"
-        return f'<figure>{caption}<ul class="legend">{legend}</ul>{_below(part.note)}</figure>'
-    if isinstance(part, Gallery):
-        title = f"<h3>{escape(part.title)}</h3>" if part.title else ""
-        images = "".join(map(_image, part.images))
-        gallery = f'<div class="{part.kind}">{images}</div>'
-        return f'<div class="wide">{title}{_below(part.note)}{gallery}</div>'
-    texts = (("name", part.name), ("what", part.text), ("count", part.num))
+        caption = f"<figcaption>{escape(element.title)}</figcaption>{element.svg}"
+        return f'<figure>{caption}<ul class="legend">{legend}</ul>{_note(element.note)}</figure>'
+    if isinstance(element, Gallery):
+        title = f"<h3>{escape(element.title)}</h3>" if element.title else ""
+        images = "".join(map(_image, element.images))
+        gallery = f'<div class="{element.kind}">{images}</div>'
+        return f'<div class="wide">{title}{_note(element.note)}{gallery}</div>'
+    texts = (("name", element.name), ("what", element.text), ("count", element.num))
     spans = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in texts)
-    parts = "\n".join(_html(one, address) for one in part.parts)
-    start = f'<details class="{part.kind}"{" open" if part.is_open else ""}>'
-    return f'{start}<summary>{spans}</summary><div class="figures">{parts}</div></details>'
+    contents = "\n".join(_html(inner, address) for inner in element.parts)
+    start = f'<details class="{element.kind}"{" open" if element.is_open else ""}>'
+    return f'{start}<summary>{spans}</summary><div class="figures">{contents}</div></details>'
 
 
 def inline(text: str) -> Markup:
-    """Return markdown of one line with its code and bold, and without its escapes."""
+    """Convert one line of markdown (code, bold, escapes) to HTML."""
     if not re.search(r"[\\`*]", text):
         return escape(text)
 
@@ -157,22 +157,22 @@ def _text(block: str) -> str:
         return f"<h3>{inline(block.lstrip('# '))}</h3>"
     items = re.findall(r"^(?:- |\d+\. )(.*)$", block, flags=re.MULTILINE)
     if len(items) < block.count("\n") + 1:
-        return _below(block)
+        return _note(block)
     kind = "ul" if block.startswith("-") else "ol"
     lines = "".join(f"<li>{inline(item)}</li>" for item in items)
     return f'<{kind} class="below">{lines}</{kind}>'
 
 
-def _below(note: str) -> str:
+def _note(note: str) -> str:
     return f'<p class="below">{inline(note)}</p>' if note else ""
 
 
 def _image(image: Image) -> str:
     kind = escape(f"tile {image.group.replace(' ', '-')}".strip())
     caption, name = escape(image.caption), escape(image.name)
-    shown = f'<img src="{image.source}" alt="{caption}" title="{name}" decoding="async">'
-    shown = shown if image.source else ""
-    return f'<figure class="{kind}">{shown}<figcaption>{caption}</figcaption></figure>'
+    image_html = f'<img src="{image.source}" alt="{caption}" title="{name}" decoding="async">'
+    image_html = image_html if image.source else ""
+    return f'<figure class="{kind}">{image_html}<figcaption>{caption}</figcaption></figure>'
 
 
 def _sheet(sheet: Sheet, address: Address) -> str:
@@ -202,7 +202,7 @@ def _sheet(sheet: Sheet, address: Address) -> str:
     table += f"<thead><tr>{''.join(heads)}</tr></thead>"
     table += "<tbody>{}</tbody></table>".format("\n".join(rows))
     scroll = f'<div class="scroll{tall}" tabindex="0">{table}</div>'
-    return f'<div class="block{wide}">{title}{scroll}{_below(sheet.note)}</div>'
+    return f'<div class="block{wide}">{title}{scroll}{_note(sheet.note)}</div>'
 
 
 def _row(
@@ -226,10 +226,10 @@ def _has_numbers(column: Sequence[Cell]) -> bool:
 
 
 def _cell(cell: Cell, kind: str, address: Address) -> str:
-    """Return a cell as HTML; a number of ours opens everything behind it."""
+    """Return a cell as HTML; our numbers link to their explanations."""
     text = f"<b>{escape(cell.text)}</b>" if cell.best else inline(cell.text)
-    if where := address(cell.files):
-        text = f'<a class="open" href="{escape(where)}">{text}</a>'
+    if anchor := address(cell.files):
+        text = f'<a class="open" href="{escape(anchor)}">{text}</a>'
     if marks := cell.after.strip():
         text = f'{text} <span class="marks">{inline(marks)}</span>'
     value = cell.score.mean if cell.score else _number(cell.text)
@@ -252,7 +252,7 @@ def sheet(
     left: int = 1,
     note: str = "",
 ) -> Sheet:
-    """Return a table of texts as they are; the first `left` columns are left-aligned."""
+    """Return a table of plain texts; the first `left` columns are left-aligned."""
     lines = [
         Line(words=[plain(text) if i < left else text for i, text in enumerate(row)])
         for row in rows
@@ -261,7 +261,7 @@ def sheet(
 
 
 def jpeg_address(content: bytes) -> str:
-    """Return the address that contains a JPEG; empty for other content and for large files."""
+    """Return a JPEG's data URL; empty if invalid or too large."""
     if not content.startswith(JPEG) or len(content) > MAX_BYTES:
         return ""
     return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}"

@@ -1,4 +1,4 @@
-"""Evaluated checkpoints, failed cells, cells without a result, and the hours of all results."""
+"""Evaluated checkpoints, failures, missing results and total hours."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,17 +12,17 @@ from benchmarks.results.verdicts import pretraining_data
 
 
 def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
-    """Return every checkpoint with a result or a failure by name, random networks last."""
+    """Return every evaluated checkpoint by name, random networks last."""
     firsts = {n.run.identity: n._replace(conditions="") for n in reversed([*numbers])}
     rows = sorted(firsts.values(), key=lambda row: (row.run.is_random, row.run.identity))
     folds = []
     for row in rows:
-        own = [run for run in runs if run.identity == row.run.identity]
-        done = [run.record for run in own if not run.failure]
-        num_failed = len(own) - len(done)
-        count = plural(len(done), "result") + (f", {num_failed} failed" if num_failed else "")
-        terms = [Terms(checkpoint_lines(done[0]))] if done else []
-        data = pretraining_data(row.run, [one.run for one in rows])
+        own_runs = [run for run in runs if run.identity == row.run.identity]
+        records = [run.record for run in own_runs if not run.failure]
+        num_failed = len(own_runs) - len(records)
+        count = plural(len(records), "result") + (f", {num_failed} failed" if num_failed else "")
+        terms = [Terms(checkpoint_lines(records[0]))] if records else []
+        data = pretraining_data(row.run, [row_.run for row_ in rows])
         label, text = row_label(row, rows), description(row.run._replace(data=data))
         folds.append(Fold(label, text, count, terms, kind="checkpoint"))
     return folds
@@ -32,21 +32,24 @@ def evaluated_parts(
     results: Results, numbers: Iterable[Number], remaining: Iterable[Remaining]
 ) -> list[Part]:
     """Return checkpoints, hours, failures, unused files, and requested cells without a result."""
-    parts: list[Part] = [*checkpoints(numbers, results.runs)]
-    if not parts:
+    elements: list[Part] = [*checkpoints(numbers, results.runs)]
+    if not elements:
         command = f"`{' '.join(RUN_ALL)} --ckpt FILE --data DATA`"
-        parts.append(f"No records here yet. {command} writes them.")
-    parts += declaration_notes(results.runs)
+        elements.append(f"No records yet. To evaluate a checkpoint, run {command}.")
+    elements += declaration_notes(results.runs)
     if results.done:
         hours = sum(run.record.wall_s for run in results.done) / 3600
-        parts.append(f"{plural(len(results.done), 'result')} in {hours:.2f} hours.")
+        elements.append(f"{plural(len(results.done), 'result')} in {hours:.2f} hours.")
     failed = [run for run in results.runs if run.failure]
     if failed:
         header = ["checkpoint", "task", "schedule", "seed", "reason"]
         rows = [[r.backbone, r.task, r.schedule, str(r.seed), r.failure] for r in failed]
-        parts.append(sheet("What failed", header, rows, left=5))
+        elements.append(sheet("Failed evaluations", header, rows, left=5))
     if results.unused:
-        parts += ["### Files that are not used", "\n".join(f"- {one}" for one in results.unused)]
+        elements += [
+            "### Files that are not used",
+            "\n".join(f"- {file}" for file in results.unused),
+        ]
     rows = [
         [
             ", ".join(group.backbones),
@@ -57,6 +60,6 @@ def evaluated_parts(
         for group in remaining
     ]
     if rows:
-        header = ["checkpoint", "tasks", "why", "what to do"]
-        parts.append(sheet("Asked for, without a result", header, rows, left=4))
-    return parts
+        header = ["checkpoint", "tasks", "reason", "next step"]
+        elements.append(sheet("Requested, without a result", header, rows, left=4))
+    return elements

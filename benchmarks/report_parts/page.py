@@ -1,4 +1,4 @@
-"""The whole report: its sections in order, as one self-contained file."""
+"""The HTML report as one self-contained file, section by section."""
 
 import base64
 import re
@@ -36,20 +36,23 @@ from benchmarks.results.verdicts import Pair
 
 PACKAGE = "benchmarks.report_parts"
 MAX_FIGURES, MAX_VIEWS, MAX_TASKS = 4_000_000, 2_000_000, 2_500_000
-"""Characters of the images in one section. The whole page can still be sent by mail."""
+"""Maximum size of the images in a section, in characters.
+
+With these limits, the report is small enough for e-mail.
+"""
 RECIPE = r"recipe: [^;\n]*[^;\n.]"
-"""A note on the settings of a recipe that differ from the paper's."""
+"""Pattern of notes on recipe settings that differ from the paper's."""
 MEANINGS = {
-    "reproduced": "0 lies in the interval, which reaches no further than 1 point",
-    "inconclusive": "0 lies in the interval, which is wider",
+    "reproduced": "the interval contains 0 and ends within 1 point of 0",
+    "inconclusive": "the interval contains 0, but is wider",
     "above": "the interval lies above 0",
     "below": "the interval lies below 0",
-    "no verdict": "cited, of unclear origin or without errors, see the paper's table",
+    "no verdict": "a cited number, unclear origin or unknown errors; see the paper's table",
 }
 
 
 class Section(NamedTuple):
-    """A part of the page with an address of its own."""
+    """A section of the report with its anchor."""
 
     id: str
     title: str
@@ -57,58 +60,67 @@ class Section(NamedTuple):
 
 
 class Explanations:
-    """The explanations of all records but those of snapshots, and their addresses on the page."""
+    """Explanations of all records except snapshots, and their addresses."""
 
     def __init__(self, contents: Contents) -> None:
-        """Explain every record; equal sections, such as those of one protocol, are stored once."""
+        """Explain every record; equal sections are stored once."""
         self.records: list[dict[str, Any]] = []
         self.sections: dict[object, int] = {}
         self.addresses: dict[str, str] = {}
         taken: set[str] = set()
-        given = (contents.folder, *contents.others)
-        folders = {str(own): "RESULTS" for one in given for own in (one.absolute(), one)}
+        results_folders = (contents.folder, *contents.others)
+        folders = {
+            str(path): "RESULTS"
+            for folder in results_folders
+            for path in (folder.absolute(), folder)
+        }
         for run in contents.results.done:
             short = f"{run.backbone}/{run.key}"
             names = [short, f"{short}.{run.schedule}.seed{run.seed}", run.file]
             address = next(name for name in names if name not in taken)
             taken.add(address)
             self.addresses[run.file] = address
-            places, hidden = [], _hidden_folders(run, folders)
+            section_ids, hidden = [], _hidden_folders(run, folders)
             for title, lines in explain(run).items():
                 texts = tuple(tuple(_without(hidden, text) for text in line) for line in lines)
-                places.append(self.sections.setdefault((title, texts), len(self.sections)))
+                section_ids.append(self.sections.setdefault((title, texts), len(self.sections)))
             title = f"{run.label} on {run.task}, seed {run.seed}"
-            self.records.append({"address": address, "title": title, "sections": places})
+            self.records.append({"address": address, "title": title, "sections": section_ids})
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return all explanations as the page's script reads them."""
+        """Return all explanations as input of the report's script."""
         return {"records": self.records, "sections": [*self.sections]}
 
     def address(self, files: Iterable[str]) -> str:
-        """Return the address of records, behind a "#"; empty if there are none."""
-        known = [quote(self.addresses[file], safe="/@") for file in files if file in self.addresses]
-        return f"#{','.join(known)}" if known else ""
+        """Return the address of records, starting with "#", or an empty text."""
+        quoted = [
+            quote(self.addresses[file], safe="/@") for file in files if file in self.addresses
+        ]
+        return f"#{','.join(quoted)}" if quoted else ""
 
 
 def _hidden_folders(run: Run, folders: Mapping[str, str]) -> dict[str, str]:
-    """Return what a record's explanation shows instead of folders of this machine."""
-    given = Path(file_of(run.record))
-    hidden = {str(given): given.name} if given.is_absolute() else {}
+    """Return replacements for the absolute paths in an explanation."""
+    checkpoint = Path(file_of(run.record))
+    hidden = {str(checkpoint): checkpoint.name} if checkpoint.is_absolute() else {}
     return hidden | dict(folders)
 
 
 def _without(hidden: Mapping[str, str], text: str) -> str:
-    for folder, word in hidden.items():
-        if folder in text:  # only whole paths: a folder may be called "out"
-            text = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?![\w.-])", word, text)
+    for folder, replacement in hidden.items():
+        if (
+            folder in text
+        ):  # match complete paths, since a folder may have a common name such as "out"
+            text = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?![\w.-])", replacement, text)
     return text
 
 
 def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
-    """Return the page of a results folder; every value is escaped, whatever file it came from.
+    """Return the HTML report of results folders; all values are escaped.
 
-    runs: folders of pre-training runs, whose logs are drawn with those kept in the results.
+    runs: folders of pre-training runs. Their logs are drawn together with those stored in the
+    results.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -116,21 +128,21 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     folder, results = contents.folder, contents.results
     explanations = Explanations(contents)
     comparison = compared(contents.numbers, explanations.address)
-    words = [{*run.reasons.words} for run in results.done]
+    reasons = [{*run.reasons.words} for run in results.done]
     identities = {run.identity for run in results.runs}
     tasks = task_folds(folder, contents.numbers, contents.snapshots)
     pretraining = pretraining_parts(folder, runs)
     remaining = not_run(folder, results.runs)
     sections = [
         Section("chosen", "Tables for your paper", _chosen_parts(contents.numbers)),
-        Section("beside", "Against the papers", _against(contents.pairs)),
+        Section("beside", "Differences from the papers", _against(contents.pairs)),
         Section("tables", "The papers’ tables", _paper_parts(contents.papers_tables)),
         Section("numbers", "All numbers", _all_numbers(contents)),
         Section("tasks", "Task by task", _thinned(tasks, MAX_TASKS)),
         Section("pretraining", "Pre-training", _thinned(pretraining, MAX_VIEWS)),
         Section(
             "evaluated",
-            "What was evaluated",
+            "Evaluated checkpoints",
             evaluated_parts(results, contents.numbers, remaining),
         ),
         Section("figures", "The papers’ figures", _thinned(_figures(folder), MAX_FIGURES)),
@@ -142,31 +154,35 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    own = files(PACKAGE) / "templates"
+    templates = files(PACKAGE) / "templates"
     verdicts = [pair.verdict for pair in contents.pairs]
     return environment.get_template("page.html.j2").render(
         title=plural(len(identities), "checkpoint") if identities else "No results yet",
-        badges=sorted(set.intersection(*words)) if words else [],
+        badges=sorted(set.intersection(*reasons)) if reasons else [],
         comparison=comparison,
         num_results=plural(len(results.done), "result"),
         num_tasks=count_tasks({run.key for run in results.done}),
         num_failed=sum(bool(run.failure) for run in results.runs),
         num_unsupported=sum(group.num_cells for group in remaining if group.is_unsupported),
         num_missing=sum(group.num_cells for group in remaining if not group.is_unsupported),
-        verdicts={word: verdicts.count(word) for word in SIGNS if word in verdicts},
+        verdicts={
+            verdict_word: verdicts.count(verdict_word)
+            for verdict_word in SIGNS
+            if verdict_word in verdicts
+        },
         signs=SIGNS,
         sections=[section for section in sections if section.parts],
         html=lambda part: html(part, explanations.address),
         explanations=explanations.content,
         comparison_content=comparison and comparison.content,
-        # files of ours, the only text that is not escaped
-        style=Markup((own / "report.css").read_text(encoding="utf-8")),
-        script=Markup((own / "report.js").read_text(encoding="utf-8")),
+        # the only text that is not escaped: files of this package
+        style=Markup((templates / "report.css").read_text(encoding="utf-8")),
+        script=Markup((templates / "report.js").read_text(encoding="utf-8")),
     )
 
 
 def _against(pairs: Sequence[Pair]) -> list[Part]:
-    """Return every number that both we and a paper have, with its verdict."""
+    """Return all numbers that both we and a paper have, with verdicts."""
     if not pairs:
         return []
     tasks = {pair.printed.task: None for pair in pairs}
@@ -189,15 +205,23 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
         for pair in pairs
         if pair.printed.task == task and pair.ours.score
     ]
-    words = [pair.verdict for pair in pairs]
-    key = [f"- {SIGNS[w]} **{w}** {MEANINGS[w]}: {words.count(w)}" for w in SIGNS if w in words]
+    verdicts = [pair.verdict for pair in pairs]
+    legend = [
+        f"- {SIGNS[verdict]} **{verdict}** {MEANINGS[verdict]}: {verdicts.count(verdict)}"
+        for verdict in SIGNS
+        if verdict in verdicts
+    ]
     header = ["task", "checkpoint", "published"]
     numbers = ["ours", "paper", "diff.", "95 % interval", "verdict"]
     return [
         "Ours minus the published number, in points, with the 95 % interval of the difference: "
-        "errors of both test sets, and from run to run.",
-        "\n".join(key),
-        Sheet("Against the papers", Grid(words=header, numbers=numbers, lines=lines), id="papers"),
+        "errors of both test sets and the run-to-run deviation.",
+        "\n".join(legend),
+        Sheet(
+            "Differences from the papers",
+            Grid(words=header, numbers=numbers, lines=lines),
+            id="papers",
+        ),
     ]
 
 
@@ -205,19 +229,20 @@ def _chosen_parts(numbers: Iterable[Number]) -> list[Part]:
     """Return a table of checkpoints and tasks for each group of tasks."""
     folds: list[Part] = []
     tables = tables_of_groups(numbers)
-    for heading, chosen in tables.items():
-        table = chosen.table
-        texts = {str(form): chosen.text(form) for form in FORMATS}
+    for heading, chosen_table in tables.items():
+        table = chosen_table.table
+        texts = {str(form): chosen_table.text(form) for form in FORMATS}
         sheet = Sheet(heading, table, id=f"chosen-{len(folds)}", texts=texts)
-        notes = "\n".join(f"- {plain(note)}" for note in chosen.notes[1:])
+        notes = "\n".join(f"- {plain(note)}" for note in chosen_table.notes[1:])
         if heading == ALL_TASKS:
-            notes = "The notes on its columns are those of the tables above."
+            notes = "For notes on its columns, see the tables above."
         count = plural(len(table.lines), "checkpoint")
-        tasks = count_tasks(chosen.keys)
+        tasks = count_tasks(chosen_table.keys)
         folds.append(Fold(heading, tasks, count, [sheet, notes], is_open=not folds))
     command = "`python -m benchmarks.tables --name A B --tasks a,b --format latex`"
-    text = f"All checkpoints of this page. {command} prints one of some checkpoints and tasks."
-    rules = dict.fromkeys(plain(chosen.notes[0]) for chosen in tables.values())
+    text = "All checkpoints of this report. To print a table of selected checkpoints and tasks, "
+    text += f"run {command}."
+    rules = dict.fromkeys(plain(chosen_table.notes[0]) for chosen_table in tables.values())
     return [text, *rules, *folds] if folds else []
 
 
@@ -226,33 +251,41 @@ def _interval(pair: Pair) -> str:
 
 
 def _paper_parts(papers_tables: Sequence[PaperTables]) -> list[Part]:
-    """Return the papers' tables with our rows, notes on several of them, and links to others."""
+    """Return the papers' tables with our rows, shared notes, and links."""
     papers_tables = [
-        one._replace(shown=[table._replace(grid=_measured(table.grid)) for table in one.shown])
-        for one in papers_tables
+        tables._replace(
+            shown=[table._replace(grid=_measured(table.grid)) for table in tables.shown]
+        )
+        for tables in papers_tables
     ]
-    with_ours = [one for one in papers_tables if _num_ours(one)]
+    with_ours = [tables for tables in papers_tables if _num_ours(tables)]
     names = grouped(
-        (line, one.name) for one in with_ours for line in dict.fromkeys(_legend_lines(one))
+        (line, tables.name) for tables in with_ours for line in dict.fromkeys(_legend_lines(tables))
     )
-    repeated = {line: own for line, own in names.items() if len(own) > 1}
-    parts: list[Part] = _recipes_once([_paper_fold(one, repeated) for one in with_ours])
+    repeated = {line: values for line, values in names.items() if len(values) > 1}
+    elements: list[Part] = _recipes_once([_paper_fold(tables, repeated) for tables in with_ours])
     if repeated:
-        lines = [f"- {'; '.join(own)}: {line}" for line, own in repeated.items()]
+        lines = [f"- {'; '.join(values)}: {line}" for line, values in repeated.items()]
         text = "\n".join(lines).replace("→ rows", "our rows")
-        parts += ["### Notes on several tables", text]
-    others = grouped(
-        (one.paper.name, (one.table.number, f"../{TABLES}/{one.table.file_name}", one.table.title))
-        for one in papers_tables
-        if not _num_ours(one)
+        elements += ["### Shared notes", text]
+    without_ours = grouped(
+        (
+            tables.paper.name,
+            (tables.table.number, f"../{TABLES}/{tables.table.file_name}", tables.table.title),
+        )
+        for tables in papers_tables
+        if not _num_ours(tables)
     )
-    if others:
-        parts += ["### Tables with no row of ours", *(Links(*entry) for entry in others.items())]
-    return parts
+    if without_ours:
+        elements += [
+            "### Tables without our rows",
+            *(Links(*entry) for entry in without_ours.items()),
+        ]
+    return elements
 
 
 def _measured(grid: Grid) -> Grid:
-    """Return a table without rows of ours that have no result, and without titles of no rows."""
+    """Return a table without our empty rows, and without empty groups."""
     lines: list[Line] = []
     for line in reversed(grid.lines):
         is_empty = line.ours and all(cell.text in ("not run", "") for cell in line.numbers)
@@ -270,23 +303,31 @@ def _legend_lines(tables: PaperTables) -> list[str]:
     return [line for table in tables.shown for line in table.legend]
 
 
-def _paper_fold(tables: PaperTables, elsewhere: Container[str]) -> Fold:
-    """Return a paper's table with our rows; elsewhere: notes that are not repeated in it."""
-    paper, table, shown, notes = tables
-    parts: list[Part] = [f"{paper.title}, {paper.venue}, arXiv:{paper.arxiv}"]
-    for one in shown:
-        if one.grid.lines:
-            title = tables.name + (f": {one.title}" if one.title else "")
-            legend = "\n".join(f"- {line}" for line in one.legend if line not in elsewhere)
-            parts += [Sheet(title, one.grid, kind="numbers"), one.notes, legend]
-    parts.append(notes.list())
-    parts = [p.replace("→ rows", "our rows") if isinstance(p, str) else p for p in parts]
-    count = f"{plural(_num_ours(tables), 'row')} of ours"
-    return Fold(tables.name, table.title, count, parts, is_open=True)
+def _paper_fold(tables: PaperTables, shared_notes: Container[str]) -> Fold:
+    """Return a paper's table with our rows.
+
+    elsewhere: notes that are not repeated in it.
+    """
+    paper, table, paper_tables, notes = tables
+    elements: list[Part] = [f"{paper.title}, {paper.venue}, arXiv:{paper.arxiv}"]
+    for paper_table in paper_tables:
+        if paper_table.grid.lines:
+            title = tables.name + (f": {paper_table.title}" if paper_table.title else "")
+            legend = "\n".join(
+                f"- {line}" for line in paper_table.legend if line not in shared_notes
+            )
+            elements += [Sheet(title, paper_table.grid, kind="numbers"), paper_table.notes, legend]
+    elements.append(notes.list())
+    elements = [
+        element.replace("→ rows", "our rows") if isinstance(element, str) else element
+        for element in elements
+    ]
+    count = f"{plural(_num_ours(tables), 'row')} with our results"
+    return Fold(tables.name, table.title, count, elements, is_open=True)
 
 
 def _recipes_once(folds: Iterable[Fold]) -> list[Part]:
-    """Return the folds with each long note on a detector's or segmenter's recipe said once."""
+    """Shorten repeated notes on the recipes of detectors and segmenters."""
     tables: dict[str, str] = {}
     shortened: list[Part] = []
     for fold in folds:
@@ -296,19 +337,19 @@ def _recipes_once(folds: Iterable[Fold]) -> list[Part]:
             tables.setdefault(match[0], name)
             return f"recipe: as in {first}" if first else match[0]
 
-        parts = [re.sub(RECIPE, short, p) if isinstance(p, str) else p for p in fold.parts]
-        shortened.append(fold._replace(parts=parts))
+        elements = [re.sub(RECIPE, short, p) if isinstance(p, str) else p for p in fold.parts]
+        shortened.append(fold._replace(parts=elements))
     return shortened
 
 
 def _all_numbers(contents: Contents) -> list[Part]:
-    """Return one row per record and metric; what all rows share is in a sentence."""
+    """Return a row per record and metric, and shared values."""
     rows = [*csv_rows(contents)]
     if not rows:
-        return ["There are no numbers yet."]
+        return ["No numbers yet."]
     values = {name: {row[name] for row in rows} for name in ("schedule", "seed", "data")}
-    varied = [name for name, own in values.items() if len(own) > 1]
-    shared = [f"{name} {own.pop()}" for name, own in values.items() if name not in varied]
+    varied = [name for name, distinct in values.items() if len(distinct) > 1]
+    shared = [f"{name} {distinct.pop()}" for name, distinct in values.items() if name not in varied]
     text = "One row per record and metric, the same as `results.csv`."
     text += f" All: {', '.join(shared)}." if shared else ""
     runs = {run.file: run for run in contents.results.done}
@@ -316,12 +357,12 @@ def _all_numbers(contents: Contents) -> list[Part]:
     for row in rows:
         run = runs[row["record"]]
         verdict = row["verdict"] or ("–" if row["comparable"] else "none")
-        after = [row["protocol"], row["engine"], *(str(row[name]) for name in varied), verdict]
+        cells = [row["protocol"], row["engine"], *(str(row[name]) for name in varied), verdict]
         value = Cell(text=f"{row['value']:.2f}", files=(run.file,))
         lines.append(
             Line(
                 words=[plain(str(text)) for text in (row["backbone"], run.key, row["metric"])],
-                numbers=[value, *(Cell(text=plain(text)) for text in after)],
+                numbers=[value, *(Cell(text=plain(text)) for text in cells)],
                 is_secondary=not row["primary"],
             )
         )
@@ -335,7 +376,10 @@ def _all_numbers(contents: Contents) -> list[Part]:
 
 
 def _figures(folder: Path) -> list[Part]:
-    """Return the SVG files of the results. In an image element, a browser runs no script of one."""
+    """Return the SVG files of the results.
+
+    They are embedded as images, since browsers run no scripts of images.
+    """
     images = []
     for path in sorted((folder / FIGURES).rglob("*.svg")):
         source = f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
@@ -344,24 +388,29 @@ def _figures(folder: Path) -> list[Part]:
     return [Gallery("", images, kind="gallery")] if images else []
 
 
-def _thinned(parts: Sequence[Part], limit: int) -> list[Part]:
-    """Return the parts with as many images, evenly spread, as fit into a number of characters."""
-    size = sum(len(one.source) for gallery in _galleries(parts) for one in gallery.images)
+def _thinned(elements: Sequence[Part], limit: int) -> list[Part]:
+    """Return the sections with evenly spaced images within a size limit."""
+    size = sum(len(image.source) for gallery in _galleries(elements) for image in gallery.images)
     step = -(-size // limit)
-    return [_with_every(part, step) for part in parts] if step > 1 else [*parts]
+    return [_with_every(element, step) for element in elements] if step > 1 else [*elements]
 
 
-def _galleries(parts: Iterable[Part]) -> list[Gallery]:
-    every = [one for part in parts for one in (part.parts if isinstance(part, Fold) else [part])]
-    return [one for one in every if isinstance(one, Gallery)]
+def _galleries(elements: Iterable[Part]) -> list[Gallery]:
+    flat = [
+        inner
+        for element in elements
+        for inner in (element.parts if isinstance(element, Fold) else [element])
+    ]
+    return [inner for inner in flat if isinstance(inner, Gallery)]
 
 
-def _with_every(part: Part, step: int) -> Part:
-    """Return a part with every step-th image of its galleries."""
-    if isinstance(part, Fold):
-        return part._replace(parts=[_with_every(one, step) for one in part.parts])
-    if not isinstance(part, Gallery):
-        return part
-    kept = part.images[::step]
-    note = f"{part.note} {len(part.images) - len(kept)} more are left out for size.".strip()
-    return part._replace(images=kept, note=note)
+def _with_every(element: Part, step: int) -> Part:
+    """Return a section element with every step-th image of its galleries."""
+    if isinstance(element, Fold):
+        return element._replace(parts=[_with_every(inner, step) for inner in element.parts])
+    if not isinstance(element, Gallery):
+        return element
+    images = element.images[::step]
+    num_omitted = len(element.images) - len(images)
+    note = f"{element.note} {num_omitted} more are omitted to limit the size.".strip()
+    return element._replace(images=images, note=note)

@@ -1,4 +1,4 @@
-"""Logs of pre-training runs: loss, rate, speed, waiting, collapse; the folders of these runs."""
+"""Logs of pre-training runs: progress, charts and first views."""
 
 import json
 import math
@@ -20,11 +20,11 @@ TITLES = {
     "images_per_s": "Images per second",
     "data_share": "Time spent waiting for images, percent",
 }
-"""Titles of the quantities that every run logs, in their order on the page."""
+"""Titles of the quantities that every run logs, in order."""
 RATES = ("learning_rate", "images_per_s", "data_share")
-"""Quantities whose axis starts at zero."""
-PLACES = ("step", "epoch")
-"""Entries of a line that are its position, and no quantity."""
+"""Quantities with a y axis that starts at zero."""
+POSITIONS = ("step", "epoch")
+"""Entries of a log line that are positions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,33 +35,33 @@ class Log:
     path: str
     lines: tuple[Mapping[str, float], ...]
     views: str
-    """Address that holds a picture of the first views; empty without one."""
+    """Data URL of a picture of the first views; empty if missing."""
 
     @property
     def summary(self) -> str:
-        """Return how far the run is, in a line."""
+        """Return the progress of the run in one line."""
         if not self.lines:
-            return "the log has no line yet"
+            return "the log is empty"
         last = self.lines[-1]
-        words = [f"step {last['step']:,.0f}"]
-        words += [f"epoch {last['epoch']:.2f}"] if "epoch" in last else []
-        words += [f"loss {last['loss']:.4g}"] if "loss" in last else []
-        return ", ".join(words)
+        texts = [f"step {last['step']:,.0f}"]
+        texts += [f"epoch {last['epoch']:.2f}"] if "epoch" in last else []
+        texts += [f"loss {last['loss']:.4g}"] if "loss" in last else []
+        return ", ".join(texts)
 
 
 def pretraining_parts(results: Path, runs: Sequence[Path]) -> list[Part]:
-    """Return how far the runs are, charts in which they are compared, and their first views.
+    """Return progress, charts and first views of pre-training runs.
 
-    runs: folders; each may be a run's, or contain those of several runs. Logs that are kept in the
-    results folder are shown, too, unless they are among those of the runs.
+    runs: folders of runs, or folders that contain runs. Logs stored in the results folder are
+    added, without duplicates.
     """
     files = {run: log_files(run) for run in dict.fromkeys(run.resolve() for run in runs)}
     logs = [_read(path) for path in dict.fromkeys(p for paths in files.values() for p in paths)]
-    shown = {_content(log) for log in logs}
-    logs += [log for log in kept_logs(results) if _content(log) not in shown]
+    contents = {_content(log) for log in logs}
+    logs += [log for log in kept_logs(results) if _content(log) not in contents]
     lines = [f"- **{plain(log.name)}**: {log.summary} " for log in logs]
     lines += [
-        f"- **{plain(str(run))}**: no {LOG_FILE} there or one folder below"
+        f"- **{plain(str(run))}**: no {LOG_FILE} in it or its subfolders"
         for run, paths in files.items()
         if not paths
     ]
@@ -72,7 +72,7 @@ def pretraining_parts(results: Path, runs: Sequence[Path]) -> list[Part]:
 
 
 def kept_logs(results: Path) -> list[Log]:
-    """Return the logs that are kept below the results."""
+    """Return the logs stored in the results folder."""
     return [
         Log(
             name=log.name,
@@ -85,15 +85,15 @@ def kept_logs(results: Path) -> list[Log]:
 
 
 def _content(log: Log) -> tuple[int, tuple[tuple[str, str], ...]]:
-    """Return a key of a log: its number of lines and the last one, as kept logs round it."""
+    """Return a key of a log's content: line count, rounded last line."""
     last = log.lines[-1] if log.lines else {}
     return len(log.lines), tuple(sorted((name, f"{value:.6g}") for name, value in last.items()))
 
 
 def log_files(run: Path) -> list[Path]:
-    """Return the log of a run, or those of the runs in a folder."""
-    own = run / LOG_FILE
-    return [own] if own.is_file() else sorted(run.glob(f"*/{LOG_FILE}"))
+    """Return the logs of a run or of a folder's runs."""
+    log_file = run / LOG_FILE
+    return [log_file] if log_file.is_file() else sorted(run.glob(f"*/{LOG_FILE}"))
 
 
 def _read(path: Path) -> Log:
@@ -109,23 +109,23 @@ def _read(path: Path) -> Log:
 
 
 def _charts(logs: Sequence[Log]) -> list[Chart]:
-    """Return a chart for each logged quantity: those of every run first, then the methods' own."""
+    """Return a chart per quantity; quantities of all runs come first."""
     quantities = dict.fromkeys(TITLES)
     quantities |= dict.fromkeys(name for log in logs for line in log.lines for name in line)
-    place = "epoch" if all("epoch" in line for log in logs for line in log.lines) else "step"
+    position = "epoch" if all("epoch" in line for log in logs for line in log.lines) else "step"
     names = [log.name for log in logs]
     unique = [log.path if names.count(log.name) > 1 else log.name for log in logs]
     drafts = []
-    for quantity in (each for each in quantities if each not in PLACES):
+    for quantity in (name for name in quantities if name not in POSITIONS):
         title = TITLES.get(quantity, quantity.replace("_", " ").capitalize())
         series = {
-            name: [(one[place], one.get(quantity, math.nan)) for one in log.lines]
+            name: [(line[position], line.get(quantity, math.nan)) for line in log.lines]
             for name, log in zip(unique, logs, strict=True)
         }
         drafts.append(
             Draft(
                 title=title,
-                x=place,
+                x=position,
                 y=title.lower() if len(title) < 20 else "",
                 series=series,
                 markers=False,
@@ -136,19 +136,19 @@ def _charts(logs: Sequence[Log]) -> list[Chart]:
 
 
 FILE = "runs.json"
-"""File beside the page with the folders of runs that the next page shows, too."""
+"""File next to the report with the run folders to show again."""
 SNAPSHOTS_OF_RUN = "snapshots"
 
 
 def runs_of_files(files: Iterable[str]) -> tuple[Path, ...]:
-    """Return the runs of checkpoint files beside which, or above whose snapshots, a log lies."""
+    """Return the runs that checkpoint files belong to, if they have logs."""
     folders = [Path(file).parent for file in files if file]
-    runs = [one.parent if one.name == SNAPSHOTS_OF_RUN else one for one in folders]
+    runs = [folder.parent if folder.name == SNAPSHOTS_OF_RUN else folder for folder in folders]
     return tuple(dict.fromkeys(run.resolve() for run in runs if (run / LOG_FILE).is_file()))
 
 
 def remembered_runs(results: Path) -> tuple[Path, ...]:
-    """Return the folders of runs that pages were given; none if the file is absent or foreign."""
+    """Return the remembered run folders; empty if missing or invalid."""
     try:
         listed = json.loads((results / REPORT / FILE).read_text(encoding="utf-8"))
         return tuple(Path(path) for path in listed)

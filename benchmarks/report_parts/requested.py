@@ -1,4 +1,4 @@
-"""Requested cells without a result, by their states, and the commands that run them."""
+"""Requested evaluations without a result, and commands to run them."""
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,9 +30,11 @@ class Remaining(NamedTuple):
 
 
 def not_run(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
-    """Return the requested tasks that have neither a result nor a failure, by reason."""
+    """Return the requested tasks without result or failure, by reason."""
     ended = {run.cell for run in runs}
-    states = [one.content for one in read_states(folder) if one.name not in ("done", "failed")]
+    states = [
+        state.content for state in read_states(folder) if state.name not in ("done", "failed")
+    ]
     requested = [content for content in states if content["request"]["task"] in TASKS]
     groups = grouped(
         ((_why_not(content), bool(content["missing_data"]), content["schedule"]), content)
@@ -44,7 +46,7 @@ def not_run(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
 
 
 def _why_not(content: Mapping[str, Any]) -> str:
-    """Return why a cell cannot run, unless only its data are missing; empty if it can."""
+    """Return why a cell cannot run, apart from missing data."""
     return content["reason"] if content["state"] in ("missing data", "unsupported") else ""
 
 
@@ -52,13 +54,13 @@ def run_command(
     tasks: Iterable[str], backbones: Collection[str], schedule: str, seeds: Iterable[int]
 ) -> str:
     """Return the command that runs tasks."""
-    words = [*RUN_ALL, "--ckpt", "FILE"]
-    words += ["--name", *backbones] if len(backbones) == 1 else []
+    args = [*RUN_ALL, "--ckpt", "FILE"]
+    args += ["--name", *backbones] if len(backbones) == 1 else []
     numbers = ",".join(map(str, seeds))
-    words += ["--data", "DATA", "--tasks", ",".join(tasks)]
-    words += ["--schedule", schedule] if schedule != "paper" else []
-    words += ["--seeds", numbers] if numbers != "0" else []
-    return shlex.join(words)
+    args += ["--data", "DATA", "--tasks", ",".join(tasks)]
+    args += ["--schedule", schedule] if schedule != "paper" else []
+    args += ["--seeds", numbers] if numbers != "0" else []
+    return shlex.join(args)
 
 
 def _remaining(group: Sequence[Mapping[str, Any]], reason: str) -> Remaining:
@@ -80,11 +82,11 @@ def _remaining(group: Sequence[Mapping[str, Any]], reason: str) -> Remaining:
 
 
 def how_to_get(keys: Sequence[str]) -> list[str]:
-    """Return the command that gets the data sets, and advice on those without a source."""
-    known = [key for key in keys if key in DATASETS]
-    sourced = [key for key in known if DATASETS[key].sources]
-    advice = [DATASETS[key].how_to_get for key in known if not DATASETS[key].sources]
+    """Return the download command, and advice for datasets without a source."""
+    valid = [key for key in keys if key in DATASETS]
+    sourced = [key for key in valid if DATASETS[key].sources]
+    advice = [DATASETS[key].how_to_get for key in valid if not DATASETS[key].sources]
     if sourced:
-        words = ["python", "-m", "transfer", "get-data", *sourced, "--data", "DATA"]
-        return [shlex.join(words), *advice]
+        args = ["python", "-m", "transfer", "get-data", *sourced, "--data", "DATA"]
+        return [shlex.join(args), *advice]
     return advice

@@ -1,4 +1,4 @@
-"""Charts, tables and pictures of each task, from the details of its records."""
+"""Charts, tables and images of each task, from its records' details."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ SEARCHES = (
     ("held_out_mIoU", "learning_rate", "mIoU on held-out images"),
     ("mean_cross_validated_AP", "", "cross-validated AP, mean over classes"),
 )
-"""Details of a search by its setting: scores, the chosen setting, and words for the scores."""
+"""Details of each search: scores, chosen setting, axis label."""
 SIZES = {"AP": "AP", "AP50": "AP50", "AP75": "AP75"}
 SIZES |= {"APs": "small", "APm": "medium", "APl": "large"}
 """Columns of average precision by their names in the records."""
@@ -42,14 +42,14 @@ PER_CLASS = {"accuracy_per_class": "Accuracy by class", "IoU_per_class": "IoU by
 MAX_COLUMNS = 6
 """Checkpoints next to each other in one table."""
 MAX_RECORDS, MAX_QUERIES = 2, 6
-"""Records of one task whose pictures are shown, those of the best checkpoints; and queries."""
+"""Maximum number of records with images per task, and of queries."""
 Record = tuple[str, Run]
 Named = tuple[str, Number]
-"""Record or number of a checkpoint, behind a name that no other checkpoint beside it has."""
+"""Record or number of a checkpoint, with a unique name."""
 
 
 class View(NamedTuple):
-    """Results of one task that may be compared: one reading of it, one length, the same data."""
+    """Comparable results of one task."""
 
     title: str
     named: Sequence[Named]
@@ -58,64 +58,64 @@ class View(NamedTuple):
 
 
 def task_folds(folder: Path, numbers: Iterable[Number], snapshots: Iterable[Number]) -> list[Fold]:
-    """Return charts, tables and pictures of each task whose records contain some."""
+    """Return charts, tables and images of each task that has some."""
     results = grouped((number.task, number) for number in main_numbers(numbers))
     curves = grouped((number.task, number) for number in main_numbers(snapshots))
     folds = []
     for task in dict.fromkeys([*results, *curves]):
-        own, of_snapshots = results.get(task, []), curves.get(task, [])
+        numbers_, of_snapshots = results.get(task, []), curves.get(task, [])
         try:
-            parts = _parts(folder, views_of(own, of_snapshots))
+            elements = _parts(folder, views_of(numbers_, of_snapshots))
         except (TypeError, ValueError, LookupError, AttributeError) as error:
-            what = f"have a shape that this page cannot read ({type(error).__name__}: {error})"
-            parts = [f"Details of a record of {task} {what}."]
-        if parts:
-            num_results = sum(len(number.runs) for number in own)
-            count = plural(num_results, "result") if own else "snapshots only"
-            heading = (own or of_snapshots)[0].heading
-            folds.append((heading, task, Fold(task, _titles(parts), count, parts)))
+            problem = f"have an unsupported layout ({type(error).__name__}: {error})"
+            elements = [f"Details of a record of {task} {problem}."]
+        if elements:
+            num_results = sum(len(number.runs) for number in numbers_)
+            count = plural(num_results, "result") if numbers_ else "snapshots only"
+            heading = (numbers_ or of_snapshots)[0].heading
+            folds.append((heading, task, Fold(task, _titles(elements), count, elements)))
     return [fold for *_, fold in sorted(folds, key=lambda entry: entry[:2])]
 
 
 def views_of(numbers: Iterable[Number], snapshots: Iterable[Number] = ()) -> list[View]:
-    """Return the results of a task by what they may be compared with, the paper's length first.
+    """Group a task's results into comparable ones, the paper's length first.
 
-    Of a checkpoint with results under several conditions, the most frequent ones are shown.
+    If a checkpoint has results under several conditions, the most frequent conditions are shown.
     """
     results = grouped((number.runs[0].comparison, number) for number in numbers)
     curves = grouped((number.runs[0].comparison, number) for number in snapshots)
     views = []
     for comparison in dict.fromkeys([*results, *curves]):
-        own, of_snapshots = results.get(comparison, []), curves.get(comparison, [])
-        by_row = sorted(own, key=lambda number: number.row, reverse=True)
+        group, of_snapshots = results.get(comparison, []), curves.get(comparison, [])
+        by_row = sorted(group, key=lambda number: number.row, reverse=True)
         checkpoints = {number.run.identity: number for number in by_row}.values()
-        best_first = sorted(checkpoints, key=lambda one: (-_main_number(one), one.row))
+        best_first = sorted(checkpoints, key=lambda number: (-_main_number(number), number.row))
         named = [(row_label(number, best_first), number) for number in best_first]
-        every = [*own, *of_snapshots]
-        order = min(rank(number.reasons, number.version) for number in every)
-        view = View(f"{comparison.key}: {shared_heading(every)}", named, of_snapshots)
+        all_numbers = [*group, *of_snapshots]
+        order = min(rank(number.reasons, number.version) for number in all_numbers)
+        view = View(f"{comparison.key}: {shared_heading(all_numbers)}", named, of_snapshots)
         views.append((order, view.title, view))
     return [view for *_, view in sorted(views, key=lambda entry: entry[:2])]
 
 
 def _main_number(number: Number) -> float:
-    """Return the main number; below all others if it is not finite."""
+    """Return the main number, or -inf if it is not finite."""
     return number.score.mean if number.score and number.score.finite else -math.inf
 
 
 def _parts(folder: Path, views: Sequence[View]) -> list[Part]:
-    """Return pictures of the best checkpoints, then charts and tables of each view."""
+    """Return images of the best checkpoints, then each view's elements."""
     firsts: dict[tuple[str, str], Named] = {}
     for name, number in (named for view in views for named in view.named):
         firsts.setdefault(number.run.identity, (name, number))
     records = _records(firsts.values())
     pictures: list[Part] = [*_galleries(folder, records), *_queries(records)]
-    by_view = [(view, parts) for view in views if (parts := _parts_of(view))]
+    by_view = [(view, elements) for view in views if (elements := _parts_of(view))]
     if len(by_view) < 2:
-        return pictures + [part for _, parts in by_view for part in parts]
+        return pictures + [element for _, elements in by_view for element in elements]
     folds = [
-        Fold(view.title, "", plural(len(view.named), "checkpoint"), parts, "family")
-        for view, parts in by_view
+        Fold(view.title, "", plural(len(view.named), "checkpoint"), elements, "family")
+        for view, elements in by_view
     ]
     return [*pictures, folds[0]._replace(is_open=True), *folds[1:]]
 
@@ -129,21 +129,25 @@ def _parts_of(view: View) -> list[Part]:
 
 
 def _records(named: Iterable[Named]) -> list[Record]:
-    """Return one record of each checkpoint, that of the first of several seeds, by a name."""
+    """Return one record of each checkpoint (the first seed) with its name."""
     return [
         (f"{name}, seed {number.runs[0].seed}" if len(number.runs) > 1 else name, number.runs[0])
         for name, number in named
     ]
 
 
-def _titles(parts: Iterable[Part]) -> str:
+def _titles(elements: Iterable[Part]) -> str:
     """Return the titles of parts, without the names in them."""
     titles = []
-    for part in (one for p in parts for one in (p.parts if isinstance(p, Fold) else [p])):
-        if isinstance(part, str):
-            titles.append("Details that cannot be read")
-        elif isinstance(part, Chart | Gallery | Sheet):
-            titles.append(part.title)
+    for element in (
+        inner
+        for outer in elements
+        for inner in (outer.parts if isinstance(outer, Fold) else [outer])
+    ):
+        if isinstance(element, str):
+            titles.append("Unreadable details")
+        elif isinstance(element, Chart | Gallery | Sheet):
+            titles.append(element.title)
     return "; ".join(dict.fromkeys(title.partition(":")[0] for title in titles if title))
 
 
@@ -155,22 +159,25 @@ def _charts(records: Sequence[Record]) -> Iterator[Draft]:
     for name, run in records:
         kinds = run.details.get("top1", {}).values()
         values = grouped((float(s), value) for kind in kinds for s, value in kind.items())
-        severities[name] = [(severity, fmean(own)) for severity, own in sorted(values.items())]
+        severities[name] = [
+            (severity, fmean(severity_values))
+            for severity, severity_values in sorted(values.items())
+        ]
     title = "Accuracy by severity of the corruption"
     yield Draft(title=title, x="severity", y="top-1, percent", series=severities)
     yield Draft(
-        title="Accuracy after each pass",
-        x="pass over the training images",
+        title="Accuracy after each epoch",
+        x="epoch",
         y="accuracy on test, percent",
         series={n: [*enumerate(r.details.get("top1_after_each_pass", ()), 1)] for n, r in records},
-        note="The last pass is the result; none is chosen.",
+        note="The result is the last epoch, not the best one.",
     )
     losses = {name: run.details.get("training", {}).get("curve", ()) for name, run in records}
     yield Draft(title="Training loss", x="step", y="loss", series=losses, markers=False)
 
 
 def _against_parameters(named: Sequence[Named]) -> Iterator[Draft]:
-    """Yield the main number against the number of parameters, if the networks differ in it."""
+    """Yield the main number over parameters, if networks differ in size."""
     points = {
         name: (number.run.record.backbone.get("num_parameters", math.nan) / 1e6, number)
         for name, number in named
@@ -180,12 +187,14 @@ def _against_parameters(named: Sequence[Named]) -> Iterator[Draft]:
             title="Accuracy against parameters",
             x="parameters, millions",
             y=f"{named[0][1].metric}, percent",
-            series={name: [(size, _main_number(one))] for name, (size, one) in points.items()},
+            series={
+                name: [(size, _main_number(number_))] for name, (size, number_) in points.items()
+            },
             log_x=True,
         )
 
 
-def _search(records: Sequence[Record], scores: str, chosen: str, y: str) -> Draft:
+def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> Draft:
     """Return the chart of a search over learning rates or costs."""
     series, rings, num_diverged = {}, {}, 0
     for name, run in records:
@@ -196,22 +205,22 @@ def _search(records: Sequence[Record], scores: str, chosen: str, y: str) -> Draf
         )
         series[name] = [(x, score) for x, score in points if score >= 0]
         num_diverged += len(points) - len(series[name])
-        value = run.details.get(chosen)
-        if value and series[name]:  # rates are stored with few digits
+        value = run.details.get(chosen_key)
+        if value and series[name]:  # learning rates are stored with few digits
             rings[name] = min((x for x, _ in series[name]), key=lambda x: abs(x - value))
-    setting = "learning rate" if chosen else "cost"
+    setting = "learning rate" if chosen_key else "cost"
     note = "Ring: chosen. " if rings else ""
-    note += "Shaded: edges of the search, beyond which the best may lie."
-    note += f" Diverged and left out: {num_diverged}." if num_diverged else ""
+    note += "Shaded: edges of the search; the best value may be outside."
+    note += f" Diverged (not shown): {num_diverged}." if num_diverged else ""
     title = f"Search over the {setting}"
-    more: dict[str, Any] = {"chosen": rings, "note": note, "log_x": True, "edges": True}
-    return Draft(title=title, x=setting, y=y, series=series, **more)
+    options: dict[str, Any] = {"chosen": rings, "note": note, "log_x": True, "edges": True}
+    return Draft(title=title, x=setting, y=y, series=series, **options)
 
 
 def _curves(snapshots: Sequence[Number]) -> Iterator[Draft]:
-    """Yield the main number over the epochs of pre-training, a line per run."""
-    epochs = [(one, float(one.runs[0].epochs or 0)) for one in snapshots]
-    points = grouped((curve_of(one), (epoch, _main_number(one))) for one, epoch in epochs)
+    """Yield the main number over pre-training epochs, a line per run."""
+    epochs = [(number, float(number.runs[0].epochs or 0)) for number in snapshots]
+    points = grouped((curve_of(number), (epoch, _main_number(number))) for number, epoch in epochs)
     if points:
         series = {name: sorted(curve) for name, curve in points.items()}
         x, y = "epoch of pre-training", f"{snapshots[0].metric}, percent"
@@ -230,22 +239,22 @@ def _precisions(records: Sequence[Record]) -> list[Sheet]:
 
 
 def _classes(named: Sequence[Named]) -> Iterator[Sheet]:
-    """Yield the numbers of each class, the mean over seeds: a column per checkpoint."""
+    """Yield tables of per-class numbers, averaged over seeds."""
     tables: dict[str, dict[str, Mapping[str, float]]] = {}
     for name, number in named:
         of_seeds = grouped(entry for run in number.runs for entry in _by_class(run))
         for title, values in of_seeds.items():
-            classes = grouped(entry for own in values for entry in own.items())
-            means = {label: fmean(own) for label, own in classes.items()}
+            classes = grouped(entry for class_values in values for entry in class_values.items())
+            means = {label: fmean(class_values) for label, class_values in classes.items()}
             tables.setdefault(title, {})[name] = means
     for title, columns in tables.items():
         is_accuracy = title == PER_CLASS["accuracy_per_class"]
-        note = _counted_over(one.runs[0] for _, one in named) if is_accuracy else ""
+        note = _counted_over(number.runs[0] for _, number in named) if is_accuracy else ""
         yield _by_name(title, "class", columns, note, with_difference=True)
 
 
 def _by_class(run: Run) -> Iterator[tuple[str, Mapping[str, float]]]:
-    """Yield the numbers of each class that a record holds, by the title of their table."""
+    """Yield the per-class numbers in a record, by table title."""
     for detail, title in PER_CLASS.items():
         if values := run.details.get(detail):
             yield title, values
@@ -258,7 +267,10 @@ def _by_class(run: Run) -> Iterator[tuple[str, Mapping[str, float]]]:
 
 
 def _counted_over(runs: Iterable[Run]) -> str:
-    """Return what the numbers of classes are counted over, unless each image counts once."""
+    """Return a note on how per-class numbers are counted.
+
+    It is empty if every image counts once.
+    """
     stored = (run.details.get("classes_counted_over") for run in runs)
     over = dict.fromkeys(filter(None, stored))
     return f"Counted over {' or '.join(over)}." if over else ""
@@ -283,19 +295,22 @@ def _by_name(
     *,
     with_difference: bool = False,
 ) -> Sheet:
-    """Return named numbers of several records, a column per record, the highest first.
+    """Return a table of named numbers, a column per record.
 
-    with_difference: for several records, the last column is the first minus the second.
+    Rows are sorted by the first column. with_difference: for several records, add the first minus
+    the second.
     """
-    shown = dict(list(columns.items())[:MAX_COLUMNS])
-    names = dict.fromkeys(name for values in shown.values() for name in values)
-    rows = {name: [values.get(name, math.nan) for values in shown.values()] for name in names}
-    header = [first, *shown]
-    if with_difference and len(shown) > 1:
+    shown_columns = dict(list(columns.items())[:MAX_COLUMNS])
+    names = dict.fromkeys(name for values in shown_columns.values() for name in values)
+    rows = {
+        name: [values.get(name, math.nan) for values in shown_columns.values()] for name in names
+    }
+    header = [first, *shown_columns]
+    if with_difference and len(shown_columns) > 1:
         header.append("first minus second")
         rows = {name: [*values, values[0] - values[1]] for name, values in rows.items()}
     order = sorted(rows, key=lambda name: -rows[name][0] if math.isfinite(rows[name][0]) else 1.0)
-    if num_more := len(columns) - len(shown):
+    if num_more := len(columns) - len(shown_columns):
         verb = "checkpoint is" if num_more == 1 else "checkpoints are"
         note = f"{note} {num_more} more {verb} not shown.".strip()
     return sheet(title, header, [[name, *map(_text, rows[name])] for name in order], note=note)
@@ -323,41 +338,43 @@ def _confusions(records: Iterable[Record]) -> list[Sheet]:
 
 
 def _galleries(folder: Path, records: Iterable[Record]) -> list[Gallery]:
-    """Return the pictures of a task's best checkpoints, as far as their galleries are complete."""
+    """Return the images of a task's best checkpoints, if complete."""
     galleries: list[Gallery] = []
     for name, run in records:
         if len(galleries) == MAX_RECORDS:
             break
         if images := [*_images(gallery_folder(folder / run.file), run.finished)]:
             is_pair = run.heading == "Detection and segmentation"
-            note = "Left the truth, right the prediction." if is_pair else ""
+            note = "Left: ground truth; right: prediction." if is_pair else ""
             kind = "gallery" if is_pair else "gallery small"
             galleries.append(Gallery(f"Pictures: {name}", images, note, kind))
     return galleries
 
 
 def _images(folder: Path, finished: str) -> Iterator[Image]:
-    """Yield the images of a record; those of an older record of the cell are left out."""
+    """Yield the images of a record, without images of its earlier results."""
     try:
         lines = (folder / CAPTIONS).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         return
     for line in lines:
         try:
-            words = json.loads(line)
-            # older galleries do not store it
-            if words.get("record_finished", finished) != finished:
+            entry = json.loads(line)
+            # older galleries lack this field
+            if entry.get("record_finished", finished) != finished:
                 continue
-            content = (folder / Path(words["file"]).name).read_bytes()  # never a file elsewhere
+            content = (
+                folder / Path(entry["file"]).name
+            ).read_bytes()  # only the file name, so that no other folder is read
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
         if source := jpeg_address(content):
-            group, caption, name = (str(words.get(key, "")) for key in ("group", "caption", "name"))
+            group, caption, name = (str(entry.get(key, "")) for key in ("group", "caption", "name"))
             yield Image(source, f"{group}: {caption}" if group else caption, name=name)
 
 
 def _queries(records: Sequence[Record]) -> list[Gallery]:
-    """Return a few queries with their nearest images, a row each, of the best checkpoints."""
+    """Return a few queries with their nearest images, a row each."""
     galleries = []
     for name, run in records[:MAX_RECORDS]:
         rows = [
@@ -371,14 +388,14 @@ def _queries(records: Sequence[Record]) -> list[Gallery]:
     return galleries
 
 
-def evenly(drawn: Sequence[Any], count: int) -> list[Any]:
+def evenly(items: Sequence[Any], count: int) -> list[Any]:
     """Return at most `count` entries, evenly spread."""
-    count = min(count, len(drawn))
-    return [drawn[len(drawn) * index // count] for index in range(count)]
+    count = min(count, len(items))
+    return [items[len(items) * index // count] for index in range(count)]
 
 
 def _neighbor(image: Mapping[str, Any], query: Mapping[str, Any]) -> Image:
-    """Return an image of a record; without a readable thumbnail its source is empty."""
+    """Return an image of a record; its source is empty if unreadable."""
     try:
         source = jpeg_address(base64.b64decode(image["jpeg_base64"], validate=True))
     except binascii.Error:

@@ -387,7 +387,7 @@ def how_compared(first: Score, second: Score, task: str) -> str:
         return f"mean of {len(first.members)} differences"
     if not is_paired(first, second):
         source = "seeds" if min(first.runs, second.runs) > 1 else run_deviation(task).source
-        return f"errors of both test sets, and from run to run ({source})"
+        return f"errors of both test sets and run-to-run deviation ({source})"
     images = len(first.per_image.shares) if first.per_image else first.num_images
     on = f"on the same {images:,} images" if images else "on the same images"
     if max(first.runs, second.runs) > 1:

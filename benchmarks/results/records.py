@@ -603,7 +603,9 @@ def count_tasks(keys: Collection[str]) -> str:
     A task is an id, such as in1k_linear; in1k_linear@co2 is a protocol variant of it.
     """
     tasks = plural(len({key.partition("@")[0] for key in keys}), "task")
-    return tasks if tasks.startswith(f"{len(keys)} ") else f"{len(keys)} readings of {tasks}"
+    return (
+        tasks if tasks.startswith(f"{len(keys)} ") else f"{len(keys)} protocol variants of {tasks}"
+    )
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:

@@ -175,7 +175,7 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
     assert ["better" in rows[0], "inconclusive" in rows[1], "detects " in rows[1]] == [True] * 3
     browser.find("#filter-compare").send_keys("linear birdsnap")
     assert len(browser.texts("#compare-rows details .line")) == 1
-    filtered = "good beside random on 1 task (of 2 tasks): 0 better, 0 worse, 1 inconclusive"
+    filtered = "good compared with random on 1 task (of 2 tasks): 0 better, 0 worse, 1 inconclusive"
     assert browser.find("#compare-sentence").text.startswith(filtered)
     browser.run("document.getElementById('filter-compare').value = ''")
     choose(browser, "random", "good")
@@ -217,13 +217,12 @@ def test_equal_numbers_are_called_equal(browser: Browser, tmp_path: Path) -> Non
             complete(tmp_path, name, key, backbone=backbone(name), details=details, **changes)
     browser.open(write_report(read_contents(tmp_path)).absolute())
     sentence = browser.find("#compare-sentence")
-    assert "on 0 of 3 readings of 2 tasks, inconclusive on 0, equal on 3" in sentence.text
+    assert "on 0 of 3 protocol variants of 2 tasks, inconclusive on 0, equal on 3" in sentence.text
     assert browser.texts("#compare-rows .verdict") == ["equal"] * 3
     browser.find("#filter-compare").send_keys("in1k")
-    counts = (
-        "on 2 readings of 1 task (of 3 readings of 2 tasks): 0 better, 0 worse, 0 inconclusive, "
-    )
-    assert f"{counts}2 equal" in sentence.text
+    counts = "on 2 protocol variants of 1 task (of 3 protocol variants of 2 tasks): "
+    counts += "0 better, 0 worse, 0 inconclusive, 2 equal"
+    assert counts in sentence.text
 
 
 def test_three_networks_are_compared_in_one_report(browser: Browser, tmp_path: Path) -> None:
@@ -248,7 +247,7 @@ def test_three_networks_are_compared_in_one_report(browser: Browser, tmp_path: P
     assert fields in browser.find("#compare-facts").text
     rows = browser.texts("#compare-rows details .line")
     assert len(rows) == 2
-    assert all("images of 384 and 224 px" in row for row in rows)
+    assert all("384 and 224 px images" in row for row in rows)
     assert all("0.0" in row and "−0.0" not in row.split("[")[0] for row in rows)
     choose(browser, "moco", "mine")
     assert "images of" not in browser.find("#compare-rows").text

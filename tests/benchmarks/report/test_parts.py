@@ -93,7 +93,7 @@ def test_a_search_leaves_out_what_diverged(tmp_path: Path) -> None:
     (chart,) = charts(tmp_path)
     assert chart.title == "Search over the learning rate"
     assert chart.note.startswith("Ring")
-    assert "Diverged and left out: 1." in chart.note
+    assert "Diverged (not shown): 1." in chart.note
 
 
 def test_classes_are_sorted_by_the_best_checkpoint_and_compared(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_page_is_below_the_size_limit(tmp_path: Path) -> None:
     (run / "views.jpg").write_bytes(b"\xff\xd8\xff" + bytes(200_000))
     page = report_page(read_contents(tmp_path), [run])
     assert 5_000_000 < len(page.encode()) <= 9_500_000
-    assert page.count("more are left out for size") > 1
+    assert page.count("more are omitted to limit the size") > 1
 
 
 def snapshot(results: Path, epoch: int, **changes: Any) -> None:
@@ -275,7 +275,7 @@ def test_unknown_detail_affects_only_its_task(
     changes["details"] = {"accuracy_per_class": {HOSTILE: 1.0, "猫 ☃\u202e": 2.0}}
     complete(tmp_path, "Ünïcode ☃ 名前", "no_such_task", heading="Strange", **changes)
     page = report_page(read_contents(tmp_path))
-    assert page.count("have a shape that this page cannot read") == len(FOREIGN)
+    assert page.count("have an unsupported layout") == len(FOREIGN)
     assert "Accuracy by class" in page
     assert "no_such_task" in page
     assert "Ünïcode ☃ 名前" in page

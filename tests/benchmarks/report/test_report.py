@@ -68,7 +68,7 @@ def test_rows_of_ours_that_were_not_run_are_left_out(tmp_path: Path) -> None:
     complete(tmp_path, "mine", "cifar10_linear", protocol={**names, "fields": {}})
     page = report_page(read_contents(tmp_path))
     tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
-    assert '<span class="count">1 row of ours</span>' in tables
+    assert '<span class="count">1 row with our results</span>' in tables
     assert tables.count("→ mine") == 1
 
 
@@ -110,7 +110,7 @@ def test_the_first_sentence_says_which_is_better_after_correction(tmp_path: Path
     assert comparison.sentences == [message]
     page = report_page(read_contents(tmp_path))
     assert message in page
-    assert "these are sentences about files, not yet about methods" in page
+    assert "these sentences compare files, not yet methods" in page
     assert comparison.tasks[0].key == TASK
     assert [*dict.fromkeys(comparison.tasks[0].tests)] == ["paired on the same 1,000 images"]
     complete(tmp_path, "random", transfer_tasks()[2], schedule="short")
@@ -134,7 +134,7 @@ def test_checkpoints_of_different_networks_are_compared(
         complete(tmp_path, entry["name"], TASK, backbone=entry, metrics=metrics, details=details)
     comparison = compared_of(tmp_path)
     assert comparison.names == ["foreign", "mine", "moco", "random", "random-resnet18"]
-    assert [checkpoint.facts for checkpoint in comparison.checkpoints[:3]] == [
+    assert [checkpoint.description for checkpoint in comparison.checkpoints[:3]] == [
         "timm:vit_small, 21.7 M parameters, unknown pre-training data",
         "resnet50, imagenet stem, in1k",
         "resnet18, imagenet stem, photographs (900 images)",
@@ -206,12 +206,12 @@ def test_the_page_counts_tasks_and_readings_alike(tmp_path: Path) -> None:
         names = {"name": f"{reading}-2021/1", "hash": "paper", "paper_hash": "paper"}
         protocol = {**names, "fields": {}}
         complete(tmp_path, "mine", "in1k_linear", request=request, protocol=protocol)
-    assert "2 results on 2 readings of 1 task" in report_page(read_contents(tmp_path))
+    assert "2 results on 2 protocol variants of 1 task" in report_page(read_contents(tmp_path))
 
 
 def test_readings_are_counted_as_such() -> None:
     assert count_tasks(["a", "b"]) == "2 tasks"
-    assert count_tasks(["a@x", "a@y", "b"]) == "3 readings of 2 tasks"
+    assert count_tasks(["a@x", "a@y", "b"]) == "3 protocol variants of 2 tasks"
 
 
 def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> None:
