@@ -77,12 +77,12 @@ def run(request: Request) -> int:
         raise OptionError("--device cuda: no CUDA device on this machine. Pass --device cpu")
     device = torch.device("cuda" if has_gpu and request.device != "cpu" else "cpu")
     measurements = {
+        NORM: pretraining.norm_kernels,
+        FUSED: fused_rate,
         **{STEP + name: call for name, call in pretraining.STEPS.items()},
         **{FEATURES + name: call for name, call in evaluation.FEATURES.items()},
         PROBE: evaluation.probe_rate,
-        FUSED: fused_rate,
         CORE: evaluation.core_rates,
-        NORM: pretraining.norm_kernels,
         **{TRAINING + name: call for name, call in evaluation.TRAININGS.items()},
     }
     for word in request.only:

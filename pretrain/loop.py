@@ -214,11 +214,8 @@ def _read(job: Job, training: Training, outputs: Outputs) -> None:
     bar.subject = f"{job.name}  epoch {epoch:.2f}  loss {means['loss']:.4f}"
 
 
-def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
-    """Take one optimizer step.
-
-    The loop itself never waits for the device; only a method may.
-    """
+def begin_step(job: Job, training: Training) -> float:
+    """Seed the next step and set its learning rates; return the run's fraction after its unit."""
     recipe, step = job.recipe, training.step
     # methods may draw random numbers: the same on every process and after a resume
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
@@ -226,8 +223,17 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     learning_rate = scheduled_rate(recipe, step / job.num_steps, fraction_before)
     for group in training.optimizer.param_groups:
         group["lr"] = recipe.learning_rate if group["fixed_rate"] else learning_rate
-    device = job.process.device.type
     training.method.metrics_read = job.is_read_step(step + 1)
+    return fraction_after
+
+
+def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
+    """Take one optimizer step.
+
+    The loop itself never waits for the device; only a method may.
+    """
+    fraction_after = begin_step(job, training)
+    device = job.process.device.type
     with torch.autocast(device, torch.bfloat16, enabled=job.dtype == torch.bfloat16):
         metrics = network(batch.views, fraction_after, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)
@@ -237,7 +243,7 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
         if fraction_after <= fraction:
             parameter.grad = None
     training.optimizer.step()
-    training.method.after_step(step / job.num_steps)
+    training.method.after_step(training.step / job.num_steps)
     training.window.add(metrics)
     training.step += 1
 

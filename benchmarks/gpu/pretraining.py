@@ -14,6 +14,7 @@ from time import process_time
 import torch
 
 from benchmarks.gpu.floor import count_views, distances, plain_step_seconds
+from benchmarks.gpu.static_step import StaticStep
 from benchmarks.gpu.timing import (
     Facts,
     Measurement,
@@ -135,6 +136,37 @@ def _steps_of_batch(
     }
 
 
+def graph_rate(name: str, batch_size: int, device: torch.device, folder: Path) -> Facts:
+    """Measure steps as they are and, in the same process, replayed as a CUDA graph.
+
+    On a CPU nothing is captured.
+    """
+    on_gpu = device.type == "cuda"
+    recipe, batch_size = (RECIPES[name], batch_size) if on_gpu else (f"{name}/smoke", CPU_BATCH)
+    job = step_job(recipe, device, folder, batch_size)
+    prepared = job.feed.make(0)
+    prepared = pin_memory(prepared) if on_gpu else prepared
+    training, batch = Training(job), partial(job.feed.finish, prepared)
+
+    def step() -> None:
+        training_step(job, training, training.method, batch())
+
+    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (1, 1)
+    eager_s = seconds_per_call(step, device, warm_up=warm_up, calls=calls)
+    static = StaticStep(job, training, batch())
+    static.take(batch())
+    if on_gpu:
+        static.capture()
+    graph_s = seconds_per_call(lambda: static.take(batch()), device, warm_up=warm_up, calls=calls)
+    return {
+        "recipe": recipe,
+        "images per GPU": batch_size,
+        "images/s": batch_size / graph_s,
+        "ms": 1e3 * graph_s,
+        "ms without a graph": 1e3 * eager_s,
+    }
+
+
 def norm_kernels(device: torch.device, folder: Path) -> Facts:
     """Return whose kernels torch chooses for a batch norm in training; Native are its own."""
     vector = torch.ones(64, device=device)
@@ -174,8 +206,12 @@ STEPS: Mapping[str, Measurement] = {
         f"{name}, {images} images per GPU": partial(step_rate, name, batches=(images,))
         for name, images in PAPER_BATCHES.items()
     },
-    f"{FED}, compiled": partial(step_rate, FED, gpu_options=("--compile",)),
+    **{
+        f"{name}, {images} images per GPU, as a CUDA graph": partial(graph_rate, name, images)
+        for name, images in PAPER_BATCHES.items()
+    },
     f"{FED}, fed by workers": partial(fed_rate, "workers"),
     f"{FED}, fed by workers, colored by the device": partial(fed_rate, "device"),
+    f"{FED}, compiled": partial(step_rate, FED, gpu_options=("--compile",)),
 }
 """Measurements by name."""
