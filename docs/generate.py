@@ -109,8 +109,8 @@ def option(action: Any, ranges: Mapping[str, Range]) -> str:
     words, default = words.replace("(required)", "").strip(), default.removesuffix(")")
     facts = [text(words)] if words else []
     range_ = next((ranges[name] for name in ranges if option_of(name) == names[0]), Range())
-    if range_.most >= 2**31 - 1:  # no limit that a user meets
-        range_ = replace(range_, most=math.inf)
+    if range_.maximum >= 2**31 - 1:  # no limit that a user meets
+        range_ = replace(range_, maximum=math.inf)
     if range_ != Range():
         facts.append(f"Range: {range_}.")
     if default not in ("", "None"):

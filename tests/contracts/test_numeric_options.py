@@ -16,6 +16,7 @@ import slurm.__main__
 import transfer.__main__
 from benchmarks import run_all, status, tables
 from benchmarks.planning.options import OPTION_RANGES, RunAll
+from pretrain.running.command_line import option_of
 from slurm.resources import LIMITS
 from transfer.cells.command import Evaluate
 from transfer.finetuning.options import RANGES
@@ -93,7 +94,7 @@ def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixt
     offenders = []
     for name, door in DOORS.items():
         for option, is_integer in numeric_fields(door.options):
-            flag = f"--{option.replace('_', '-')}"
+            flag = option_of(option)
             for value in ("0", "-1", "nan", HUGE, "word"):
                 readable = value == "0" or (value == HUGE and not is_integer)
                 if readable and contains(door.ranges, option, float(value)):
