@@ -100,7 +100,7 @@ def _one_for_all_or_each(option: str, words: Sequence[Any], takes: Sequence[bool
     return one_each(option, words, [""] * len(takes))
 
 
-def random_twins(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpoint]:
+def with_random_weightss(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpoint]:
     """Return a random initialization for each network of the checkpoints, in their order.
 
     The first is called random, further ones random-NETWORK.
@@ -161,7 +161,7 @@ def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str
 
     open_each(checkpoints(request))
     if request.random:
-        open_each(random_twins(found))
+        open_each(with_random_weightss(found))
     return found, unreadable
 
 

@@ -130,7 +130,7 @@ def test_command_of_a_record_states_its_heads() -> None:
     whole = random_backbone(arch="resnet18-heads4", stem="imagenet", seed=0, name="looc")
     some = with_heads(replace(whole, checkpoint=Checkpoint(ckpt=Path("looc.pt"))), (2, 0))
     args = "--ckpt looc.pt --random --heads 2 0"
-    assert command_line_args(some.random_twin().checkpoint) == args.split()
+    assert command_line_args(some.with_random_weights().checkpoint) == args.split()
     assert with_heads(whole, (1,)).checkpoint is None  # made in Python
     path = next((RECORDS / "snapshots").rglob("*@epoch0003/*.json"))
     lines = lines_of(path)

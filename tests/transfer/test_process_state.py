@@ -110,9 +110,11 @@ FUNCTIONS: dict[str, Callable[[Path, Path], object]] = {
     "svm": lambda *_: svm(TRAIN, LABELS[:, None] == LABELS[:3], TEST).tolist(),
     "features": lambda *_: Encoder.from_module(NETWORK, **INPUT).features(IMAGES).tolist(),
     "from_module": lambda *_: encoder_state(Encoder.from_module(NETWORK, **INPUT)),
-    "random_twin": lambda *_: encoder_state(Encoder.from_module(NETWORK, **INPUT).random_twin()),
+    "with_random_weights": lambda *_: encoder_state(
+        Encoder.from_module(NETWORK, **INPUT).with_random_weights()
+    ),
     "load_backbone": lambda resnet, _: encoder_state(load_backbone(resnet)),
-    "backbone_twin": lambda resnet, _: encoder_state(load_backbone(resnet).random_twin()),
+    "backbone_twin": lambda resnet, _: encoder_state(load_backbone(resnet).with_random_weights()),
     "from_file": lambda _, weights: encoder_state(
         Encoder.from_file(weights, encoder=f"{weights.with_suffix('.py')}:build")
     ),
@@ -210,7 +212,7 @@ def test_random_numbers_of_the_caller_go_on(small_data: Path, tmp_path: Path) ->
     expected = torch.rand(3)
     torch.manual_seed(3)
     encoder = Encoder.from_module(NETWORK, **INPUT)
-    encoder.random_twin()
+    encoder.with_random_weights()
     evaluate(encoder, "cifar10_knn", data=small_data, schedule="smoke", runs=tmp_path)
     linear_probe(TRAIN, LABELS, TEST, epochs=1)
     assert torch.equal(torch.rand(3), expected)

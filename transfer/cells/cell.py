@@ -161,7 +161,7 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
         backbone = with_declared_recipe(backbone, checkpoint.declared)
     if not checkpoint.random:
         return backbone
-    random_encoder, name = backbone.random_twin(), checkpoint.name or ""
+    random_encoder, name = backbone.with_random_weights(), checkpoint.name or ""
     if name.startswith(f"{random_encoder.name}-"):
         return replace(random_encoder, name=name)
     return random_encoder

@@ -11,7 +11,7 @@ options.py        options that select a network other than a ResNet
 hub.py            files and networks of the Hugging Face hub, by address
 file_types.py     the format of a file by its first bytes; without torch
 files.py          reads a file's tensors, with names from its nesting
-inert.py          unpickles without importing or calling anything
+safe_unpickler.py unpickles without importing or calling anything
 naming.py         tensor names of ResNets, by project; reads names.yaml
 matching.py       finds the networks in a file, selects one and classifies all other tensors
 stated.py         settings of network and images that a file declares

@@ -276,7 +276,7 @@ class Encoder:
         return dict(network.state_dict())
 
     @torch_defaults()
-    def random_twin(self) -> Encoder:
+    def with_random_weights(self) -> Encoder:
         """Return a random initialization with the same network and input, named "random".
 
         BackboneError for a module if its `reset_parameters` leave tensors unchanged, and for a file
@@ -284,8 +284,8 @@ class Encoder:
         """
         checkpoint = self.checkpoint and replace(self.checkpoint, random=True)
         if self.is_resnet:
-            twin = random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
-            return replace(twin, checkpoint=checkpoint)
+            encoder = random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
+            return replace(encoder, checkpoint=checkpoint)
         weights = self._random_weights(seed=0)
         other_weights = self.state_dict if self.module is not None else self._random_weights(seed=1)
         random_names = [
@@ -314,6 +314,9 @@ class Encoder:
             file="",
             checkpoint=checkpoint,
         )
+
+    random_twin = with_random_weights
+    """Former name of `with_random_weights`, for one release."""
 
     def features(
         self,

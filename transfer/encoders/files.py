@@ -17,11 +17,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from pretrain.running.reading import retry_reads
-from transfer.encoders import inert
+from transfer.encoders import safe_unpickler
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.file_types import FileType, file_type
-from transfer.encoders.inert import Inert
 from transfer.encoders.naming import brief, escape
+from transfer.encoders.safe_unpickler import Inert
 
 AGAIN = "download the file again and compare its size with the source"
 MAX_VALUES = 10_000
@@ -79,12 +79,12 @@ def _contents(path: Path, kind: FileType) -> Contents:
         if kind == "zip":
             _check_zip(path)
             # torch treats a path that ends in .safetensors differently
-            return contents_of(inert.load_torch(f"/dev/fd/{file.fileno()}", mmap=True))
+            return contents_of(safe_unpickler.load_torch(f"/dev/fd/{file.fileno()}", mmap=True))
         if kind == "pickle":
-            return contents_of(inert.load(file))
+            return contents_of(safe_unpickler.load(file))
         if tarfile.is_tarfile(path):  # torch would extract it
             raise BackboneError("this is a tar archive; unpack it first")
-        return contents_of(inert.load_torch(file))
+        return contents_of(safe_unpickler.load_torch(file))
 
 
 def _of_safetensors(path: Path) -> Contents:
@@ -123,7 +123,7 @@ def _check_zip(path: Path) -> None:
             raise BackboneError("it is compressed or encrypted, which torch.save never does")
         order = f"{roots[0]}/byteorder"
         if order in names and archive.read(order) != b"little":
-            raise BackboneError(inert.BIG_ENDIAN)
+            raise BackboneError(safe_unpickler.BIG_ENDIAN)
         if damaged := archive.testzip():  # torch does not compare checksums
             raise BackboneError(f"{damaged[:99]} does not match its checksum; {AGAIN}")
 
@@ -141,7 +141,7 @@ def contents_of(tree: Any) -> Contents:
     while queue:
         node = queue.popleft()
         value = _as_tensor(node.value)
-        if inert.holds_numbers(value):
+        if safe_unpickler.holds_numbers(value):
             _add_numbers(contents, node, value)
         elif isinstance(value, str | int | float):
             # longer integers carry no information, and Python cannot print all of them

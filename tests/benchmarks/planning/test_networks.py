@@ -75,7 +75,7 @@ def files(folder: Path) -> list[Path]:
     return paths
 
 
-def test_each_network_has_one_random_twin(tmp_path: Path) -> None:
+def test_each_network_has_one_with_random_weights(tmp_path: Path) -> None:
     encoder = ("", "", "", f"{tmp_path / 'net.py'}:tiny")
     request = RunAll(ckpt=tuple(files(tmp_path)), encoder=encoder, random=True, plan=True)
     result, _ = backbones(request)

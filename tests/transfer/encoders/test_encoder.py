@@ -215,11 +215,11 @@ def test_user_file_may_contain_dataclasses(
         f"    net.load_state_dict(torch.load({str(file.with_name('net.pth'))!r}))\n    return net\n"
     )
     torch.save(network.state_dict(), file.with_name("net.pth"))
-    twin = Encoder.from_file(file, encoder=args, pool="mean").random_twin()
+    twin = Encoder.from_file(file, encoder=args, pool="mean").with_random_weights()
     assert not torch.equal(twin.state_dict["0.weight"], network.state_dict()["0.weight"])
     loads = Encoder.from_file(file, encoder=f"{code}:load", pool="mean")
     with pytest.raises(BackboneError, match=r"do not change.*to the checkpoint"):
-        loads.random_twin()
+        loads.with_random_weights()
 
 
 def test_note_says_which_file_the_hash_is_of(tmp_path: Path) -> None:
@@ -385,10 +385,10 @@ def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
     torch.testing.assert_close(means, tokens[:, 1:].mean(dim=1))
 
 
-def test_a_random_twin_knows_network_and_input(tmp_path: Path) -> None:
+def test_a_with_random_weights_knows_network_and_input(tmp_path: Path) -> None:
     file = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
     encoder, _ = open_file(file, EncoderOptions(encoder=VIT, pool="cls", **NORM))
-    twin, again = encoder.random_twin(), encoder.random_twin()
+    twin, again = encoder.with_random_weights(), encoder.with_random_weights()
     assert twin.sha256 == again.sha256 != encoder.sha256
     assert encoder.source.endswith("RGB, 224 px, as the source says; pooling cls")
     assert (twin.name, twin.input, twin.options) == ("random", encoder.input, encoder.options)
@@ -399,13 +399,13 @@ def small_network() -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def test_a_random_twin_keeps_nothing_of_a_module() -> None:
+def test_a_with_random_weights_keeps_nothing_of_a_module() -> None:
     encoder = Encoder.from_module(trained_gammas(small_network()), **SQUARE)
-    twin = encoder.random_twin()
+    twin = encoder.with_random_weights()
     assert not torch.equal(twin.state_dict["0.weight"], encoder.state_dict["0.weight"])
     vit = torchvision.models.VisionTransformer(32, 16, 1, 2, 16, 32, num_classes=5)
     with pytest.raises(BackboneError, match=r"class_token.*pos_embedding.*in_proj_weight"):
-        Encoder.from_module(trained_gammas(vit), **SQUARE).random_twin()
+        Encoder.from_module(trained_gammas(vit), **SQUARE).with_random_weights()
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

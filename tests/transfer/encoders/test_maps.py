@@ -157,7 +157,7 @@ def test_a_function_gives_maps_and_is_part_of_the_identity() -> None:
     assert plain.maps_stride[0] == 0
     assert first.maps_stride == second.maps_stride == (4, "")
     assert len({plain.sha256, first.sha256, second.sha256}) == 3
-    assert first.random_twin().maps_stride == (4, "")
+    assert first.with_random_weights().maps_stride == (4, "")
 
 
 def test_own_file_may_define_maps(tmp_path: Path) -> None:

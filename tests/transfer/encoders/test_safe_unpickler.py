@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from tests.transfer.encoders.conftest import another, below, load, read, refuse, weights
 from tests.transfer.encoders.damage import Call, legacy_bytes, zip_bytes
 from transfer.__main__ import main
-from transfer.encoders import inert
+from transfer.encoders import safe_unpickler
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.files import DAMAGED
-from transfer.encoders.inert import Inert
 from transfer.encoders.opening import load_backbone
+from transfer.encoders.safe_unpickler import Inert
 
 python_2_bytes = partial(pickle.dumps, protocol=0)
 FORMATS: list[Callable[[Any], bytes]] = [zip_bytes, legacy_bytes, pickle.dumps, python_2_bytes]
@@ -97,7 +97,7 @@ NAMES = (
 @pytest.mark.parametrize("program", [*CALLS, *(named(path) + b")R." for path in NAMES)])
 def test_no_name_is_imported(program: bytes) -> None:
     try:
-        loaded = inert.load(io.BytesIO(program))
+        loaded = safe_unpickler.load(io.BytesIO(program))
     except BackboneError as error:
         assert "runs programs" in str(error)  # noqa: PT017
     else:
@@ -114,20 +114,20 @@ SOUND_DANGEROUS = (
 def test_classes_of_modules_that_only_sound_dangerous_are_inert() -> None:
     for path in SOUND_DANGEROUS:
         state = b")\x81}X\x01\x00\x00\x00aK\x01sb."
-        result = inert.load(io.BytesIO(named(path) + state))
+        result = safe_unpickler.load(io.BytesIO(named(path) + state))
         assert isinstance(result, Inert)
         assert (result.path, result.attributes) == (path.replace(":", "."), [{"a": 1}])
 
 
 def test_an_inert_object_cannot_be_called() -> None:
     with pytest.raises(DAMAGED, match="not callable"):
-        inert.load(io.BytesIO(named("argparse:Namespace") + b")R)R."))
+        safe_unpickler.load(io.BytesIO(named("argparse:Namespace") + b")R)R."))
 
 
 def test_call_of_a_torch_function_is_not_executed() -> None:
     start = b"\x80\x02}X\x03\x00\x00\x00actctorch.nn.functional\nrelu\n"
-    assert "act" in inert.load(io.BytesIO(start + b"s."))
-    assert isinstance(inert.load(io.BytesIO(start + b")Rs."))["act"], Inert)
+    assert "act" in safe_unpickler.load(io.BytesIO(start + b"s."))
+    assert isinstance(safe_unpickler.load(io.BytesIO(start + b")Rs."))["act"], Inert)
 
 
 @in_each_format
@@ -177,7 +177,7 @@ def test_a_tensor_beyond_its_numbers_is_refused() -> None:
     content, size = pickle.dumps(torch.ones(4), protocol=2), b"K\x04\x85"
     assert size in content
     with pytest.raises(DAMAGED, match="storage"):
-        inert.load(io.BytesIO(content.replace(size, b"K\x05\x85")))
+        safe_unpickler.load(io.BytesIO(content.replace(size, b"K\x05\x85")))
 
 
 class Args:
