@@ -18,7 +18,7 @@ from pretrain.running.console import format_duration
 from pretrain.running.stop import EXIT_RESUMABLE
 from transfer.cells import state
 from transfer.cells.cell import Cell, finished
-from transfer.cells.state import StateName, may_pass_later, read_states
+from transfer.cells.state import StateName, failed_on_disk_error, read_states
 from transfer.record import Record
 from transfer.tasks import reading_of
 
@@ -56,7 +56,7 @@ def finish_run(
     if unreadable:
         counts.append(f"{plural(len(unreadable), 'checkpoint')} could not be read")
     print(", ".join([*counts, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
-    if any(may_pass_later(cell) for cell in failed):
+    if any(failed_on_disk_error(cell) for cell in failed):
         return EXIT_RESUMABLE
     return int(bool(failed or unreadable) or not all(successes))
 

@@ -19,7 +19,7 @@ from transfer.cells.declaration import check_declared_recipe, settle_declaration
 from transfer.datasets.folders import check_row_name
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, default_name
-from transfer.encoders.file_types import require_checkpoint
+from transfer.encoders.file_types import check_is_checkpoint
 from transfer.encoders.hub import local_file
 from transfer.encoders.options import Checkpoint, EncoderOptions
 from transfer.finetuning.options import RANGES
@@ -61,7 +61,7 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
     ]
     parts = [replace(one, heads=heads) for heads in subsets for one in whole]
     for path in paths:
-        require_checkpoint(path)
+        check_is_checkpoint(path)
     return [*whole, *parts]
 
 

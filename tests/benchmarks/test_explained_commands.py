@@ -37,7 +37,7 @@ def planned_cell(words: list[str], backbone: Encoder, monkeypatch: pytest.Monkey
     """The one cell that the command plans on a machine without a GPU."""
     if words[:3] == ["python", "-m", "transfer"]:
         monkeypatch.setattr(cell_module, "load", lambda *_, **__: backbone)
-        monkeypatch.setattr(command, "require_checkpoint", lambda _: None)
+        monkeypatch.setattr(command, "check_is_checkpoint", lambda _: None)
         return tyro.cli(Evaluate, args=words[3:]).cell()
     request = tyro.cli(RunAll, args=words[2:])
     snapshot = Checkpoint(ckpt=Path("x"), snapshot=True)

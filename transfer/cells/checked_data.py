@@ -68,7 +68,7 @@ def checked_data(
     reports, folders_with_data = folders_with_reports(keys, folders, tolerated)
     earlier = {key: report for key, report in reports.items() if report.began_s < since_s}
     try:
-        require_still_same(earlier, folders.data)
+        check_unchanged(earlier, folders.data)
     except ChangedDataError:
         print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
         check_once.cache_clear()
@@ -77,7 +77,7 @@ def checked_data(
     yield reports, folders_with_data
 
 
-def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
+def check_unchanged(reports: Mapping[str, Report], data: Path) -> None:
     """Raise ChangedDataError with the name of a dataset that has changed."""
     fingerprint.cache_clear()
     for key, report in reports.items():

@@ -16,7 +16,7 @@ from transfer.datasets.folders import check_row_name, check_writable
 from transfer.detection.engines import engine_for
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import default_name
-from transfer.encoders.file_types import require_checkpoint
+from transfer.encoders.file_types import check_is_checkpoint
 from transfer.finetuning.options import RANGES, length_fraction
 from transfer.tasks import task_of
 
@@ -82,7 +82,7 @@ class Evaluate:
         checkpoint = self.request.checkpoint.local()
         default = default_name(checkpoint.ckpt)
         check_row_name(default if checkpoint.name is None else checkpoint.name, default)
-        require_checkpoint(checkpoint.ckpt)
+        check_is_checkpoint(checkpoint.ckpt)
         return replace(self, request=replace(self.request, checkpoint=checkpoint))
 
     def cell(self) -> Cell:

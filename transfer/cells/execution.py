@@ -26,10 +26,10 @@ from transfer.cells.cell import (
     weights_file,
 )
 from transfer.cells.checked_data import (
+    check_unchanged,
     checked_data,
     fingerprint,
     folders_with_reports,
-    require_still_same,
 )
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import DATASETS, load_annotations, open_split
@@ -150,7 +150,7 @@ def _compute(cell: Cell, process: Process) -> Path | None:
         if not process.is_main:
             return None
         record = _record(cell, predictions, reports, classifier_record, evaluation_start_s)
-        require_still_same(reports, cell.settings.data)
+        check_unchanged(reports, cell.settings.data)
         file = store_record(cell.path, record)
         draw = partial(cell.task.gallery, predictions, folders)
         keep_gallery(file, draw, finished=record.finished)

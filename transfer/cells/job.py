@@ -62,7 +62,7 @@ class KilledError(SuiteError, RuntimeError):
         """Exit status as in subprocess: minus the number of the signal."""
 
 
-ALONE_S = 60.0
+WORKER_GRACE_S = 60.0
 """Seconds that other processes may run after one has failed or stopped."""
 
 
@@ -262,7 +262,7 @@ def wait_for_workers(workers: Sequence[Worker]) -> list[int]:
             if not failed_s and any(worker.poll() for worker in workers):
                 failed_s = time.monotonic()
                 first_status = min(worker.poll() or 0 for worker in workers)
-            if failed_s and time.monotonic() - failed_s > ALONE_S:
+            if failed_s and time.monotonic() - failed_s > WORKER_GRACE_S:
                 break  # the other workers hang, or wait for the ended one
     finally:
         for worker in workers:
@@ -286,7 +286,7 @@ def first_error(work_folder: Path, statuses: Sequence[int]) -> Exception:
     )
 
 
-def take_part(file: Path) -> None:
+def run_worker(file: Path) -> None:
     """Evaluate a job's cell as one of several processes; store any error."""
     stop.listen()
     (request,) = read_job(file)
@@ -318,6 +318,6 @@ def main(args: list[str]) -> int:
 if __name__ == "__main__":
     if started_processes() > 1:  # the parent process reports how it ended
         protect_output()
-        take_part(Path(sys.argv[1]))
+        run_worker(Path(sys.argv[1]))
     else:
         run_command(main)

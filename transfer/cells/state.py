@@ -35,7 +35,7 @@ StateName = Literal[
 ]
 STOPPED = "the same command resumes"
 """Reason in the state of a stopped cell."""
-DEAD_S = 3600.0
+STALE_S = 3600.0
 """Seconds without an update after which another machine's process has ended."""
 
 
@@ -80,7 +80,7 @@ class State:
     def _is_alive(self) -> bool:
         if self.content["host"] != socket.gethostname():
             with suppress(OSError):
-                return time.time() - self.path.stat().st_mtime < DEAD_S
+                return time.time() - self.path.stat().st_mtime < STALE_S
             return False
         return self.runs_here
 
@@ -169,7 +169,7 @@ def note_finished(cell: Cell) -> None:
             write(cell, "done")
 
 
-def may_pass_later(cell: Cell) -> bool:
+def failed_on_disk_error(cell: Cell) -> bool:
     """Return whether a cell failed because a disk could not be read."""
     return failure(cell).startswith(ReadError.__name__)
 

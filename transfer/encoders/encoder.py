@@ -399,7 +399,7 @@ class Encoder:
         the image.
         """
         from transfer.encoders.modules import copy_of, module_source
-        from transfer.encoders.opening import of_library
+        from transfer.encoders.opening import encoder_of_network
 
         module = copy_of(network)
         class_name = f"{type(module).__module__}.{type(module).__qualname__}"
@@ -412,7 +412,7 @@ class Encoder:
             input_std=input_format.std,
         )
         built = module_source(module, maps)
-        return of_library(built, options, name, f"{class_name}, in memory", module, maps)
+        return encoder_of_network(built, options, name, f"{class_name}, in memory", module, maps)
 
 
 def with_heads(backbone: Encoder, heads: Sequence[int]) -> Encoder:
@@ -489,7 +489,7 @@ def content_sha256(
     return digest.hexdigest()
 
 
-UNNAMED = {
+GENERIC_WORDS = {
     *("backbone", "encoder", "model", "models", "network", "net", "head", "pytorch", "pretrained"),
     *("checkpoint", "ckpt", "snapshot", "weights", "state", "dict", "pth", "pt", "tar", "of"),
     *("best", "last", "latest", "final", "epoch", "ep", "step", "iter", "iteration", "phase"),
@@ -512,7 +512,7 @@ def default_name(path: Path) -> str:
         path = Path(repo.partition("/")[2]) / file.partition("/")[2]
     stem = re.sub(r"\.(pth|pt|ckpt)$", "", path.stem)
     tokens = re.findall(r"[^\W\d_]+", stem.lower())
-    if not UNNAMED.issuperset(tokens):
+    if not GENERIC_WORDS.issuperset(tokens):
         return stem
     folder = Path(os.path.realpath(path.parent))
     names = [parent.name for parent in (folder, *folder.parents)]
@@ -536,7 +536,7 @@ def random_backbone(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         state_dict: dict[str, Tensor] = dict(build_resnet(arch, stem).state_dict())
-    input = input or usual_input(stem)
+    input = input or default_input_format(stem)
     return Encoder(
         name=name,
         arch=arch,
@@ -550,7 +550,7 @@ def random_backbone(
     )
 
 
-def usual_input(stem: Stem) -> InputFormat:
+def default_input_format(stem: Stem) -> InputFormat:
     """Return the usual input format of third-party checkpoints with this stem."""
     return InputFormat(size_px=224 if is_large(stem) else 32)
 

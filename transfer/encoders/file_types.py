@@ -65,15 +65,15 @@ def is_legacy(start: bytes) -> bool:
     return LEGACY_MAGIC.to_bytes(10, "little") in start[:32]
 
 
-def require_checkpoint(path: Path) -> None:
+def check_is_checkpoint(path: Path) -> None:
     """Raise a BackboneError with the path unless it is a checkpoint."""
     try:
         file_type(path)
     except BackboneError as error:
-        raise BackboneError(f"{shown_path(path)}: {error}") from error
+        raise BackboneError(f"{shortened_path(path)}: {error}") from error
 
 
-def shown_path(path: Path) -> str:
+def shortened_path(path: Path) -> str:
     """Return a path for a message, truncated if it is long."""
     text = str(path)
     return text if len(text) <= MAX_SHOWN_PATH else f"{text[:MAX_SHOWN_PATH]}..."

@@ -23,10 +23,10 @@ from transfer.encoders.file_types import FileType, file_type
 from transfer.encoders.naming import brief, escape
 from transfer.encoders.safe_unpickler import Inert
 
-AGAIN = "download the file again and compare its size with the source"
+DOWNLOAD_AGAIN = "download the file again and compare its size with the source"
 MAX_VALUES = 10_000
 """Maximum number of plain values per container; a log may have millions."""
-DAMAGED = (
+DAMAGE_ERRORS = (
     *(ValueError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError),
     *(RuntimeError, EOFError, MemoryError, struct.error, pickle.UnpicklingError),
     *(zipfile.BadZipFile, SafetensorError),
@@ -57,12 +57,14 @@ def read_file(path: Path) -> Contents:
         return _contents(path, kind)
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
-    except DAMAGED as error:
+    except DAMAGE_ERRORS as error:
         if isinstance(error, BackboneError):
             raise
         subject = "the safetensors file" if isinstance(error, SafetensorError) else "it"
         reason = f"{type(error).__name__}: {str(error)[:300]}"
-        raise BackboneError(f"{subject} is truncated or damaged ({reason}); {AGAIN}") from error
+        raise BackboneError(
+            f"{subject} is truncated or damaged ({reason}); {DOWNLOAD_AGAIN}"
+        ) from error
 
 
 def _read_through(path: Path) -> None:
@@ -91,7 +93,7 @@ def _of_safetensors(path: Path) -> Contents:
     with safe_open(path, "pt") as file:
         fields: dict[str, Any] = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if not _is_own(fields):
+    if not _is_our_format(fields):
         return Contents({escape(name): tensor for name, tensor in tensors.items()}, {}, {})
     # metadata can contain only text, so our structured fields are stored as JSON
     fields |= {name: json.loads(fields[name]) for name in ("input", "made_by")}
@@ -125,7 +127,7 @@ def _check_zip(path: Path) -> None:
         if order in names and archive.read(order) != b"little":
             raise BackboneError(safe_unpickler.BIG_ENDIAN)
         if damaged := archive.testzip():  # torch does not compare checksums
-            raise BackboneError(f"{damaged[:99]} does not match its checksum; {AGAIN}")
+            raise BackboneError(f"{damaged[:99]} does not match its checksum; {DOWNLOAD_AGAIN}")
 
 
 def contents_of(tree: Any) -> Contents:
@@ -135,7 +137,7 @@ def contents_of(tree: Any) -> Contents:
     attributes if they are plain values. Tensors among the attributes are not read, since only the
     class can interpret them.
     """
-    contents = Contents({}, {}, {}, tree if _is_own(tree) else None)
+    contents = Contents({}, {}, {}, tree if _is_our_format(tree) else None)
     visited: dict[int, Any] = {}  # keeps each container alive, so that its id is not reused
     queue = deque([_Node("", tree)])
     while queue:
@@ -200,7 +202,7 @@ def _add_numbers(contents: Contents, node: _Node, value: Any) -> None:
         contents.tensors[node.name] = value.detach()
 
 
-def _is_own(tree: Any) -> bool:
+def _is_our_format(tree: Any) -> bool:
     layout = tree.get("format") if isinstance(tree, dict) else None
     return isinstance(layout, str) and layout.startswith(("ssl-backbone", "ssl-encoder"))
 

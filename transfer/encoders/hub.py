@@ -42,7 +42,7 @@ def local_file(path: Path) -> Path:
 
         return Path(hf_hub_download(repo, file, revision=revision))
 
-    return _explained(f"hf://{repo}@{revision}/{file}", download)
+    return _with_explained_errors(f"hf://{repo}@{revision}/{file}", download)
 
 
 def local_network(encoder: str) -> str:
@@ -60,7 +60,7 @@ def local_network(encoder: str) -> str:
 
         return Path(snapshot_download(repo, revision=revision, allow_patterns=[*OF_NETWORK]))
 
-    return f"hf:{_explained(encoder, download)}"
+    return f"hf:{_with_explained_errors(encoder, download)}"
 
 
 def address_of(path: Path | str) -> str:
@@ -75,7 +75,7 @@ def address_of(path: Path | str) -> str:
     return f"hf://{org}/{repo}@{commit}/{file}" if file else f"hf:{org}/{repo}@{commit}"
 
 
-def _explained(address: str, download: Callable[[], Path]) -> Path:
+def _with_explained_errors(address: str, download: Callable[[], Path]) -> Path:
     """Return the path of a download; BackboneError with advice if it fails."""
     try:
         from huggingface_hub import errors

@@ -20,7 +20,7 @@ from transfer.encoders.architectures import FEATURE_DIM, BackboneError, Stem, ne
 from transfer.encoders.files import Contents
 from transfer.encoders.naming import NAMES, SCHEMES, brief, is_optional
 from transfer.encoders.resnets import tensor_shapes
-from transfer.encoders.verify import plain_floats
+from transfer.encoders.verify import to_finite_float32
 
 MAX_COUNTERS = 1024
 """Maximum size of a step counter, which may have a value per GPU."""
@@ -372,7 +372,7 @@ def vit_sizes(shapes: Mapping[str, Sequence[int]]) -> ViTSizes | None:
     return ViTSizes(width, num_blocks, patch_px, side * patch_px)
 
 
-def account(
+def count_tensor_kinds(
     match: Match, matches: Iterable[Match], contents: Contents, head_names: Collection[str] = ()
 ) -> Counter[str]:
     """Return the number of tensors by kind; each tensor is counted once.
@@ -434,7 +434,7 @@ def weights_of(match: Match, contents: Contents, built: Mapping[str, Tensor]) ->
     for network_name, value in built.items():
         name = match.names.get(network_name, "")
         if name and value.is_floating_point():
-            weights[network_name] = plain_floats(name, contents.tensors[name])
+            weights[network_name] = to_finite_float32(name, contents.tensors[name])
         elif value.is_meta:  # a step counter of a ResNet
             weights[network_name] = torch.tensor(_first_count(contents.tensors.get(name)))
         else:

@@ -25,15 +25,15 @@ from transfer.encoders.encoder import (
     Encoder,
     InputFormat,
     content_sha256,
+    default_input_format,
     default_name,
     library_sha256,
-    usual_input,
 )
-from transfer.encoders.file_types import require_checkpoint, shown_path
+from transfer.encoders.file_types import check_is_checkpoint, shortened_path
 from transfer.encoders.hub import address_of, local_file
 from transfer.encoders.naming import brief, is_optional, layout_name
 from transfer.encoders.options import Checkpoint, EncoderOptions
-from transfer.encoders.report import Inspection, image_words
+from transfer.encoders.report import Inspection, describe_input
 from transfer.process_state import one_thread, torch_defaults
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
 """Format of a backbone file with a projector; projector.py reads the projector."""
-OWN_FORMATS = (FORMAT, ENCODER_FORMAT)
+FORMATS = (FORMAT, ENCODER_FORMAT)
 MAX_MESSAGE = 4000
 """Maximum length of an error message, since names may be long."""
 RESNET = EncoderOptions()
@@ -75,11 +75,11 @@ def open_file(
 
     path, options = local_file(Path(path)), options.local()
     options.check()
-    require_checkpoint(path)
+    check_is_checkpoint(path)
     try:
         encoder, inspection = _read(path, options, branch)
     except BackboneError as error:
-        raise BackboneError(f"{shown_path(path)}: {str(error)[:MAX_MESSAGE]}") from error
+        raise BackboneError(f"{shortened_path(path)}: {str(error)[:MAX_MESSAGE]}") from error
     name = default_name(path) if name is None else name
     source = f"{address_of(path) or path.name}: {inspection.layout} layout"
     source += f", prefix {inspection.prefix}" if inspection.prefix else ""
@@ -99,7 +99,7 @@ def open_file(
         checkpoint=Checkpoint(ckpt=path, name=name, branch=branch, network=options),
     )
     return encoder, replace(
-        inspection, known_as=public_file_sentence(public_file) if public_file else ""
+        inspection, public_file_note=public_file_sentence(public_file) if public_file else ""
     )
 
 
@@ -128,7 +128,7 @@ def _read(path: Path, options: EncoderOptions, branch: str) -> tuple[Encoder, In
     contents = read_file(path)
     _check_tensors(contents)
     if options.encoder:
-        return _another(contents, path, options, branch)
+        return _library_network(contents, path, options, branch)
     if contents.own_fields is not None:
         return _backbone_file(contents, contents.own_fields, branch)
     return _resnet(contents, branch)
@@ -160,7 +160,7 @@ def _backbone_file(
     from torch import Tensor
 
     from transfer.encoders.resnets import network_with, tensor_shapes
-    from transfer.encoders.verify import plain_floats
+    from transfer.encoders.verify import to_finite_float32
 
     if branch:
         raise BackboneError(
@@ -175,7 +175,7 @@ def _backbone_file(
             "state_dict": dict() as stored,
             "input": dict() as input_fields,
             "made_by": dict() as made_by,
-        } if file_format in OWN_FORMATS and stem in STEMS:
+        } if file_format in FORMATS and stem in STEMS:
             tensors = {name: t for name, t in stored.items() if isinstance(t, Tensor)}
         case tree:
             listed = {key: value for key, value in tree.items() if key != "state_dict"}
@@ -187,24 +187,24 @@ def _backbone_file(
     # check shapes before reading values: a tensor may repeat one value any number of times
     network_with(arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()})
     weights = {
-        name: tensor.clone() if is_optional(name) else plain_floats(name, tensor)
+        name: tensor.clone() if is_optional(name) else to_finite_float32(name, tensor)
         for name, tensor in tensors.items()
     }
     made_by = json.loads(json.dumps(made_by, default=lambda node: type(node).__name__))
     weights = {name: weights[name] for name in tensor_shapes(arch, stem)}
-    encoder = _of_resnet(arch, stem, weights, _own_input(input_fields), made_by)
+    encoder = _of_resnet(arch, stem, weights, _backbone_file_input(input_fields), made_by)
     num_other = sum(not name.startswith("state_dict.") for name in contents.tensors)
     return encoder, Inspection(
         layout=file_format,
         prefix="state_dict.",
         kinds=+Counter(backbone=len(tensors), head=num_other),
-        num_placed=len(tensors),
+        num_loaded=len(tensors),
         choice="declared by the file",
         candidates=(f"state_dict. ({network_words(arch, stem)})",),
     )
 
 
-def _own_input(fields: Any) -> InputFormat:
+def _backbone_file_input(fields: Any) -> InputFormat:
     match fields:
         case {
             "mean": [float(), float(), float()] as mean,
@@ -252,7 +252,13 @@ def _of_resnet(
 
 def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     """Open a third-party ResNet with its declared stem and images."""
-    from transfer.encoders.matching import account, choose, find, resnet_plans, weights_of
+    from transfer.encoders.matching import (
+        choose,
+        count_tensor_kinds,
+        find,
+        resnet_plans,
+        weights_of,
+    )
     from transfer.encoders.resnets import meta_tensors
     from transfer.encoders.stated import apply_stem, input_of, read_statements
 
@@ -262,9 +268,9 @@ def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     match, stem_note = apply_stem(match, matches, statements)
     arch, stem = match.network
     declared = input_of(statements)
-    kinds = account(match, matches, contents)
+    kinds = count_tensor_kinds(match, matches, contents)
     weights = weights_of(match, contents, meta_tensors(arch, stem))
-    default_input = usual_input(stem)
+    default_input = default_input_format(stem)
     input_format = replace(
         default_input,
         mean=declared.mean or default_input.mean,
@@ -287,7 +293,7 @@ def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
         layout=layout,
         prefix=match.prefix,
         kinds=kinds,
-        num_placed=len(match.names),
+        num_loaded=len(match.names),
         choice=choice,
         candidates=(str(match), *map(str, other_matches)),
         assumed=f"{unknown} of torchvision's network{images}",
@@ -316,13 +322,13 @@ def _notes(match: Match, contents: Contents, declared: StatedInput) -> list[str]
     return notes
 
 
-def _another(
+def _library_network(
     contents: Contents, path: Path, options: EncoderOptions, branch: str
 ) -> tuple[Encoder, Inspection]:
     """Open a network that a library or a user's file builds."""
-    from transfer.encoders.matching import account, choose, find, plan_of, weights_of
+    from transfer.encoders.matching import choose, count_tensor_kinds, find, plan_of, weights_of
     from transfer.encoders.pooling import Pooled
-    from transfer.encoders.sources import build, left_out_heads, loaded_by_transformers
+    from transfer.encoders.sources import build, load_with_transformers, removed_head_tensors
     from transfer.encoders.verify import fill
 
     built = build(options.encoder, options.input_px, contents.tensors)
@@ -332,22 +338,22 @@ def _another(
     if built.folder is None:
         stored = built.network.state_dict()
     else:
-        built, stored = loaded_by_transformers(built, path)
+        built, stored = load_with_transformers(built, path)
     matches = find([plan_of(stored, options.label)], contents)
     match, choice = choose(matches, contents, options.label, branch)
-    heads = left_out_heads(built.network, match.prefix, contents.tensors)
-    kinds = account(match, matches, contents, heads)
+    heads = removed_head_tensors(built.network, match.prefix, contents.tensors)
+    kinds = count_tensor_kinds(match, matches, contents, heads)
     weights = weights_of(match, contents, stored)
     if built.folder is None:
         fill(built.network, weights)
     elif changed := [name for name, values in stored.items() if not values.equal(weights[name])]:
         raise BackboneError(f"transformers changes the values of {brief(changed)}")
-    encoder = of_library(built, options, "", "")
+    encoder = encoder_of_network(built, options, "", "")
     return encoder, Inspection(
         layout=options.label,
         prefix=match.prefix,
         kinds=kinds,
-        num_placed=len(match.names),
+        num_loaded=len(match.names),
         choice=choice,
         candidates=(match.label, *(m.label for m in matches if m is not match and not m.num_flaws)),
         assumed=_assumed_input(built, options),
@@ -371,7 +377,7 @@ def _builder(encoder: Encoder) -> str:
     return encoder.library.replace(", config ", "; SHA-256 of config.json: ")
 
 
-def of_library(
+def encoder_of_network(
     built: Built,
     options: EncoderOptions,
     name: str,
@@ -424,7 +430,7 @@ def of_library(
         module=module,
         maps=maps,
     )
-    return replace(encoder, source=f"{source}; {library}; {image_words(encoder)}")
+    return replace(encoder, source=f"{source}; {library}; {describe_input(encoder)}")
 
 
 def _response(values: Tensor) -> str:
@@ -446,8 +452,8 @@ def _input(built: Built, options: EncoderOptions) -> InputFormat:
     missing += ["--input-mean and --input-std"] if mean is None or std is None else []
     if missing:
         raise BackboneError(
-            f"the input format of {options.encoder} is unknown: {built.unstated}; or pass "
-            f"{', '.join(missing)}"
+            f"the input format of {options.encoder} is unknown: "
+            f"{built.missing_input_reason}; or pass {', '.join(missing)}"
         )
     try:
         return InputFormat(size_px=size_px, mean=mean, std=std)

@@ -28,7 +28,7 @@ class Built:
     mean: Any = None
     std: Any = None
     """Unverified input format of the source; 0 and None if unknown."""
-    unstated: str = ""
+    missing_input_reason: str = ""
     """Why the input format is unknown."""
     assumed: str = ""
     """Weights of the library that provide mean and std, if assumed."""

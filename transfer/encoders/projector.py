@@ -22,7 +22,7 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder
 from transfer.encoders.files import Contents, read_file
 from transfer.encoders.opening import FORMAT, load
-from transfer.encoders.verify import plain_floats
+from transfer.encoders.verify import to_finite_float32
 
 ENCODER_FILE = "encoder.pt"
 """Name of the file that pre-training writes next to backbone.pt."""
@@ -84,7 +84,7 @@ class Projector:
         return self
 
 
-def why_no_projector(backbone: Encoder) -> str:
+def missing_projector_reason(backbone: Encoder) -> str:
     """Return why a backbone lacks a projector; empty if it has one."""
     try:
         load_projector(backbone)
@@ -207,7 +207,7 @@ def _module(layer: Any, name: str, width: int) -> nn.Module:
                 f"{name}.{key} is {str(stored_shape)[:100]}, expected a tensor of shape "
                 f"{tuple(parameter.shape)}: this projector does not belong to these features"
             )
-        parameter.copy_(plain_floats(f"{name}.{key}", stored))
+        parameter.copy_(to_finite_float32(f"{name}.{key}", stored))
         if key == "running_var" and bool((parameter < 0).any()):
             raise BackboneError(f"{name} has a negative running_var")
     return module
@@ -231,7 +231,9 @@ def _query_head(contents: Contents, backbone: Encoder, file: str) -> Projector:
     head, name = heads[prefix], prefix.removesuffix(".")
     mean = contents.tensors.get(f"{name.removesuffix('fc')}bn1.running_mean")
     backbone_mean = backbone.state_dict["bn1.running_mean"]
-    if mean is None or not backbone_mean.equal(plain_floats(f"the norm next to {prefix}", mean)):
+    if mean is None or not backbone_mean.equal(
+        to_finite_float32(f"the norm next to {prefix}", mean)
+    ):
         raise BackboneError(
             f"its head {prefix} belongs to the query encoder, and {backbone.source} is another "
             f"network: leave out --checkpoint-key, or use features"

@@ -19,7 +19,7 @@ class Inspection:
     """Prefix of the network's tensors, including all enclosing keys of the file."""
     kinds: Counter[str]
     """Number of tensors by kind: backbone, head, another network, optimizer, ..."""
-    num_placed: int
+    num_loaded: int
     """Number of the network's tensors that come from the file."""
     candidates: tuple[str, ...]
     """All complete networks in the file, the selected one first."""
@@ -28,7 +28,7 @@ class Inspection:
     assumed: str = ""
     """Settings that a third-party file does not declare; empty for our files."""
     notes: tuple[str, ...] = ()
-    known_as: str = ""
+    public_file_note: str = ""
     """Sentence about the published file; empty if it is not recognized."""
 
 
@@ -49,19 +49,19 @@ def _network_lines(encoder: Encoder, inspection: Inspection) -> Iterator[tuple[s
     prefix = f", backbone under {inspection.prefix}" if inspection.prefix else ""
     counts = ", ".join(f"{kind} {count}" for kind, count in inspection.kinds.items())
     yield "path", encoder.file
-    if inspection.known_as:
-        yield "public file", inspection.known_as
+    if inspection.public_file_note:
+        yield "public file", inspection.public_file_note
     yield "format", f"{inspection.layout} layout{prefix}"
     yield "architecture", network_words(encoder.arch, encoder.stem)
     yield "features", f"{encoder.feature_dim} per image"
     channels = (encoder.input.mean, encoder.input.std)
     mean, std = (" ".join(f"{value:g}" for value in values) for values in channels)
-    yield "image", image_words(encoder)
+    yield "image", describe_input(encoder)
     yield "norm", f"mean {mean}, std {std}"
     yield "weights", f"{inspection.kinds.total()} tensors, all accounted for: {counts}"
-    placed, total = inspection.num_placed, len(encoder.state_dict)
-    note = "; the others are counters or constants" if placed < total else ""
-    yield "verified", f"{placed} of {total} tensors set once from the file, with equal shapes{note}"
+    loaded, total = inspection.num_loaded, len(encoder.state_dict)
+    note = "; the others are counters or constants" if loaded < total else ""
+    yield "verified", f"{loaded} of {total} tensors set once from the file, with equal shapes{note}"
     if inspection.assumed:
         yield "assumed", inspection.assumed
     if len(inspection.candidates) > 1:
@@ -70,7 +70,7 @@ def _network_lines(encoder: Encoder, inspection: Inspection) -> Iterator[tuple[s
         yield "not taken", "; ".join(unused)
 
 
-def image_words(encoder: Encoder) -> str:
+def describe_input(encoder: Encoder) -> str:
     """Describe an encoder's images, and the pooling unless it is a ResNet."""
     images = f"{encoder.input.channels}, {encoder.input.size_px} px"
     if encoder.is_resnet:

@@ -48,7 +48,7 @@ def build(encoder: str, size_px: int = 0, tensors: Mapping[str, Tensor] = NO_TEN
     if kind == "hf" and name:
         return _transformers(Path(name), tensors)
     if path.endswith(".py") and function:
-        return _own_file(Path(path), function)
+        return _user_file(Path(path), function)
     forms = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
     raise BackboneError(f"--encoder {encoder}: expected {forms}")
 
@@ -97,9 +97,11 @@ def _timm(name: str, size_px: int) -> Built:
         size_px=size_px or size,
         mean=mean,
         std=std,
-        unstated=f"its weights have different inputs, so select one of them: {', '.join(tags)}"
-        if tags
-        else "timm has no weights for it",
+        missing_input_reason=(
+            f"its weights have different inputs, so select one of them: {', '.join(tags)}"
+            if tags
+            else "timm has no weights for it"
+        ),
         assumed="" if tag else f"timm's weights {', '.join(tags)}",
         unpooled=lambda net, images: net.forward_features(images),  # type: ignore[operator]
         own_pooling=lambda net, images: net(images),
@@ -149,7 +151,7 @@ def _torchvision(name: str, size_px: int, tensors: Mapping[str, Tensor]) -> Buil
         or (sizes.pop() if len(sizes) == 1 else 0),
         mean=mean,
         std=std,
-        unstated="its weights have different inputs",
+        missing_input_reason="its weights have different inputs",
         assumed="torchvision's weights",
         own_pooling=lambda net, images: net(images),
         maps=torchvision_maps,
@@ -231,7 +233,9 @@ def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
         size_px=size_px,
         mean=preprocessor.get("image_mean"),
         std=preprocessor.get("image_std"),
-        unstated=f"{folder} has no preprocessor_config.json with image_mean and image_std",
+        missing_input_reason=(
+            f"{folder} has no preprocessor_config.json with image_mean and image_std"
+        ),
         unpooled=lambda net, images: net(pixel_values=images).last_hidden_state,
         own_pooling=(lambda net, images: net(pixel_values=images).pooler_output.flatten(1))
         if has_pooling
@@ -241,7 +245,7 @@ def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
     )
 
 
-def loaded_by_transformers(built: Built, file: Path) -> tuple[Built, dict[str, Tensor]]:
+def load_with_transformers(built: Built, file: Path) -> tuple[Built, dict[str, Tensor]]:
     """Return the network with its folder's weights, and its tensors.
 
     The tensors have the names that they have in model.safetensors. BackboneError if `file` is not
@@ -269,7 +273,7 @@ def loaded_by_transformers(built: Built, file: Path) -> tuple[Built, dict[str, T
     return replace(built, network=network), tensors
 
 
-def _own_file(path: Path, function: str) -> Built:
+def _user_file(path: Path, function: str) -> Built:
     if not path.is_file():
         raise BackboneError(f"--encoder {path}:{function}: no such file")
     name = f"encoder_{path.stem}"
@@ -297,11 +301,11 @@ def _own_file(path: Path, function: str) -> Built:
         size_px=input_fields.get("size_px", 0),
         mean=input_fields.get("mean"),
         std=input_fields.get("std"),
-        unstated=f"{path} has no {example}",
+        missing_input_reason=f"{path} has no {example}",
     )
 
 
-def left_out_heads(
+def removed_head_tensors(
     network: nn.Module, prefix: str, tensors: Mapping[str, Tensor]
 ) -> frozenset[str]:
     """Return tensor names of linear heads that the network replaces by nn.Identity()."""

@@ -23,7 +23,7 @@ MIN_RESPONSE = 8 * torch.finfo(torch.float32).eps
 """Minimum difference between two images' features, relative to the largest feature."""
 
 
-def plain_floats(name: str, stored: Tensor) -> Tensor:
+def to_finite_float32(name: str, stored: Tensor) -> Tensor:
     """Return a float32 copy; BackboneError unless all values are finite."""
     if stored.dtype not in CASTABLE:
         raise BackboneError(

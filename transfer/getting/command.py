@@ -86,7 +86,7 @@ def get_all(
 
 
 HEADER = ("source", "state", "download", "folder", "from")
-WORDS = {
+ACCESS_STATES = {
     "registration": "needs a registration",
     "password": "has a password",
     "no home": "has no public address",
@@ -151,7 +151,7 @@ def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     elif source.archives and not getting.missing(source):
         state = "to unpack"
     else:
-        state = WORDS.get(source.access, "to download")
+        state = ACCESS_STATES.get(source.access, "to download")
     size = _size(source.archives) if source.archives else "unknown"
     return source.key, state, size, source.folder, hosts
 

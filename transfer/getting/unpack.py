@@ -20,7 +20,7 @@ from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.console import Progress, progress
 from transfer.datasets.expected import DataError
 
-ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".zip")
 BROKEN = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -35,7 +35,7 @@ Members = Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]
 
 def is_archive(name: str) -> bool:
     """Return whether a file with this name is unpacked."""
-    return name.lower().endswith(ENDINGS)
+    return name.lower().endswith(SUFFIXES)
 
 
 def unpack(file: Path, folder: Path, nested: str = "") -> None:

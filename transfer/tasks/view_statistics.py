@@ -80,9 +80,9 @@ class ViewStatistics(Task):
 
     def unsupported_reason(self, backbone: Encoder) -> str:
         """Return why a backbone has no projector, if the task needs one."""
-        from transfer.encoders.projector import why_no_projector
+        from transfer.encoders.projector import missing_projector_reason
 
-        return why_no_projector(backbone) if self.space == "embedding" else ""
+        return missing_projector_reason(backbone) if self.space == "embedding" else ""
 
     def units(self) -> dict[str, float]:
         """Return the number of views."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transfer import Encoder
 from transfer.encoders.encoder import random_backbone
 from transfer.encoders.maps import resampled_positions
-from transfer.encoders.opening import of_library
+from transfer.encoders.opening import encoder_of_network
 from transfer.encoders.options import EncoderOptions
 from transfer.encoders.pooling import as_maps
 from transfer.encoders.sources import build
@@ -31,7 +31,7 @@ def library_encoder(name: str, size_px: int) -> Encoder:
     if name.startswith("timm:vit") or name.startswith("hf"):
         options = EncoderOptions(**{**vars(options), "pool": "cls"})
     torch.manual_seed(0)
-    return of_library(build(name, size_px), options, "random", "")
+    return encoder_of_network(build(name, size_px), options, "random", "")
 
 
 def maps_and_network(encoder: Encoder, size_px: int) -> tuple[Tensor, Any]:

@@ -13,7 +13,7 @@ from tests.rounding import assert_equal_up_to_rounding
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, random_backbone, with_heads
 from transfer.encoders.opening import load_backbone
-from transfer.encoders.projector import load_projector, why_no_projector
+from transfer.encoders.projector import load_projector, missing_projector_reason
 from transfer.encoders.resnets import build_resnet
 
 
@@ -86,12 +86,14 @@ def test_mocos_head_is_read_from_its_checkpoint(version: str, tmp_path: Path) ->
         expected = normalize(head(features), dim=1)
     assert_equal_up_to_rounding(load_projector(backbone).embeddings(features), expected)
     copy = load_backbone(tmp_path / "moco.pth.tar", branch="encoder_k")
-    assert "head state_dict.module.encoder_q.fc. belongs to the query" in why_no_projector(copy)
+    assert "head state_dict.module.encoder_q.fc. belongs to the query" in missing_projector_reason(
+        copy
+    )
 
 
 def test_random_backbone_has_no_projector(small_backbone: Encoder, four_heads: Path) -> None:
     for backbone in (small_backbone, with_heads(load_backbone(four_heads), [0, 1])):
-        assert "has no projector" in why_no_projector(backbone)
+        assert "has no projector" in missing_projector_reason(backbone)
 
 
 def test_the_encoder_file_of_another_backbone_is_refused(
@@ -100,7 +102,7 @@ def test_the_encoder_file_of_another_backbone_is_refused(
     second = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=small_backbone.input)
     encoder_file(second, tmp_path / "encoder.pt")
     backbone = load_backbone(own_file(small_backbone, {}, tmp_path / "backbone.pt"))
-    assert "contains another backbone" in why_no_projector(backbone)
+    assert "contains another backbone" in missing_projector_reason(backbone)
 
 
 def one_head(
@@ -140,4 +142,4 @@ def test_a_torn_encoder_file_is_refused_with_its_name(
     path = encoder_file(small_backbone, tmp_path / "encoder.pt")
     path.write_bytes(path.read_bytes()[:-5000])
     backbone = load_backbone(own_file(small_backbone, {}, tmp_path / "backbone.pt"))
-    assert str(path) in why_no_projector(backbone)
+    assert str(path) in missing_projector_reason(backbone)

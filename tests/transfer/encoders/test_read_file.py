@@ -19,7 +19,7 @@ from torch import Tensor
 from tests.transfer.encoders.conftest import read
 from tests.transfer.encoders.damage import legacy_bytes, zip_bytes
 from transfer.encoders.architectures import BackboneError
-from transfer.encoders.verify import plain_floats
+from transfer.encoders.verify import to_finite_float32
 
 BASE = torch.arange(24.0)
 
@@ -131,4 +131,4 @@ def test_huge_repeated_value_is_refused(file: Path) -> None:
     tensors = read(zip_bytes(content), file).tensors
     assert torch.equal(tensors["few"], torch.ones(3, 4))
     with pytest.raises(BackboneError, match="repeats stored values"):
-        plain_floats("many", tensors["many"])
+        to_finite_float32("many", tensors["many"])

@@ -28,7 +28,7 @@ from tests.transfer.encoders.damage import Call, legacy_bytes, zip_bytes
 from transfer.__main__ import main
 from transfer.encoders import safe_unpickler
 from transfer.encoders.architectures import BackboneError
-from transfer.encoders.files import DAMAGED
+from transfer.encoders.files import DAMAGE_ERRORS
 from transfer.encoders.opening import load_backbone
 from transfer.encoders.safe_unpickler import Inert
 
@@ -120,7 +120,7 @@ def test_classes_of_modules_that_only_sound_dangerous_are_inert() -> None:
 
 
 def test_an_inert_object_cannot_be_called() -> None:
-    with pytest.raises(DAMAGED, match="not callable"):
+    with pytest.raises(DAMAGE_ERRORS, match="not callable"):
         safe_unpickler.load(io.BytesIO(named("argparse:Namespace") + b")R)R."))
 
 
@@ -176,7 +176,7 @@ def test_a_tensor_beyond_its_numbers_is_refused() -> None:
     """The values that as_strided would read lie in another tensor, or in none."""
     content, size = pickle.dumps(torch.ones(4), protocol=2), b"K\x04\x85"
     assert size in content
-    with pytest.raises(DAMAGED, match="storage"):
+    with pytest.raises(DAMAGE_ERRORS, match="storage"):
         safe_unpickler.load(io.BytesIO(content.replace(size, b"K\x05\x85")))
 
 
