@@ -106,9 +106,9 @@ class TrainingOptions:
         if self.images_per_gpu:
             num_micro_batches = recipe.batch_size / (self.images_per_gpu * num_processes)
             accumulated = max(1, round(num_micro_batches))
-        num_shares = accumulated * num_processes
-        images_per_share = self.images_per_gpu or recipe.batch_size / num_shares
-        if recipe.batch_size % num_shares or recipe.batch_size // num_shares != images_per_share:
+        num_chunks = accumulated * num_processes
+        images_per_chunk = self.images_per_gpu or recipe.batch_size / num_chunks
+        if recipe.batch_size % num_chunks or recipe.batch_size // num_chunks != images_per_chunk:
             raise ValueError(
                 f"a batch of {recipe.batch_size} images cannot be divided among {num_processes} "
                 f"processes with {self.images_per_gpu or 'equally many'} images each; choose "
