@@ -47,7 +47,7 @@ class PlannedCell:
 def plan_cell(cell: Cell) -> PlannedCell:
     """Return the plan of a cell, based on its data and records."""
     missing = tuple(
-        key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.settings.data)
+        key for key in cell.task.datasets() if not DATASETS[key].exists_in(cell.settings.data)
     )
     reason = cell.task.unsupported_reason(cell.backbone)
     if reason:
@@ -364,7 +364,7 @@ def get_data_command(rows: Sequence[PlannedCell]) -> str:
     by_hand = [
         source.key
         for source in sources
-        if source.access != "download" and not source.is_there(data)
+        if source.access != "download" and not source.exists_in(data)
     ]
     note = ""
     if by_hand:

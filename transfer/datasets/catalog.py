@@ -65,7 +65,7 @@ def expected_sizes(key: str, data: Path) -> Sizes:
     """Return a dataset's sizes from `small-data.json`, otherwise the published ones."""
     info = dataset_info(key)
     counts = info.counts
-    if info.counts_of_parts is not None and info.is_there(data):
+    if info.counts_of_parts is not None and info.exists_in(data):
         counts = info.counts_of_parts(data)
     return small_sizes(data).get(key, Sizes(classes=info.num_classes, counts=counts))
 
@@ -93,7 +93,7 @@ def load_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: boo
     broken datasets are ignored here; opening them raises an error.
     """
     for info in map(dataset_info, keys):
-        if info.load_annotations is not None and info.is_there(data):
+        if info.load_annotations is not None and info.exists_in(data):
             with suppress(DataError, *DAMAGES):
                 info.load_annotations(data, cache, parse)
 

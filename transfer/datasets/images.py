@@ -310,7 +310,7 @@ def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[st
     return {split: tuple(group.state() for group in groups) for split, groups in files.items()}
 
 
-LONGEST_PX, JPEG_QUALITY = 64, 60
+MAX_SIDE_PX, JPEG_QUALITY = 64, 60
 """Size and quality of record thumbnails: about 1.7 kB each in base64."""
 
 
@@ -330,9 +330,9 @@ def describe_image(images: Images, index: int) -> dict[str, Any]:
 
 
 def thumbnail(image: Image.Image) -> str:
-    """Return a JPEG thumbnail in base64, at most LONGEST_PX per side."""
+    """Return a JPEG thumbnail in base64, at most MAX_SIDE_PX per side."""
     small = image.copy()
-    small.thumbnail((LONGEST_PX, LONGEST_PX))
+    small.thumbnail((MAX_SIDE_PX, MAX_SIDE_PX))
     buffer = io.BytesIO()
     small.save(buffer, format="JPEG", quality=JPEG_QUALITY)
     return base64.b64encode(buffer.getvalue()).decode()

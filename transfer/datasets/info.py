@@ -83,7 +83,7 @@ class Source:
     unneeded_with: str = ""
     """Path in the data folder that makes the source unnecessary."""
 
-    def is_there(self, data: Path) -> bool:
+    def exists_in(self, data: Path) -> bool:
         """Return whether the folder exists or is unnecessary."""
         replaced = self.unneeded_with and (data / self.unneeded_with).exists()
         return bool(replaced) or (data / self.folder).exists()
@@ -167,7 +167,7 @@ class DatasetInfo:
     Its list of images is stored.
     """
 
-    def is_there(self, data: Path) -> bool:
+    def exists_in(self, data: Path) -> bool:
         """Return whether all required folders and files exist."""
         return self.missing_path(data) is None
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Split = TypeVar("Split", Images, "Scenes", "Segmented")
 SEED = "held-out 0"
-SHARE_SEED = "labelled 0"
-"""Seed of `draw_balanced_share`. Another spelling would draw other images."""
+FRACTION_SEED = "labelled 0"
+"""Seed of `draw_balanced_fraction`. Another spelling would draw other images."""
 
 
 def seeded_ranks(
@@ -103,27 +103,27 @@ def without(images: Split, names: Collection[str]) -> Split:
     return images.subset([i for i in range(len(images)) if images.name(i) not in names])
 
 
-def share_per_class(images: Images, share: float) -> int:
-    """Return the images per class that `draw_balanced_share` draws if share < 1."""
-    return max(2, round(share * len(images) / len(images.class_names)))
+def images_per_class(images: Images, fraction: float) -> int:
+    """Return the images per class that `draw_balanced_fraction` draws if fraction < 1."""
+    return max(2, round(fraction * len(images) / len(images.class_names)))
 
 
-def draw_balanced_share(images: Images, share: float) -> Images:
+def draw_balanced_fraction(images: Images, fraction: float) -> Images:
     """Draw a fraction of the images, equally many per class.
 
-    At least two images per class are drawn. share: fraction; 1.0 returns all images. A smaller draw
-    is a subset of every larger one.
+    At least two images per class are drawn; a fraction of 1.0 returns all images. A smaller draw is
+    a subset of every larger one.
     """
-    if share == 1.0:
+    if fraction == 1.0:
         return images
     counts = np.bincount(images.label_array, minlength=len(images.class_names))
-    per_class = share_per_class(images, share)
+    per_class = images_per_class(images, fraction)
     if counts.min() < per_class:
         raise DataError(
             f"class {images.class_names[int(counts.argmin())]} has {counts.min()} images, "
             f"but {per_class} are to be labeled; the dataset is incomplete"
         )
-    ranks = seeded_ranks(images.source.encoded_names, images.label_array, SHARE_SEED)
+    ranks = seeded_ranks(images.source.encoded_names, images.label_array, FRACTION_SEED)
     return images.subset(np.flatnonzero(ranks < per_class))
 
 

@@ -115,7 +115,7 @@ def render_overview(sources: Sequence[Source], getting: Getting) -> str:
         lines.append(f"{source.key}: terms: {source.terms}, {source.terms_url}")
         names = [archive.name for archive in source.archives if not archive.checksum]
         lines += [f"  {name}: no published checksum" for name in names]
-        if source.advice and not source.is_there(getting.data):
+        if source.advice and not source.exists_in(getting.data):
             lines.append(f"  {source.advice}")
     return "\n".join([*lines, "", summary(sources, getting)])
 
@@ -146,7 +146,7 @@ def _size(archives: Sequence[Archive]) -> str:
 def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     urls = [archive.urls[0] for archive in source.archives if archive.urls]
     hosts = ", ".join(dict.fromkeys(urlsplit(url).hostname or "" for url in urls)) or "you"
-    if source.is_there(getting.data):
+    if source.exists_in(getting.data):
         state = "there"
     elif source.archives and not getting.missing(source):
         state = "to unpack"

@@ -65,7 +65,7 @@ class Getting:
     def missing(self, source: Source) -> list[Archive]:
         """Return the archives that must be obtained before unpacking."""
         work_folder = self.data / WORK / source.key
-        if source.is_there(self.data) or (work_folder / "complete" / source.folder).exists():
+        if source.exists_in(self.data) or (work_folder / "complete" / source.folder).exists():
             return []
         return [a for a in self.archives(source) if not self._has(source, a)]
 
@@ -95,7 +95,7 @@ def get_source(source: Source, getting: Getting) -> Report | None:
     note = partial(print_line, "get-data", f"{source.key}: waiting for another process")
     with explain_write_errors(work_folder, "--data"):
         with wait_for_lock(work_folder / "lock", "--data", note):
-            if not source.is_there(data):  # another process may have obtained it
+            if not source.exists_in(data):  # another process may have obtained it
                 staged = work_folder / "complete" / source.folder
                 if not staged.exists():
                     _unpack_all(source, getting, work_folder)

@@ -19,10 +19,10 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.splits import (
-    SHARE_SEED,
+    FRACTION_SEED,
     balanced_split,
-    draw_balanced_share,
-    share_per_class,
+    draw_balanced_fraction,
+    images_per_class,
     write_list,
 )
 from transfer.encoders.encoder import Encoder
@@ -105,7 +105,7 @@ class SemiSupervised(CenterCrops):
         The fraction of labels is the same. The protocol with drawn images has another name.
         """
         is_listed = self.dataset in LISTED_FRACTION and not self.drawn_share
-        if not is_listed or DATASETS[self.dataset].is_there(data):
+        if not is_listed or DATASETS[self.dataset].exists_in(data):
             return self
         name, version = self.protocol.split("/")
         fraction = LISTED_FRACTION[self.dataset]
@@ -162,7 +162,7 @@ class SemiSupervised(CenterCrops):
         pool, num_rates, reason = images["trainval"], len(self.head_rates), ""
         split, names = f"{self.dataset}, trainval", pool.class_names
         if 0 < self.drawn_share < 1:
-            num_drawn = share_per_class(pool, self.drawn_share)
+            num_drawn = images_per_class(pool, self.drawn_share)
             purpose = f"{100 * self.drawn_share:g} % of the labels are {num_drawn} images per class"
             reason = too_few_of_a_class(split, pool, names, num_drawn, purpose)
         if num_rates > 1 and not reason:
@@ -179,7 +179,7 @@ class SemiSupervised(CenterCrops):
         if reason := self.too_few_labels({"trainval": labeled}):
             raise DataError(reason)
         if self.drawn_share:
-            labeled = draw_balanced_share(labeled, self.drawn_share)
+            labeled = draw_balanced_fraction(labeled, self.drawn_share)
         return Prepared(backbone, labeled, open_images(self.dataset, "test", folders))
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
@@ -200,7 +200,7 @@ class SemiSupervised(CenterCrops):
         )
         edges = (min(self.head_rates), max(self.head_rates))
         subset = f"{100 * self.drawn_share:g} % of {self.dataset}"
-        drawn = f"{subset}, drawn alike from each class, seed {SHARE_SEED!r}"
+        drawn = f"{subset}, drawn alike from each class, seed {FRACTION_SEED!r}"
         details = {
             **predictions.details,
             "held_out_top1": {f"{tried:g}": score for tried, score in held_out.items()},

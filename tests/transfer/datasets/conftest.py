@@ -31,6 +31,6 @@ def real_data(key: str) -> Path:
     """Return the folder with a published set; skip the test without one."""
     data = Path(os.environ["DATASETS"])
     sampled = getattr(small_sizes(data).get(key), "drawn", False)
-    if sampled or not dataset_info(key).is_there(data):
+    if sampled or not dataset_info(key).exists_in(data):
         pytest.skip(f"{data} holds no published {key}")
     return data

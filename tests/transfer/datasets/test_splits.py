@@ -11,7 +11,7 @@ from transfer.datasets.images import Images, encode_names, image_files
 from transfer.datasets.splits import (
     SEED,
     balanced_split,
-    draw_balanced_share,
+    draw_balanced_fraction,
     seeded_ranks,
     uniform_split,
 )
@@ -53,7 +53,9 @@ def test_a_class_too_small_to_hold_out_is_named() -> None:
 
 def test_shares_are_balanced_nested_and_the_same_everywhere() -> None:
     images = pool([f"train/{i:03d}.jpg" for i in range(60)])
-    few, some, more, whole = (draw_balanced_share(images, part) for part in (0.1, 0.25, 0.5, 1.0))
+    few, some, more, whole = (
+        draw_balanced_fraction(images, part) for part in (0.1, 0.25, 0.5, 1.0)
+    )
     assert np.bincount(some.labels.numpy()).tolist() == [5, 5, 5]
     assert {*names_of(few)} < {*names_of(more)} < {*names_of(whole)}
     assert len(whole) == 60

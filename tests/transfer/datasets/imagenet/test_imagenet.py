@@ -41,8 +41,8 @@ def test_each_list_is_a_set_of_its_own(copy_of: CopyOf) -> None:
     with pytest.raises(DataError, match=r"1percent\.txt, line 1: 'n99999999'"):
         open_split("in1k_1pct", data, "trainval")
     file.unlink()
-    assert DATASETS["in1k_10pct"].is_there(data)
-    assert not DATASETS["in1k_1pct"].is_there(data)
+    assert DATASETS["in1k_10pct"].exists_in(data)
+    assert not DATASETS["in1k_1pct"].exists_in(data)
     with pytest.raises(DataError, match=r"1percent\.txt does not exist"):
         open_split("in1k_1pct", data, "test")
 
