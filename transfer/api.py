@@ -108,7 +108,8 @@ def evaluate(
     ranks may call it; if they share `runs`, one waits for the other.
     """
     require_encoder(encoder)
-    named_task = get(task) if isinstance(task, str) else task
+    key_or_task = task
+    named_task = get(key_or_task) if isinstance(key_or_task, str) else key_or_task
     length_fraction(schedule)
     check_row_name(encoder.name, encoder.name)
     if features_in not in (choices := ("auto", *get_args(Precision))):
