@@ -1,10 +1,10 @@
-"""python -m benchmarks.explain RECORD: everything behind one number.
+"""Explain one number: python -m benchmarks.explain RECORD.
 
-Prints the number beside its published counterparts with the verdict, which records it may be
-compared with, the protocol with every deviation from the paper, checkpoint, data, code and machine,
-and the command that makes it again.
---name and --task find a record. --json prints the same as JSON: sections, in them a text by label,
-or a list of texts where a label occurs several times, such as "deviation".
+Prints the number next to published numbers with verdicts, the records that it may be compared with,
+the protocol with all deviations from the paper, the checkpoint, data, code and machine, and the
+command to repeat the evaluation. --name and --task find a record. --json prints the same as JSON:
+sections with a text per label, or a list of texts if a label occurs several times, such as
+"deviation".
 """
 
 import json
@@ -30,47 +30,51 @@ class Request:
     name: str = ""
     """Name of the checkpoint, instead of a file."""
     task: str = ""
-    """Task id, or task and reading such as in1k_linear@co2, instead of a file."""
+    """Task id or variant (in1k_linear@co2), instead of a file."""
     results: Path = Path("results")
-    """Folder in which name and task are looked up."""
+    """Results folder for --name and --task."""
     json: bool = False
     """Print JSON instead of text."""
 
 
 def find_runs(results: Path, name: str, task: str) -> list[Run]:
-    """Return the records of a checkpoint and a task, of all its readings unless one is named.
+    """Return the records of a checkpoint and a task.
 
-    OptionError if there is none.
+    They include all protocol variants, unless one is given. Raises OptionError if there are no
+    records.
     """
     if not name or not task:
         raise OptionError(
-            f"--name {name!r}, --task {task!r}: give the file of a record, or both of these"
+            f"--name {name!r}, --task {task!r}: pass the file of a record, or both options"
         )
     content = read_results(results)
-    done = [run for run in (*content.runs, *content.snapshots) if not run.failure]
-    unused = [one for one in content.unused if name in Path(one.file).parts]
-    refused = "".join(f"\n  {one}" for one in unused)
-    own = [run for run in done if run.backbone == name]
-    if not own:
-        near = nearest(name, {run.backbone for run in done})
+    succeeded = [run for run in (*content.runs, *content.snapshots) if not run.failure]
+    unused = [file for file in content.unused if name in Path(file.file).parts]
+    unused_text = "".join(f"\n  {file}" for file in unused)
+    backbone_runs = [run for run in succeeded if run.backbone == name]
+    if not backbone_runs:
+        candidates = nearest(name, {run.backbone for run in succeeded})
         raise OptionError(
-            f"--name {name}: no records in {results}; nearest: {near or 'none'}{refused}"
+            f"--name {name}: no records in {results}; nearest: {candidates or 'none'}{unused_text}"
         )
-    of_task = [run for run in own if task in (run.key, run.task)]
-    if not of_task:
-        near = nearest(task, sorted({key for one in own for key in (one.key, one.task)}))
+    task_runs = [run for run in backbone_runs if task in (run.key, run.task)]
+    if not task_runs:
+        candidates = nearest(
+            task, sorted({key for run in backbone_runs for key in (run.key, run.task)})
+        )
         raise OptionError(
-            f"--task {task}: {name} has no such record; nearest: {near or 'none'}{refused}"
+            f"--task {task}: {name} has no such record; nearest: {candidates or 'none'}"
+            f"{unused_text}"
         )
-    return of_task
+    return task_runs
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, words, description=__doc__)
+    request = parse(Request, args, description=__doc__)
     try:
         if request.record and (request.name or request.task):
-            raise OptionError(f"{request.record}: give the file, or --name and --task, not both")
+            raise OptionError(f"{request.record}: pass either the file, or --name and --task")
         if request.record:
             runs = [run_of_record(read_record(request.record), request.record)]
         else:

@@ -35,14 +35,14 @@ TASK_TYPES = {
     "voc12_seg_fcn": "image-segmentation",
     "coco_keypoint": "keypoint-detection",
 }
-"""Tasks of Hugging Face by our task ids, or by the heading of a task."""
+"""Hugging Face tasks by our task ids or task groups."""
 METRIC_TYPES = {
     **dict.fromkeys(("top1", "top5", "acc"), "accuracy"),
     "mean_per_class": "mean_per_class_accuracy",
     "mIoU": "mean_iou",
     "mAP": "mean_average_precision",
 }
-"""Metrics of Hugging Face by the beginning of ours; others keep their name."""
+"""Hugging Face metrics by prefix of ours; others keep their name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Request:
 
 
 def model_index(name: str, numbers: Iterable[Number]) -> tuple[dict[str, Any], list[str]]:
-    """Return the metadata of a model card, and the tasks that have no counterpart there."""
+    """Return the metadata of a model card, and the omitted tasks."""
     results, left_out = [], []
     for number in numbers:
         task_type = TASK_TYPES.get(number.task, TASK_TYPES.get(number.run.heading, ""))
@@ -74,11 +74,11 @@ def _result(number: Number, task_type: str) -> dict[str, Any]:
     dataset = DATASETS[task.dataset]
     metrics = []
     for metric in dict.fromkeys([number.metric, *run.metrics]):
-        values = [one.metrics[metric] for one in number.runs if metric in one.metrics]
-        known = (kind for start, kind in METRIC_TYPES.items() if metric.startswith(start))
+        values = [result.metrics[metric] for result in number.runs if metric in result.metrics]
+        types = (kind for start, kind in METRIC_TYPES.items() if metric.startswith(start))
         metrics.append(
             {
-                "type": next(known, metric),
+                "type": next(types, metric),
                 "name": metric,
                 "value": round(sum(values) / len(values), 4),
                 "args": {
@@ -87,7 +87,7 @@ def _result(number: Number, task_type: str) -> dict[str, Any]:
                     "schedule": run.schedule,
                     "data": SMALL_DATA.get(run.small, "full data"),
                     "engine": run.engine,
-                    "seeds": [one.seed for one in number.runs],
+                    "seeds": [result.seed for result in number.runs],
                     "deviations": [*run.departures],
                 },
             }
@@ -100,16 +100,16 @@ def _result(number: Number, task_type: str) -> dict[str, Any]:
 
 
 @one_line_errors(ValueError, OSError)
-def main(words: Sequence[str]) -> int:
+def main(args: Sequence[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, [*words], description=__doc__)
+    request = parse(Request, [*args], description=__doc__)
     require_folder(request.results)
     runs = read_results(request.results).runs
     numbers = main_numbers(numbers_of(runs))
     if len(backbones := rows_of(numbers, [request.name])) > 1:
         raise OptionError(f"--name {request.name}: {plural(len(backbones), 'file')} have this name")
-    own = [number for number in numbers if number.run.identity in backbones]
-    content, left_out = model_index(request.name, own)
+    selected = [number for number in numbers if number.run.identity in backbones]
+    content, left_out = model_index(request.name, selected)
     print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
     failed = [run.key or run.task for run in runs if run.failure and run.backbone == request.name]
     for reason, keys in (("has no task there", left_out), ("failed", failed)):

@@ -1,7 +1,8 @@
-"""The papers' figures from result files: python -m benchmarks.figures --results results.
+"""Draw the papers' figures from results: python -m benchmarks.figures --results results.
 
-All figures for which there is material are drawn, each as CSV, SVG and PNG, to results/figures,
-with a page of their captions. --list shows what is there, and which recipes and tasks are missing.
+All figures with sufficient results are drawn to results/figures, each as CSV, SVG and PNG, with a
+page of their captions. --list shows which figures can be drawn, and which recipes and tasks are
+missing.
 """
 
 import sys
@@ -14,7 +15,7 @@ import tyro
 
 from benchmarks.drawing.figure import figures
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
-from benchmarks.drawing.kinds import Material
+from benchmarks.drawing.kinds import Inputs
 from benchmarks.drawing.logs import TrainingLog, keep, read_logs, read_run
 from benchmarks.drawing.selection import MALFORMED
 from benchmarks.results.contents import Contents
@@ -32,15 +33,15 @@ class Request:
     results: Path = Path("results")
     """Folder of the records; the figures are written to its subfolder figures."""
     logs: tuple[Path, ...] = ()
-    """Folders of runs that have ended, whose metrics.jsonl is kept below the results (CO2 3)."""
+    """Folders of finished pre-training runs with logs to store (CO2 3)."""
     name: tuple[str, ...] = ()
-    """Names of these runs; those of their folders if not given."""
+    """Names of these runs; by default, their folders' names."""
     listed: Annotated[bool, tyro.conf.arg(name="list")] = False
-    """Only print which figures are drawn, and which recipes and tasks are missing."""
+    """Only print the drawable figures, and missing recipes and tasks."""
 
 
 def keep_logs(request: Request) -> None:
-    """Copy the logs of the request's runs below the results; ValueError if one is not whole."""
+    """Store the logs of runs in the results; ValueError if incomplete."""
     names = request.name or tuple(folder.resolve().name for folder in request.logs)
     if len(names) != len(request.logs):
         raise ValueError(f"--name: {len(names)} names for {len(request.logs)} folders of --logs")
@@ -65,18 +66,18 @@ class DrawnFigures(NamedTuple):
 
 
 def draw_figures(folder: Path, results: Results) -> DrawnFigures:
-    """Write every figure for which there is material, and remove pictures that have none left.
+    """Write every figure with sufficient results, and remove stale ones.
 
     A figure that cannot be drawn becomes a problem; the others are drawn.
     """
     logs, problems_of_logs = read_logs(folder)
-    material, pictures = material_of(results, logs), folder / FIGURES
-    outcome, kept = DrawnFigures([], [], []), set()
+    inputs, pictures = figure_inputs(results, logs), folder / FIGURES
+    outcome, current = DrawnFigures([], [], []), set()
     for figure in figures().values():
-        picture, problems = figure.draw(material)
+        picture, problems = figure.draw(inputs)
         if picture:
             path = pictures / f"{figure.file_name}.png"
-            kept.add(figure.file_name)
+            current.add(figure.file_name)
             try:
                 is_new = write_picture(figure, picture, pictures)
             except MALFORMED as error:
@@ -85,62 +86,59 @@ def draw_figures(folder: Path, results: Results) -> DrawnFigures:
             outcome.paths.append(path)
             outcome.new.extend([path] if is_new else [])
         outcome.problems.extend(f"{figure.title}: {problem}" for problem in problems)
-    remove_stale(kept, pictures)
+    remove_stale(current, pictures)
     outcome.problems.extend(problems_of_logs)
     write_page(pictures, f"python -m benchmarks.figures --results {folder.as_posix()}")
     return outcome
 
 
-def material_of(results: Results, logs: Sequence[TrainingLog]) -> Material:
-    """Return everything that figures are made of."""
+def figure_inputs(results: Results, logs: Sequence[TrainingLog]) -> Inputs:
+    """Return the inputs of all figures."""
     snapshots = [run for run in results.snapshots if not run.failure]
-    return Material(results.done, snapshots, logs)
+    return Inputs(results.done, snapshots, logs)
 
 
 def update_figures(contents: Contents) -> None:
-    """Draw what there is material for; print how many pictures are new, and the first problem.
-
-    If that fails, one line says why: a figure must not fail an evaluation that has ended.
-    """
+    """Draw the figures; print the number of new ones, and a problem."""
     results = contents.folder
     command = f"python -m benchmarks.figures --results {results.as_posix()}"
     try:
         outcome = draw_figures(results, contents.results)
-    except Exception as error:  # also a fault of the suite, whose traceback is printed
+    except Exception as error:  # includes bugs, which are printed with a traceback
         explain_failed_step("the figures are not up to date", error, command)
-        words = []
+        lines = []
     else:
         if outcome.new:
             print(f"figures  {len(outcome.new)} new, first {outcome.new[0]}")
-        words = [shortened(problem, 160) for problem in outcome.problems[:1]]
-        if (more := len(outcome.problems) - 1) > 0:
-            words.append(f"{plural(more, 'more problem')} of figures: {command} prints them")
-    for line in words:
+        lines = [shortened(problem, 160) for problem in outcome.problems[:1]]
+        if (num_more := len(outcome.problems) - 1) > 0:
+            lines.append(f"{plural(num_more, 'more problem')} of figures: {command} prints them")
+    for line in lines:
         print(line, file=sys.stderr, flush=True)
 
 
 def list_lines(folder: Path) -> list[str]:
-    """Return the lines of --list: each figure with its picture and what it still lacks."""
-    material = material_of(read_results(folder), read_logs(folder)[0])
+    """Return the lines of --list: each figure and what it lacks."""
+    inputs = figure_inputs(read_results(folder), read_logs(folder)[0])
     lines: list[str] = []
     for figure in figures().values():
-        picture, problems = figure.draw(material)
+        picture, problems = figure.draw(inputs)
         lines += [*([""] if lines else []), f"{figure.title}: {figure.what}"]
         if picture:
             path = folder / FIGURES / f"{figure.file_name}.png"
             state = "drawn" if is_drawn(figure, picture, path.parent) else "can be drawn"
             lines.append(f"  {state}: {path}")
         lines += [f"  {problem}" for problem in problems]
-        if missing := figure.missing(material):
+        if missing := figure.missing(inputs):
             lines.append("  missing for the paper's own runs:" if picture else "  missing:")
             lines += [f"    {recipe}" for recipe in missing]
     return lines
 
 
 @one_line_errors(FolderError, FileNotFoundError, ValueError)
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, words, description=__doc__)
+    request = parse(Request, args, description=__doc__)
     if request.listed and request.logs:
         raise ValueError("--logs: --list keeps no log; run the command without --list first")
     if request.listed:
@@ -157,7 +155,7 @@ def main(words: list[str]) -> int:
     for problem in outcome.problems:
         print(problem, file=sys.stderr)
     if not outcome.paths:
-        print("no figure: --list says what is missing and how to make it", file=sys.stderr)
+        print("no figure could be drawn; --list prints what is missing", file=sys.stderr)
     return 0
 
 

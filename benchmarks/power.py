@@ -1,9 +1,9 @@
-"""How many seeds, how many images? python -m benchmarks.power --name A B --points 0.5.
+"""Plan numbers of seeds: python -m benchmarks.power --name A B --points 0.5.
 
-Prints for each task that two checkpoints have in common the smallest difference that its test
-images and its runs can show, and the number of runs with which a true difference of --points is
-significant with a probability of 80 %. The records' answers and seeds are read for this, never
-the difference that they show. Decide the number of runs before you add them.
+For each common task of two checkpoints, prints the smallest difference that its test images and
+runs can detect, and the number of runs that detect a true difference of --points with a probability
+of 80 %. It uses the records' answers and seeds, but never their observed difference. Decide the
+number of runs before you add any.
 """
 
 import math
@@ -26,12 +26,12 @@ from transfer.tasks import task_of
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Print which differences two checkpoints' results can show, and how many seeds show more."""
+    """Print detectable differences of two checkpoints, and required seeds."""
 
     name: tuple[str, str]
     """Names of the two checkpoints."""
     points: float = 0.5
-    """True difference in points that should be found: the smallest one that matters to you."""
+    """Smallest true difference in points that matters to you."""
     tasks: str = ""
     """Tasks with commas between them: in1k_linear,voc07_svm@co2,transfer_linear; all if empty."""
     results: tuple[Path, ...] = (Path("results"),)
@@ -41,22 +41,22 @@ class Request:
 
 
 class Row(NamedTuple):
-    """One task: what its runs can show, and how many runs a difference needs."""
+    """One task: detectable differences and required numbers of runs."""
 
     key: str
     first: Number
     second: Number
     model: PowerModel
     smallest: float
-    """Smallest difference in points that the present runs show."""
+    """Smallest difference in points that the present runs detect."""
     seeds: tuple[float, float]
-    """Fewest and most runs of each checkpoint with which --points is found on this task."""
+    """Range of runs per checkpoint that detect --points on this task."""
     seeds_of_all: tuple[float, float]
-    """The same at the level divided by the number of tasks."""
+    """The same with the level divided by the number of tasks."""
 
     @property
     def further_hours(self) -> float:
-        """Return the hours of the further runs at most, each as long as the present ones."""
+        """Return the hours of the further runs, as long as present ones."""
         hours = 0.0
         for number in (self.first, self.second):
             further = max(0.0, self.seeds_of_all[1] - len(number.runs))
@@ -68,30 +68,30 @@ class Row(NamedTuple):
 
 
 def rows_for(numbers: Sequence[Number], request: Request) -> list[Row]:
-    """Return a row for each task that both checkpoints have under the same conditions.
+    """Return a row per task that both checkpoints have under one protocol.
 
-    OptionError if there is none.
+    Raises OptionError if there is no common task.
     """
     scored = [n for n in main_numbers(numbers) if n.metric not in SIGNED_METRICS]
     backbones = rows_of(scored, request.name)
     if len(backbones) != 2:
         labels = ", ".join(backbones.values())
         raise OptionError(f"--name: expected two checkpoints, found {labels}")
-    own = [number for number in scored if number.run.identity in backbones]
-    tasks = [word for word in request.tasks.split(",") if word]
-    columns = columns_of(own, [*backbones], tasks)
+    selected = [number for number in scored if number.run.identity in backbones]
+    tasks = [task for task in request.tasks.split(",") if task]
+    columns = columns_of(selected, [*backbones], tasks)
     pairs = [[c.numbers[b] for b in backbones] for c in columns if len(c.numbers) == 2]
     if not pairs:
-        raise OptionError(f"{' and '.join(request.name)} have no task in common")
+        raise OptionError(f"{' and '.join(request.name)} have no common task")
     return [_row(first, second, request.points, len(pairs)) for first, second in pairs]
 
 
 def _row(first: Number, second: Number, points: float, num_tasks: int) -> Row:
-    key, (one, other) = (
+    key, (first_score, second_score) = (
         first.runs[0].key,
         (score_of_runs(n.runs, n.metric) for n in (first, second)),
     )
-    model = power_model(one, other, first.task, seeded=task_of(key).seeded)
+    model = power_model(first_score, second_score, first.task, seeded=task_of(key).seeded)
 
     def seeds(level: float) -> tuple[float, float]:
         low, high = (model.seeds_for(points, level, sigma) for sigma in model.sigmas)
@@ -102,7 +102,7 @@ def _row(first: Number, second: Number, points: float, num_tasks: int) -> Row:
 
 
 def text_of(rows: Sequence[Row], request: Request) -> str:
-    """Return the table and what it means."""
+    """Return the table and notes on its columns."""
     num_tasks = len(rows)
     together = f"seeds, {plural(num_tasks, 'task')}"
     table = [["task", "images", "runs", "smallest", "seeds", together, "hours"]]
@@ -136,24 +136,24 @@ def _seed_words(seeds: tuple[float, float], model: PowerModel) -> str:
 
 
 def _notes(rows: Sequence[Row], request: Request) -> list[str]:
-    """Return what the columns mean, what is assumed, and the cheapest runs that suffice."""
-    asked = f"{request.points:g} point{'' if request.points == 1 else 's'}"
+    """Return notes on the columns, assumptions, and the cheapest runs."""
+    effect = f"{request.points:g} point{'' if request.points == 1 else 's'}"
     percent = f"{POWER:.0%}".replace("%", " %")
     level = f"p < {LEVEL / len(rows):.2g}"
     notes = [
-        f"smallest: true difference that the present runs find with a probability of {percent} "
+        f"smallest: true difference that the present runs detect with a probability of {percent} "
         f"(p < {LEVEL}).",
-        f"seeds: runs of each checkpoint that find {asked} with {percent}, on this task alone, "
-        f"then for {plural(len(rows), 'task')} together ({level}; Holm's correction needs no "
-        "more). hours: of the further runs, if each takes as long as the present ones.",
+        f"seeds: runs of each checkpoint that detect {effect} with {percent} on this task, and "
+        f"for {plural(len(rows), 'task')} together ({level}; sufficient for Holm's correction). "
+        "hours: time of the further runs, if each takes as long as the present ones.",
         "The effect is --points, not the observed difference. Decide the number of runs, then run "
-        "them all: adding runs until p is small finds differences that are not there.",
+        "them all: adding runs until p is small finds differences that do not exist.",
         "Seeds repeat the evaluation of these two files (heads, drawn images, order), not their "
-        "pre-training: a difference of files is not yet one of methods.",
+        "pre-training: a difference of files is not yet a difference of methods.",
     ]
     if any(row.seeds[0] != row.seeds[1] for row in rows):
         notes.append(
-            f"from to: few seeds give the deviation over seeds, so this is the range of its "
+            f"from to: the deviation is estimated from few seeds; the range corresponds to its "
             f"{COVERAGE:.0%} interval.".replace("%", " %")
         )
     for row in rows:
@@ -165,32 +165,32 @@ def _notes(rows: Sequence[Row], request: Request) -> list[str]:
             )
         if not math.isfinite(row.seeds[0]):
             floor = row.model.smallest_of_images() if row.model.seeded else row.smallest
-            reason = "" if row.model.seeded else " (the seed changes nothing)"
+            reason = "" if row.model.seeded else " (the seed has no effect)"
             notes.append(
-                f"{row.key}: no number of seeds{reason} shows {asked} on these test images; the "
-                f"smallest difference is {floor:.2f}."
+                f"{row.key}: no number of seeds{reason} detects {effect} on these test images; the "
+                f"smallest detectable difference is {floor:.2f}."
             )
     reached = [row for row in rows if math.isfinite(row.seeds_of_all[1])]
-    further = [
+    further_runs = [
         f"{row.key} {row.seeds_of_all[1]:.0f}"
         for row in reached
         if row.seeds_of_all[1] > min(len(row.first.runs), len(row.second.runs))
     ]
-    if further:
+    if further_runs:
         hours = sum(row.further_hours for row in reached)
         notes.append(
-            f"cheapest runs with {percent} on each task that can reach it: {', '.join(further)} "
-            f"runs of each checkpoint, {hours:.2f} more hours."
+            f"cheapest runs with {percent} on each task where it is possible: "
+            f"{', '.join(further_runs)} runs of each checkpoint, {hours:.2f} more hours."
         )
     elif reached:
-        notes.append("The present runs suffice on each task that can reach it.")
+        notes.append("The present runs suffice on each task where it is possible.")
     return notes
 
 
 @one_line_errors(ValueError, OSError)
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, words, description=__doc__)
+    request = parse(Request, args, description=__doc__)
     if request.points <= 0:
         raise OptionError(f"--points {request.points:g}: expected a positive difference in points")
     folders = results_folders(request.results, with_reference=request.with_reference)

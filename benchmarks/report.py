@@ -1,6 +1,6 @@
-"""One HTML page of all results: python -m benchmarks.report --results results.
+"""Write an HTML report of all results: python -m benchmarks.report --results results.
 
-The page is a single file without any request to a network: results/report/index.html.
+The report is a single file without network requests: results/report/index.html.
 """
 
 import sys
@@ -24,20 +24,20 @@ class Request:
     """Write the report of all results."""
 
     results: tuple[Path, ...] = (Path("results"),)
-    """Folders of records; the page is written to the subfolder report of the first one."""
+    """Folders of records; the report is written to the first one."""
     with_reference: bool = False
     """Also show the suite's own results, results/reference of a checkout."""
     runs: tuple[Path, ...] = ()
-    """Folders of pre-training runs, whose metrics.jsonl is drawn, now and on later pages."""
+    """Folders of pre-training runs to draw, in this report and later ones."""
 
 
 def write_report(contents: Contents, runs: tuple[Path, ...] = ()) -> Path:
-    """Write the page; return its path.
+    """Write the report; return its path.
 
-    runs: folders of pre-training runs. They are drawn now and, as far as they are still there, on
-    all later pages of these results.
+    runs: folders of pre-training runs. They are drawn in this report and in later reports of these
+    results, as long as they exist.
 
-    ModuleNotFoundError without Jinja2, WriteError if the file cannot be written.
+    Raises ModuleNotFoundError without Jinja2, WriteError if the file cannot be written.
     """
     results = contents.folder
     try:
@@ -57,15 +57,16 @@ def write_report(contents: Contents, runs: tuple[Path, ...] = ()) -> Path:
 def update_report(
     results: Path, runs: tuple[Path, ...] = (), contents: Contents | None = None
 ) -> bool:
-    """Write the page and print its path; return whether that was possible.
+    """Write the report and print its path; return whether it was written.
 
-    contents: those of the folder, if they are read already.
+    contents: contents of the folder, if already read.
 
-    If not, one line says why, and the exit status of the run is 1: its records are written.
+    A failure is printed in one line. The records are not affected, but the exit status of the run
+    is 1.
     """
     try:
         path = write_report(contents or read_contents(results), runs)
-    except Exception as error:  # also a fault of the suite, whose traceback is printed
+    except Exception as error:  # includes bugs, which are printed with a traceback
         command = f"python -m benchmarks.report --results {results.as_posix()}"
         explain_failed_step("the report was not written", error, command)
         return False
@@ -74,9 +75,9 @@ def update_report(
 
 
 @one_line_errors(FolderError, FileNotFoundError, ModuleNotFoundError)
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, words, description=__doc__)
+    request = parse(Request, args, description=__doc__)
     folders = results_folders(request.results, with_reference=request.with_reference)
     check_writable(folders[0], "--results")
     print(write_report(read_contents(*folders), request.runs))

@@ -58,28 +58,29 @@ def pages_of(contents: Contents) -> dict[str, Page]:
         if table.kind == "settings":
             pages[table.file_name] = title, settings_page(table, paper, command)
         elif table.id in with_ours:
-            own = [pair for pair in contents.pairs if pair.printed.table is table]
-            pages[table.file_name] = title, paper_page(with_ours[table.id], own, command)
+            pairs = [pair for pair in contents.pairs if pair.printed.table is table]
+            pages[table.file_name] = title, paper_page(with_ours[table.id], pairs, command)
     pages["stated.md"] = "Numbers of the running texts", stated_page(numbers, command)
     if methods := method_page(numbers, command):
-        pages["methods.md"] = "Methods beside each other", methods
+        pages["methods.md"] = "Comparison of methods", methods
     titles = [(title, name) for name, (title, _) in pages.items()]
     overview = overview_page(numbers, contents.results.unused, titles, command)
     return {name: page for name, (_, page) in pages.items()} | {"overview.md": overview}
 
 
 def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
-    """Write all pages, results.csv and the curves; return the paths of the pages, overview last.
+    """Write all pages, results.csv and the curves; return the pages' paths.
 
-    The overview lists torn, edited, copied and foreign files, and stderr says how many there are.
-    with_latex: also a LaTeX file next to each page; those that exist are always kept up to date.
+    The overview is the last path. It lists truncated, edited, copied and third-party files, and
+    their number is printed to stderr. with_latex: also write a LaTeX file next to each page;
+    existing LaTeX files are always updated.
     """
     folder = contents.folder / TABLES
     pages = pages_of(contents)
     texts = {contents.folder / CSV_FILE: results_csv(contents)}
     for name, text in curve_files(contents.snapshots).items():
         texts[contents.folder / FIGURES / name] = text
-    for path in folder.glob("*.*"):  # pages whose records are gone
+    for path in folder.glob("*.*"):  # stale pages
         is_ours = path.suffix in (".md", ".tex") and re.match("methods$|curves_", path.stem)
         if is_ours and f"{path.stem}.md" not in pages:
             path.unlink()
@@ -99,10 +100,10 @@ def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
 
 
 def update_tables(results: Path) -> Contents | None:
-    """Write all pages and figures and print their paths; return what they show.
+    """Write all pages and figures and print their paths; return the contents.
 
-    If that is not possible, one line says why, and the result is None: the exit status of the run
-    is 1, but its records are written.
+    A failure is printed in one line, and the result is None. The records are not affected, but the
+    exit status of the run is 1.
     """
     from benchmarks.figures import update_figures  # --help draws nothing
 
@@ -111,7 +112,7 @@ def update_tables(results: Path) -> Contents | None:
             results.mkdir(parents=True, exist_ok=True)
         contents = read_contents(results)
         paths = write_tables(contents)
-    except Exception as error:  # also a fault of the suite, whose traceback is printed
+    except Exception as error:  # includes bugs, which are printed with a traceback
         command = f"python -m benchmarks.tables --results {results.as_posix()}"
         explain_failed_step("the tables are not up to date", error, command)
         return None
@@ -121,15 +122,15 @@ def update_tables(results: Path) -> Contents | None:
 
 
 @one_line_errors(FolderError, FileNotFoundError, ValueError)
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, words, description=__doc__)
+    request = parse(Request, args, description=__doc__)
     folders = results_folders(request.results, with_reference=request.with_reference)
     if request.name or request.tasks:
         tasks = tuple(filter(None, (task.strip() for task in request.tasks.split(","))))
-        chosen = chosen_table(read_contents(*folders).numbers, request.name, tasks)
-        print(chosen.text(request.format).rstrip("\n"))
-        for note in chosen.notes if request.format == "csv" else []:
+        table = chosen_table(read_contents(*folders).numbers, request.name, tasks)
+        print(table.text(request.format).rstrip("\n"))
+        for note in table.notes if request.format == "csv" else []:
             print(note, file=sys.stderr)
         return 0
     if request.format == "csv":

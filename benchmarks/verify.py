@@ -1,13 +1,14 @@
-"""Verify records, your own or those of others: python -m benchmarks.verify RESULTS...
+"""Verify records: python -m benchmarks.verify RESULTS...
 
-Prints a grade for each record, and a line for each contradiction:
+Prints the outcome for each record, and a line for each contradiction:
 - the hash of its content, and its path, which follows from the content;
 - the protocol's hash, from the stored fields;
-- each metric that the stored answers give: right answers per image, values per class, trials;
-- one name for one backbone, and a published file under the recipe that trained it.
+- metrics recomputed from stored answers (correct images, values per class, trials);
+- one name for one backbone, and the recipe that trained a published file.
 
-"consistent": the main metric was recomputed from stored answers. "stored only": it cannot be, as AP
-and mAP over pixels. A consistent record is not proven to be genuine: anybody can compute a hash.
+"consistent": the main metric was recomputed from stored answers. "stored only": it cannot be
+recomputed (AP and mAP over pixels). A consistent record may still be forged, since anybody can
+compute a hash.
 Exit status: 0 no contradiction, 1 contradictions, 2 the request is wrong.
 """
 
@@ -40,7 +41,7 @@ from transfer.record import (
 from transfer.tasks import task_of
 
 TOLERANCE = 0.006
-"""Largest difference in points of a recomputed metric: values per class are rounded to 0.01."""
+"""Tolerance of recomputed metrics in points; class values have two decimals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,35 +49,39 @@ class Request:
     """Verify the records of results folders."""
 
     results: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("results"),)
-    """Folders of results."""
+    """Print only contradictions and counts."""
     quiet: bool = False
     """Print contradictions and the counts alone."""
 
 
 def contradictions(record: Record) -> Iterator[str]:
     """Yield what in a record contradicts itself."""
-    yield from _of_protocol(record)
-    yield from _of_metrics(record)
-    known = [one for one in PUBLIC_FILES if one.algorithm == "sha256" and one.digest]
+    yield from _protocol_contradictions(record)
+    yield from _metric_contradictions(record)
+    hashed_files = [
+        public_file
+        for public_file in PUBLIC_FILES
+        if public_file.algorithm == "sha256" and public_file.digest
+    ]
     file_hash = str(record.backbone.get("file_sha256", ""))
-    for public in known:
+    for public in hashed_files:
         is_other = record.declared and public.recipe and record.declared != public.recipe
         if file_hash and file_hash.startswith(public.digest) and is_other:
             yield f"declared as {record.declared}, but the file is {public.file}: {public.recipe}"
 
 
-def _of_protocol(record: Record) -> Iterator[str]:
+def _protocol_contradictions(record: Record) -> Iterator[str]:
     key = str(record.request.get("task", record.task))
     try:
-        kind = type(task_of(key))
-        found = hash_of_fields(record.task, kind, record.protocol["fields"])
+        task_type = type(task_of(key))
+        computed_hash = hash_of_fields(record.task, task_type, record.protocol["fields"])
     except ValueError:
         return  # a task of a plugin, or of another version
     except KeyError as error:
         yield f"the protocol has no field {error}"
         return
-    if found != record.protocol["hash"]:
-        yield f"the protocol's fields have the hash {found}, not {record.protocol['hash']}"
+    if computed_hash != record.protocol["hash"]:
+        yield f"the protocol's fields have the hash {computed_hash}, not {record.protocol['hash']}"
 
 
 def recomputed(record: Record) -> dict[str, float]:
@@ -97,14 +102,14 @@ def recomputed(record: Record) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if name in record.metrics}
 
 
-def _of_metrics(record: Record) -> Iterator[str]:
+def _metric_contradictions(record: Record) -> Iterator[str]:
     details = record.details
     for name, value in recomputed(record).items():
         if not abs(value - record.metrics[name]) <= TOLERANCE:
             yield f"{name} is {record.metrics[name]:.4f}, but its stored answers give {value:.4f}"
     answers = read_per_image(details)
     if PER_IMAGE in details and answers is None:
-        yield "the answers per image are not as many as it says"
+        yield "the number of answers per image differs from the stored number"
     if answers is not None:
         counted = details.get("num_test")
         if isinstance(counted, int) and counted % len(answers.labels):
@@ -112,19 +117,25 @@ def _of_metrics(record: Record) -> Iterator[str]:
         per_class = [*details.get("accuracy_per_class", {}).values()]
         classes = np.unique(answers.labels)
         if len(per_class) == len(classes):
-            own = [100 * answers.shares[answers.labels == label].mean() for label in classes]
-            # the file has the names in another order than the labels
-            if not np.allclose(np.sort(own), np.sort(per_class), rtol=0, atol=TOLERANCE):
-                yield "the accuracies per class are not those of the answers per image"
-    for name, half in details.get("interval95", {}).items():
+            class_accuracies = [
+                100 * answers.shares[answers.labels == label].mean() for label in classes
+            ]
+            # names may be in a different order than labels
+            if not np.allclose(
+                np.sort(class_accuracies), np.sort(per_class), rtol=0, atol=TOLERANCE
+            ):
+                yield "the accuracies per class contradict the answers per image"
+    for name, half_width in details.get("interval95", {}).items():
         trials = details.get("trials", {}).get(name, ())
-        expected = TWO_SIDED * stdev(trials) / math.sqrt(len(trials)) if len(trials) > 1 else half
-        if not abs(expected - half) <= TOLERANCE:
-            yield f"the interval of {name} is {half:.4f}, but its trials give {expected:.4f}"
+        expected = (
+            TWO_SIDED * stdev(trials) / math.sqrt(len(trials)) if len(trials) > 1 else half_width
+        )
+        if not abs(expected - half_width) <= TOLERANCE:
+            yield f"the interval of {name} is {half_width:.4f}, but its trials give {expected:.4f}"
     if RESAMPLED in details:
         for name in details[RESAMPLED].get("values", {}):
             values = read_resampled(details, name)
-            # the resampled metric spreads around that of the whole test set
+            # resampled values spread around the value of the complete test set
             if name in record.metrics and values is not None and len(values):
                 value, spread = record.metrics[name], np.ptp(values) + TOLERANCE
                 if not values.min() - spread <= value <= values.max() + spread:
@@ -132,7 +143,7 @@ def _of_metrics(record: Record) -> Iterator[str]:
 
 
 def verify(results: Path) -> Iterator[tuple[Path, str, list[str]]]:
-    """Yield each record file of a results folder, its grade, and its contradictions."""
+    """Yield each record file of a folder, its outcome, and its contradictions."""
     names: dict[tuple[str, str], tuple[str, Path]] = {}
     for path in sorted((results / RECORDS).rglob("*.json")):
         if path.name.startswith("."):
@@ -146,39 +157,42 @@ def verify(results: Path) -> Iterator[tuple[Path, str, list[str]]]:
             reason = f"no field {error}" if isinstance(error, KeyError) else str(error)
             yield path, "not a record", [reason.splitlines()[0] if reason else type(error).__name__]
             continue
-        found = [*contradictions(record)]
+        problems = [*contradictions(record)]
         expected = cell_path(path.parents[len(cell_path(Path(), record).parts) - 1], record)
         if not is_record_file(path, expected):
-            found.append(f"its path should end in {cell_path(Path(), record).as_posix()}")
-        # the hash of another network than a ResNet is also one of its images' size
+            problems.append(f"its path should end in {cell_path(Path(), record).as_posix()}")
+        # except for ResNets, the hash depends on the image size
         name, images = record.backbone["name"], json.dumps(record.request.get("input"))
         weights = record.backbone["sha256"]
-        other, first = names.setdefault((name, images), (weights, path))
-        if other != weights:
-            found.append(f"{name} has the weights {weights[:12]}, but {other[:12]} in {first.name}")
+        first_weights, first_path = names.setdefault((name, images), (weights, path))
+        if first_weights != weights:
+            problems.append(
+                f"{name} has the weights {weights[:12]}, "
+                f"but {first_weights[:12]} in {first_path.name}"
+            )
         is_recomputed = record.primary_metric in recomputed(record)
-        yield path, "consistent" if is_recomputed else "stored only", found
+        yield path, "consistent" if is_recomputed else "stored only", problems
 
 
 @one_line_errors(ValueError, OSError, RecordError)
-def main(words: Sequence[str]) -> int:
+def main(args: Sequence[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, [*words], description=__doc__)
-    grades: dict[str, int] = {}
-    num_wrong = 0
+    request = parse(Request, [*args], description=__doc__)
+    num_by_outcome: dict[str, int] = {}
+    num_contradictions = 0
     for folder in request.results:
         require_folder(folder)
-        for path, grade, found in verify(folder):
-            grade = "contradicts itself" if found else grade
-            grades[grade] = grades.get(grade, 0) + 1
-            num_wrong += len(found)
-            if found or not request.quiet:
-                print(f"{grade:18}  {path}")
-            for line in found:
+        for path, outcome, problems in verify(folder):
+            outcome = "contradicts itself" if problems else outcome
+            num_by_outcome[outcome] = num_by_outcome.get(outcome, 0) + 1
+            num_contradictions += len(problems)
+            if problems or not request.quiet:
+                print(f"{outcome:18}  {path}")
+            for line in problems:
                 print(f"  {line}")
-    counts = ", ".join(f"{count} {grade}" for grade, count in sorted(grades.items()))
-    print(f"{plural(sum(grades.values()), 'record')}: {counts or 'none'}")
-    return 1 if num_wrong else 0
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(num_by_outcome.items()))
+    print(f"{plural(sum(num_by_outcome.values()), 'record')}: {counts or 'none'}")
+    return 1 if num_contradictions else 0
 
 
 if __name__ == "__main__":

@@ -12,20 +12,22 @@ from benchmarks.results.records import STAND_IN_TEXTURE, Run, value_words
 from transfer.record import features_in
 
 
-def caption(figure_id: str, what: str, remarks: Iterable[str], picture: Picture) -> str:
-    """Return what is drawn, the runs behind it, and how they differ from the paper's."""
+def caption(figure_id: str, content: str, remarks: Iterable[str], picture: Picture) -> str:
+    """Return the caption: content, runs, and differences from the paper's."""
     paper = paper_of(figure_id)
-    shown = [one for own in picture.runs.values() for one in own]
+    all_runs = [run for label_runs in picture.runs.values() for run in label_runs]
     runs = {
-        label: [one if isinstance(one, Run) else one.run for one in own]
-        for label, own in picture.runs.items()
+        label: [run if isinstance(run, Run) else run.run for run in label_runs]
+        for label, label_runs in picture.runs.items()
     }
-    data = dict.fromkeys(run.data for own in runs.values() for run in own if run.data)
-    recipes = "; ".join(f"{label}: {_recipe_words(own)}" for label, own in runs.items())
-    changes = {label: _changes(own[0], picture.swept) for label, own in runs.items()}
-    absent = ", ".join(label for label in picture.labels if label not in runs)
+    data = dict.fromkeys(run.data for label_runs in runs.values() for run in label_runs if run.data)
+    recipes = "; ".join(
+        f"{label}: {_recipe_words(label_runs)}" for label, label_runs in runs.items()
+    )
+    changes = {label: _changes(label_runs[0], picture.swept) for label, label_runs in runs.items()}
+    missing = ", ".join(label for label in picture.labels if label not in runs)
     sentences = [
-        f"{printed_name(figure_id)} of {paper.name} (arXiv:{paper.arxiv}): {what}.",
+        f"{printed_name(figure_id)} of {paper.name} (arXiv:{paper.arxiv}): {content}.",
         ""
         if picture.exact
         else "Not the paper's runs or data: compare the shape, not the numbers.",
@@ -33,8 +35,8 @@ def caption(figure_id: str, what: str, remarks: Iterable[str], picture: Picture)
         f"Pre-training: {recipes}.",
         f"Its images: {'; '.join(data)}." if data else "",
         _by_label("Changed from the recipes", changes),
-        *_evaluation_sentences([one for one in shown if isinstance(one, Run)]),
-        f"Not run: {absent}." if absent else "",
+        *_evaluation_sentences([run for run in all_runs if isinstance(run, Run)]),
+        f"Not run: {missing}." if missing else "",
         *remarks,
     ]
     return " ".join(filter(None, sentences))
@@ -45,17 +47,20 @@ def _recipe_words(runs: Sequence[Run]) -> str:
     names = list(dict.fromkeys(run.recipe or run.backbone for run in runs))
     start = commonprefix(names)  # noqa: RUF071 (names, not paths)
     lengths = sorted({float(run.epochs) for run in runs if run.epochs})
-    words = [f"{len(names)} recipes {start}*" if len(names) > 1 and start else ", ".join(names)]
-    words[0] += " (declared)" * any(run.declared for run in runs)
-    words += [runs[0].arch]
-    words += [f"{range_words(lengths)} epoch{'s' * (lengths != [1.0])}"] if lengths else []
+    texts = [f"{len(names)} recipes {start}*" if len(names) > 1 and start else ", ".join(names)]
+    if any(run.declared for run in runs):
+        texts[0] += " (declared)"
+    texts += [runs[0].arch]
+    if lengths:
+        noun = "epoch" if lengths == [1.0] else "epochs"
+        texts.append(f"{range_words(lengths)} {noun}")
     if any(run.texture == STAND_IN_TEXTURE for run in runs):
-        words.append(f"textures by {STAND_IN_TEXTURE} instead of style transfer")
-    return ", ".join(words)
+        texts.append(f"textures by {STAND_IN_TEXTURE} instead of style transfer")
+    return ", ".join(texts)
 
 
 def _changes(run: Run, swept: Container[str]) -> str:
-    """Return the settings in which a run differs from its recipe, without the swept ones."""
+    """Return a run's differences from its recipe, except swept settings."""
     names = [name for name in run.changed.split(", ") if name and name not in swept]
     return ", ".join(
         f"{name.rpartition('.')[2].replace('_', ' ')} {value_words(run.settings.get(name), ' to ')}"
@@ -63,27 +68,27 @@ def _changes(run: Run, swept: Container[str]) -> str:
     )
 
 
-def _by_label(title: str, words: Mapping[str, str]) -> str:
-    """Return a sentence of each line's words, once if they are the same; empty without any."""
-    if len(set(words.values())) == 1:
-        text = next(iter(words.values()))
+def _by_label(title: str, texts: Mapping[str, str]) -> str:
+    """Return a sentence of each line's text, or of their common text."""
+    if len(set(texts.values())) == 1:
+        text = next(iter(texts.values()))
     else:
-        text = "; ".join(f"{label}: {own}" for label, own in words.items() if own)
+        text = "; ".join(f"{label}: {line_text}" for label, line_text in texts.items() if line_text)
     return f"{title}: {text}." if text else ""
 
 
 def _evaluation_sentences(runs: Sequence[Run]) -> list[str]:
-    """Return sentences on tasks, protocols, the notes that tables have, and deviations."""
+    """Return sentences on tasks, protocols, notes and deviations."""
     if not runs:
         return []
     tasks = ", ".join(dict.fromkeys(run.task for run in runs))
     protocols = ", ".join(sorted({run.protocol for run in runs}))
     by_seed = {run.seed: run for run in reversed(runs)}
     notes = run_notes([by_seed[seed] for seed in sorted(by_seed)])
-    words = [f"protocol {protocols}", *notes, f"features in {features_in(runs[0].record)}"]
-    sentences = [f"Evaluation: {tasks}, {'; '.join(words)}."]
-    departures = "; ".join(dict.fromkeys(text for run in runs for text in run.departures))
-    return [*sentences, f"Deviations from the protocol: {departures}."] if departures else sentences
+    texts = [f"protocol {protocols}", *notes, f"features in {features_in(runs[0].record)}"]
+    sentences = [f"Evaluation: {tasks}, {'; '.join(texts)}."]
+    deviations = "; ".join(dict.fromkeys(text for run in runs for text in run.departures))
+    return [*sentences, f"Deviations from the protocol: {deviations}."] if deviations else sentences
 
 
 def paper_of(figure_id: str) -> Paper:
@@ -92,7 +97,7 @@ def paper_of(figure_id: str) -> Paper:
 
 
 def printed_name(figure_id: str) -> str:
-    """Return the name of a figure as a paper prints it: "Figure 2(a)" of "jcl/fig2a"."""
+    """Return a figure's printed name: "Figure 2(a)" for "jcl/fig2a"."""
     return re.sub(r".*/fig(\d+)([a-z]?)", r"Figure \1(\2)", figure_id).removesuffix("()")
 
 
@@ -102,7 +107,7 @@ def title_of(figure_id: str) -> str:
 
 
 def stated(figure_id: str, key: str) -> Any:
-    """Return a number that the text on a figure states; KeyError if there is none."""
+    """Return a number from the text on a figure; KeyError if missing."""
     for statement in paper_of(figure_id).stated:
         if statement.where == printed_name(figure_id) and key in statement.values:
             return statement.values[key]

@@ -1,4 +1,4 @@
-"""The papers' figures as figures.yaml describes them: how to draw one, and which runs it lacks."""
+"""The papers' figures, as described by figures.yaml."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from benchmarks.drawing.captions import caption, stated, title_of
-from benchmarks.drawing.kinds import KINDS, Material, Picture
+from benchmarks.drawing.kinds import KINDS, Inputs, Picture
 from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.selection import MALFORMED, MethodLine, is_published, is_unchanged
 
@@ -28,7 +28,7 @@ class Figure(NamedTuple):
     arguments: Mapping[str, Any]
     """Keyword arguments of the function of its kind."""
     remarks: Sequence[str] = ()
-    """Sentences for the caption on how the drawing differs from the printed one."""
+    """Sentences for the caption on differences from the printed figure."""
 
     @property
     def title(self) -> str:
@@ -41,42 +41,45 @@ class Figure(NamedTuple):
         return self.id.replace("/fig", "_figure")
 
     def caption(self, picture: Picture) -> str:
-        """Return what is drawn, the runs behind it, and how they differ from the paper's."""
+        """Return the caption: content, runs, and differences from the paper's."""
         return caption(self.id, self.what, self.remarks, picture)
 
-    def draw(self, material: Material) -> tuple[Picture | None, list[str]]:
-        """Return the picture of the paper's runs, or else the best one, and messages on the rest.
+    def draw(self, inputs: Inputs) -> tuple[Picture | None, list[str]]:
+        """Return the best picture, and error messages.
 
-        None without material for any, or if a record is malformed, which then is the message.
+        A picture of the paper's runs has precedence. None if there are no inputs, or if a record is
+        malformed (with a message).
         """
         try:
-            pictures, problems = KINDS[self.kind](material, **self.arguments)
+            pictures, problems = KINDS[self.kind](inputs, **self.arguments)
         except MALFORMED as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             return None, [f"cannot be drawn: {reason}"]
-        best = max(pictures, key=lambda one: (one.exact, *one.rank), default=None)
+        best = max(pictures, key=lambda picture: (picture.exact, *picture.rank), default=None)
         return best, list(dict.fromkeys(filter(None, problems)))
 
-    def missing(self, material: Material) -> list[str]:
-        """Return the recipes of the paper without a result, each with what is to be evaluated."""
+    def missing(self, inputs: Inputs) -> list[str]:
+        """Return the paper's recipes without a result, and their missing evaluation."""
         if self.kind == "log_curves":
-            kept = {log.run.recipe for log in material.logs if is_unchanged(log.run)}
-            recipes = [one for one in self.arguments["recipes"].values() if one not in kept]
-            return [f"{recipe}: its log, kept by --logs" for recipe in recipes]
-        runs, ending = material.results, ""
+            logged = {log.run.recipe for log in inputs.logs if is_unchanged(log.run)}
+            recipes = [
+                recipe for recipe in self.arguments["recipes"].values() if recipe not in logged
+            ]
+            return [f"{recipe}: its log, stored with --logs" for recipe in recipes]
+        runs, suffix = inputs.results, ""
         if self.kind == "snapshot_curves":
             task, variants = self.arguments["task"], self.arguments["variants"]
-            wanted = [(recipe, task) for recipe in variants.values()]
-            runs, ending = material.snapshots, " of its snapshots"
+            required = [(recipe, task) for recipe in variants.values()]
+            runs, suffix = inputs.snapshots, " of its snapshots"
         elif self.kind == "head_shares":
-            wanted = [(self.arguments["recipe"], key) for key in self.arguments["keys"].values()]
-            # with one of its heads alone, the same network has no shares
+            required = [(self.arguments["recipe"], key) for key in self.arguments["keys"].values()]
+            # networks with a single head have no contributions
             runs = [run for run in runs if "head_shares" in run.details]
         else:
-            wanted = [(recipe, line.key) for line in self.lines for recipe in line.recipes]
+            required = [(recipe, line.key) for line in self.lines for recipe in line.recipes]
         return [
-            f"{recipe}: {key}{ending}"
-            for recipe, key in dict.fromkeys(wanted)
+            f"{recipe}: {key}{suffix}"
+            for recipe, key in dict.fromkeys(required)
             if not any(is_published(run, [recipe], key) for run in runs)
         ]
 
@@ -102,20 +105,22 @@ def figures() -> dict[str, Figure]:
 
 
 def _figure(entry: Mapping[str, Any]) -> Figure:
-    facts = {name: entry[name] for name in Figure._fields if name in entry}
+    fields = {name: entry[name] for name in Figure._fields if name in entry}
     arguments = {name: _built(value, entry["id"]) for name, value in entry.items()}
-    return Figure(arguments={k: v for k, v in arguments.items() if k not in facts}, **facts)
+    return Figure(arguments={k: v for k, v in arguments.items() if k not in fields}, **fields)
 
 
 def _built(value: Any, figure_id: str) -> Any:
-    """Return mappings of a kind as objects, and the stated numbers of the papers."""
+    """Convert mappings with a kind to objects, and insert stated numbers."""
     if isinstance(value, list):
-        return [_built(one, figure_id) for one in value]
+        return [_built(element, figure_id) for element in value]
     if not isinstance(value, dict):
         return value
     if "stated" in value:
         return stated(figure_id, value["stated"])
     if value.get("kind") in KINDS:
         return _figure(value).arguments
-    own = {name: _built(one, figure_id) for name, one in value.items() if name != "kind"}
-    return OBJECTS[value["kind"]](**own) if "kind" in value else own
+    arguments = {
+        name: _built(element, figure_id) for name, element in value.items() if name != "kind"
+    }
+    return OBJECTS[value["kind"]](**arguments) if "kind" in value else arguments

@@ -60,10 +60,10 @@ ACCURACY_TASKS = tuple(
     for task in ("linear", "knn")
 )
 SPACES = {"embedding": "the projector's output", "feature": "the backbone's output"}
-"""Outputs whose views are compared; the papers show the first."""
+"""Outputs with compared views; the papers show the first."""
 
 
-class Material(NamedTuple):
+class Inputs(NamedTuple):
     """Everything that figures are made of."""
 
     results: Sequence[Run] = ()
@@ -73,22 +73,22 @@ class Material(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """Panels, their numbers, and what the caption needs to know about them."""
+    """Panels with their numbers, and the content of the caption."""
 
     panels: Sequence[Panel]
     runs: Mapping[str, Sequence[Run | TrainingLog]]
-    """The results or logs that are shown, by label."""
+    """The shown results or logs, by label."""
     header: Sequence[str]
     """Header of the CSV file."""
     rows: Sequence[Sequence[str]]
     findings: Sequence[str] = ()
-    """Sentences of the caption on what is shown."""
+    """Sentences of the caption on the shown results."""
     swept: Sequence[str] = ()
     """Settings that differ along a line."""
     labels: Iterable[str] = ()
-    """Labels of the paper's figure, if the caption names those without a run."""
+    """Labels of the paper's figure, to name those without a run."""
     exact: bool
-    """All results are those of the paper's recipes under its protocol."""
+    """All results are from the paper's recipes under its protocol."""
     rank: tuple[Any, ...] = ()
     """Sort key of pictures of one figure; the highest is drawn."""
 
@@ -98,7 +98,7 @@ Drawings = tuple[Sequence[Picture], Iterable[str]]
 
 
 def sweep(
-    material: Material,
+    inputs: Inputs,
     *,
     setting: str,
     symbol: str,
@@ -110,55 +110,58 @@ def sweep(
     metric: str = "top1",
     y_label: str = "",
 ) -> Drawings:
-    """Draw a metric against a setting of pre-training: a line per method, a point per value.
+    """Draw a metric over a setting of pre-training.
 
-    setting: on the x axis, such as config.num_keys; symbol is its label. levels: lines without a
-    value of it. published: points of the paper, shown beside its own runs only. y_label: for
-    another metric than the accuracy of the task.
+    There is a line per method and a point per value. setting: setting on the x axis, such as
+    config.num_keys; symbol is its label. levels: lines without a value of it. published: points of
+    the paper, shown only next to runs of its recipes. y_label: required for metrics other than the
+    accuracy of the task.
     """
     pictures = []
-    for key, results in _swept_results(material, setting, tasks, metric).items():
-        drawn = [(line, points) for line in lines if (points := line.points(results, setting))]
-        if not drawn:
+    for key, results in _swept_results(inputs, setting, tasks, metric).items():
+        swept_lines = [
+            (line, points) for line in lines if (points := line.points(results, setting))
+        ]
+        if not swept_lines:
             continue
-        own = [(line, run) for line, points in drawn for run in members(points)]
-        exact = all(line.is_published(run) for line, run in own)
+        swept_runs = [(line, run) for line, points in swept_lines for run in members(points)]
+        exact = all(line.is_published(run) for line, run in swept_runs)
         horizontal = []
         for level in levels:
-            fitting = [
+            candidates = [
                 run
                 for run in results
-                if (level.is_published(run) if exact else _shares(level.shared, run, own))
+                if (level.is_published(run) if exact else _shares(level.shared, run, swept_runs))
             ]
-            if points := level.points(fitting, NO_SETTING):
+            if points := level.points(candidates, NO_SETTING):
                 horizontal.append((level, points))
-        every = [*drawn, *horizontal]
-        series = [Series(line.label, mean_points(points, metric)) for line, points in every]
+        all_lines = [*swept_lines, *horizontal]
+        series = [Series(line.label, mean_points(points, metric)) for line, points in all_lines]
         panel = Lines(
             symbol,
             y_label or accuracy_label(key.task),
-            series[: len(drawn)],
-            series[len(drawn) :],
+            series[: len(swept_lines)],
+            series[len(swept_lines) :],
             published if exact else (),
             log_x,
         )
         pictures.append(
             Picture(
                 panels=[panel],
-                runs={line.label: members(points) for line, points in every},
+                runs={line.label: members(points) for line, points in all_lines},
                 header=("series", symbol, metric, "standard_deviation", "runs", "recipes"),
                 rows=[
                     (line.label, *point.words(), " ".join(_recipes(runs)))
-                    for line, (_, points) in zip(series, every, strict=True)
+                    for line, (_, points) in zip(series, all_lines, strict=True)
                     for point, runs in zip(line.points, points.values(), strict=True)
                 ],
-                swept=[setting, *(name for line, _ in every for name in line.follows)],
+                swept=[setting, *(name for line, _ in all_lines for name in line.follows)],
                 labels=[line.label for line in (*lines, *levels)],
                 exact=exact,
                 rank=(
-                    len(drawn),
-                    sum(len(points) for _, points in drawn),
-                    newest(run for _, run in own),
+                    len(swept_lines),
+                    sum(len(points) for _, points in swept_lines),
+                    newest(run for _, run in swept_runs),
                 ),
             )
         )
@@ -166,62 +169,62 @@ def sweep(
 
 
 def _swept_results(
-    material: Material, setting: str, tasks: Sequence[str], metric: str
+    inputs: Inputs, setting: str, tasks: Sequence[str], metric: str
 ) -> dict[PictureKey, list[Run]]:
-    """Return the results with the metric, those of one picture together."""
+    """Return the results with this metric, grouped by picture."""
     length = "" if setting == "epochs" else None
     return grouped(
         (picture_key(run, length=length), run)
-        for run in material.results
+        for run in inputs.results
         if run.task in tasks and has_number(run, metric)
     )
 
 
-def _shares(names: Iterable[str], run: Run, others: Iterable[tuple[MethodLine, Run]]) -> bool:
-    """Return whether a run has the same values of these settings as all others."""
-    wanted = [(name, other.settings.get(name)) for name in names for _, other in others]
-    return all(run.settings.get(name) == value for name, value in wanted)
+def _shares(names: Iterable[str], run: Run, line_runs: Iterable[tuple[MethodLine, Run]]) -> bool:
+    """Return whether a run shares these settings with all others."""
+    required = [(name, line_run.settings.get(name)) for name in names for _, line_run in line_runs]
+    return all(run.settings.get(name) == value for name, value in required)
 
 
 def _recipes(runs: Iterable[Run]) -> list[str]:
-    """Return the recipes of runs, or the names of backbones without one."""
+    """Return the recipes of runs, or names of backbones without one."""
     return list(dict.fromkeys(run.recipe or run.backbone for run in runs))
 
 
 def tradeoff(
-    material: Material,
+    inputs: Inputs,
     *,
     across: Mapping[str, Any],
     upward: Mapping[str, Any],
     x_label: str,
     symbol: str,
 ) -> Drawings:
-    """Draw two sweeps of one setting against each other, as far as they have the same backbones.
+    """Draw two sweeps of one setting against each other.
 
-    across, upward: arguments of the sweeps whose metrics are on the x axis and on the y axis.
-    symbol: the setting, whose values are the points' labels.
+    Only common backbones are drawn. across, upward: arguments of the sweeps for the x axis and the
+    y axis. symbol: the setting; the points are labeled with its values.
     """
 
     def lines_of(
         arguments: Mapping[str, Any], results: Sequence[Run]
     ) -> list[tuple[MethodLine, Points]]:
-        every = [(line, arguments["setting"]) for line in arguments["lines"]]
-        every += [(line, NO_SETTING) for line in arguments["levels"]]
-        both = [(line, line.points(results, setting)) for line, setting in every]
-        return [(line, points) for line, points in both if points]
+        with_settings = [(line, arguments["setting"]) for line in arguments["lines"]]
+        with_settings += [(line, NO_SETTING) for line in arguments["levels"]]
+        with_points = [(line, line.points(results, setting)) for line, setting in with_settings]
+        return [(line, points) for line, points in with_points if points]
 
     setting, metric = across["setting"], across["metric"]
-    of_x = _swept_results(material, setting, across["tasks"], metric)
-    of_y = _swept_results(material, setting, ACCURACY_TASKS, "top1")
+    x_groups = _swept_results(inputs, setting, across["tasks"], metric)
+    y_groups = _swept_results(inputs, setting, ACCURACY_TASKS, "top1")
     pictures = []
-    for xs, (y_key, ys) in product(of_x.values(), of_y.items()):
+    for xs, (y_key, ys) in product(x_groups.values(), y_groups.items()):
         views = [run for _, points in lines_of(across, xs) for run in members(points)]
         values = grouped((run.sha256, number_of(run, metric)) for run in views)
-        drawn = lines_of(upward, [run for run in ys if run.sha256 in values])
-        if not any(len(points) > 1 for _, points in drawn):
+        lines = lines_of(upward, [run for run in ys if run.sha256 in values])
+        if not any(len(points) > 1 for _, points in lines):
             continue
         series = []
-        for line, points in drawn:
+        for line, points in lines:
             means, labels = [], []
             for value, runs in points.items():
                 x = fmean(x for sha256 in {run.sha256 for run in runs} for x in values[sha256])
@@ -231,7 +234,7 @@ def tradeoff(
         pictures.append(
             Picture(
                 panels=[Lines(x_label, accuracy_label(y_key.task), series)],
-                runs={line.label: members(points) for line, points in drawn},
+                runs={line.label: members(points) for line, points in lines},
                 header=("series", symbol, metric, "top1", "runs"),
                 rows=[
                     (line.label, label, f"{point.x:.4f}", f"{point.y:.4f}", str(point.num_runs))
@@ -239,20 +242,20 @@ def tradeoff(
                     for label, point in zip(line.point_labels, line.points, strict=True)
                 ],
                 findings=[
-                    f"Numbers beside the points are {symbol}.",
+                    f"Numbers next to the points are {symbol}.",
                     f"Statistics of views: {views[0].task}, protocol {views[0].protocol}.",
                 ],
                 swept=[setting],
-                exact=all(line.is_published(r) for line, points in drawn for r in members(points)),
+                exact=all(line.is_published(r) for line, points in lines for r in members(points)),
             )
         )
     return pictures, ()
 
 
-def snapshot_curves(material: Material, *, task: str, variants: Mapping[str, str]) -> Drawings:
-    """Draw the accuracy of snapshots over the epochs of pre-training, a line per variant.
+def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -> Drawings:
+    """Draw the accuracy of snapshots over epochs, a line per variant.
 
-    variants: recipes by label, from what the paper finds fastest to slowest.
+    variants: recipes by label, from the fastest to the slowest according to the paper.
     """
 
     def is_own(run: Run) -> bool:
@@ -260,15 +263,15 @@ def snapshot_curves(material: Material, *, task: str, variants: Mapping[str, str
 
     groups = grouped(
         (picture_key(run, length=str(run.settings.get("epochs", ""))), run)
-        for run in material.snapshots
+        for run in inputs.snapshots
         if run.recipe in variants.values() and run.task == task
     )
     pictures = []
     for results in groups.values():
         curves = {}
         for label, recipe in variants.items():
-            own = [(float(r.epochs), r) for r in results if r.recipe == recipe and r.epochs]
-            if curve := best_points(own, (), is_own, 2):
+            epoch_runs = [(float(r.epochs), r) for r in results if r.recipe == recipe and r.epochs]
+            if curve := best_points(epoch_runs, (), is_own, 2):
                 curves[label] = curve
         if not curves:
             continue
@@ -290,43 +293,47 @@ def snapshot_curves(material: Material, *, task: str, variants: Mapping[str, str
 
 
 def _order(curves: Mapping[str, Points]) -> list[str]:
-    """Return a sentence on the order of the curves' means over the epochs that all have."""
+    """Return a sentence on the order of the curves' means.
+
+    The means are over the epochs that all curves have.
+    """
     common = sorted(set[float].intersection(*(set(curve) for curve in curves.values())))
     if len(curves) < 2 or not common:
         return []
     runs = {label: [run for x in common for run in curve[x]] for label, curve in curves.items()}
-    # the spread over these runs is mostly one over epochs, so it gives no error over seeds
+    # the deviation of these runs is mostly over epochs, so it is not an error over seeds
     scores = {
-        label: replace(score_of_runs(own, "top1"), std=0.0, runs=1) for label, own in runs.items()
+        label: replace(score_of_runs(curve_runs, "top1"), std=0.0, runs=1)
+        for label, curve_runs in runs.items()
     }
     task = next(iter(runs.values()))[0].task
     ordered = sorted(scores, key=lambda label: -scores[label].mean)
     numbers = ", ".join(f"{label} {scores[label].mean:.1f}" for label in ordered)
-    sure = [
+    significant = [
         f"{high} above {low}"
         for high, low in combinations(ordered, 2)
         if difference(scores[high], scores[low], task).is_significant
     ]
     return [
         f"Means over the epochs {range_words(common)}, from the highest: {numbers}; "
-        f"significantly different: {', '.join(sure) or 'none'}; "
+        f"significantly different: {', '.join(significant) or 'none'}; "
         f"the paper's order, from the fastest: {', '.join(curves)}."
     ]
 
 
 def _unfinished(curves: Mapping[str, Points]) -> list[str]:
-    """Return a sentence on curves whose last snapshot is from before the end of the run."""
+    """Return a sentence on curves that end before the run does."""
     ends = {label: (max(curve), curve[max(curve)][0]) for label, curve in curves.items()}
-    parts = [
+    texts = [
         f"{label} {epoch:g} of {last.settings['epochs']:g}"
         for label, (epoch, last) in ends.items()
         if epoch < float(last.settings.get("epochs", 0))
     ]
-    return [f"Runs that had not ended, epochs: {', '.join(parts)}."] if parts else []
+    return [f"Unfinished runs (epochs): {', '.join(texts)}."] if texts else []
 
 
 def log_curves(
-    material: Material,
+    inputs: Inputs,
     *,
     metrics: Mapping[str, str],
     methods: Mapping[str, str],
@@ -335,69 +342,68 @@ def log_curves(
     same: str,
     stated_ends: Mapping[str, float],
 ) -> Drawings:
-    """Draw metrics of runs' logs over the epochs, a panel per metric and a line per method.
+    """Draw logged metrics over epochs, a panel per metric.
 
-    metrics: label of the y axis by name. methods: label by method. recipes: the paper's, by
-    method. last_step_only: metrics, by method, that a reading holds for the last of its steps.
-    same: setting that all runs must share because it changes the meaning of a metric.
-    stated_ends: the paper's value of the last metric at the end of the run, by method.
+    There is a line per method. metrics: label of the y axis by name. methods: label by method.
+    recipes: the paper's recipes by method. last_step_only: metrics, by method, that are only
+    measured at the last step of a log interval. same: setting that all runs must share because it
+    changes the meaning of a metric. stated_ends: the paper's value of the last metric at the end of
+    the run, by method.
     """
-    # a run that was kept under two names counts once
-    distinct_logs = {
-        json.dumps([log.made_by, log.lines], default=str): log for log in material.logs
-    }
+    # a log stored under two names counts once
+    distinct_logs = {json.dumps([log.made_by, log.lines], default=str): log for log in inputs.logs}
     logs = [log for log in distinct_logs.values() if log.run.method in methods]
     problems: list[str] = []
     groups: dict[tuple[str, str, str, str], list[TrainingLog]] = {}
     for log in logs:
-        if lacking := [name for name in metrics if not any(name in line for line in log.lines)]:
+        if missing := [name for name in metrics if not any(name in line for line in log.lines)]:
             option = same.rpartition(".")[2].replace("_", "-")
             problems.append(
-                f"the log of {log.name} has no {', '.join(lacking)}; pre-train it with the other "
-                f"method's --{option}, which is above 0"
+                f"the log of {log.name} has no {', '.join(missing)}; pre-train it with the "
+                f"--{option} of the other method (above 0)"
             )
             continue
         settings = log.run.settings
         group = log.run.data, log.run.arch, str(settings.get("epochs")), str(settings.get(same))
         groups.setdefault(group, []).append(log)
     pictures = []
-    for group, own in groups.items():
-        by_method = grouped((log.run.method, log) for log in own)
+    for group, group_logs in groups.items():
+        by_method = grouped((log.run.method, log) for log in group_logs)
         if by_method.keys() != methods.keys():
             continue
-        # the largest group of logs with equal settings
-        alike = {
-            method: max(grouped((_log_settings(log), log) for log in each).values(), key=len)
-            for method, each in by_method.items()
+        # largest group of logs with equal settings
+        largest = {
+            method: max(grouped((_log_settings(log), log) for log in method_logs).values(), key=len)
+            for method, method_logs in by_method.items()
         }
         series = {
             name: [
                 Series(
                     label,
-                    points_of(alike[m], name, last_step=name in last_step_only.get(m, ())),
+                    points_of(largest[m], name, last_step=name in last_step_only.get(m, ())),
                 )
                 for m, label in methods.items()
             ]
             for name in metrics
         }
-        shown = [log for method in methods for log in alike[method]]
-        counts = ", ".join(f"{label} {len(alike[method])}" for method, label in methods.items())
+        shown_logs = [log for method in methods for log in largest[method]]
+        counts = ", ".join(f"{label} {len(largest[method])}" for method, label in methods.items())
         points = (
-            "Each point is a mean over the steps of a reading, or of several where there are more "
-            f"than {MAX_POINTS}, and stands at their middle"
+            "Each point is a mean over the steps of a log interval (of several intervals, if there "
+            f"are more than {MAX_POINTS}) and is plotted at their center"
         )
         for method, names in last_step_only.items():
-            what = " and ".join(metrics[name] for name in names)
-            points += f"; {methods[method]}'s {what} is measured at a reading's last step only"
+            metric_labels = " and ".join(metrics[name] for name in names)
+            points += f"; {methods[method]}'s {metric_labels} is only measured at its last step"
         stated = ", ".join(f"{methods[m]} {value:g}" for m, value in stated_ends.items())
-        value = shown[0].run.settings.get(same)
+        value = shown_logs[0].run.settings.get(same)
         pictures.append(
             Picture(
                 panels=[
                     Lines("epoch", label, series[name], title=f"({letter})")
                     for letter, (name, label) in zip("abcdefgh", metrics.items(), strict=False)
                 ],
-                runs={label: alike[method] for method, label in methods.items()},
+                runs={label: largest[method] for method, label in methods.items()},
                 header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
                 rows=[
                     (name, line.label, *point.words())
@@ -407,14 +413,15 @@ def log_curves(
                 ],
                 findings=[
                     f"Number of runs: {counts}; "
-                    f"{seed_words(log.made_by.get('seed') for log in shown)}.",
+                    f"{seed_words(log.made_by.get('seed') for log in shown_logs)}.",
                     f"All with {same.rpartition('.')[2].replace('_', ' ')} {value}.",
                     f"{points}.",
                     f"The paper states for the end, {list(metrics.values())[-1]}: {stated}; ours "
-                    "stand beside it in tables/stated.md.",
+                    "are next to it in tables/stated.md.",
                 ],
                 exact=all(
-                    log.run.recipe in recipes.values() and is_unchanged(log.run) for log in shown
+                    log.run.recipe in recipes.values() and is_unchanged(log.run)
+                    for log in shown_logs
                 ),
                 rank=group,
             )
@@ -428,7 +435,7 @@ def _log_settings(log: TrainingLog) -> str:
 
 
 def histograms(
-    material: Material,
+    inputs: Inputs,
     *,
     statistic: str,
     x_label: str,
@@ -437,10 +444,10 @@ def histograms(
     stated_views: int,
     stated_images: int,
 ) -> Drawings:
-    """Draw one statistic of the views of an image as histograms over images, one per method.
+    """Draw one statistic of an image's views as histograms over images.
 
-    statistic: name of the histogram in the records' details. lower: labels of two methods, that
-    with the lower mean in the paper first.
+    There is a histogram per method. statistic: name of the histogram in the records' details.
+    lower: labels of two methods; the first has the lower mean in the paper.
     """
 
     def histogram(run: Run, label: str = "") -> Histogram:
@@ -456,33 +463,35 @@ def histograms(
     def is_own(run: Run) -> bool:
         return any(method.is_published(run) for method in methods)
 
-    results = [run for run in material.results if run.task in VIEW_TASKS]
+    results = [run for run in inputs.results if run.task in VIEW_TASKS]
     problems = {run.path: problem_of(run, histogram) for run in results}
     groups = grouped((picture_key(run), run) for run in results if not problems[run.path])
     pictures = []
-    for key, own in groups.items():
-        # of each method the newest result, the paper's own first
-        chosen = {
+    for key, group in groups.items():
+        # of each method, the newest result; results of the paper's recipes have precedence
+        selected = {
             method.label: max(fitting, key=lambda run: (is_own(run), run.finished))
             for method in methods
-            if (fitting := [run for run in own if method.has(run)])
+            if (fitting := [run for run in group if method.has(run)])
         }
-        if len(chosen) < 2:
+        if len(selected) < 2:
             continue
-        drawn = [histogram(run, label) for label, run in chosen.items()]
-        first = next(iter(chosen.values())).details
-        counts = sorted({int(sum(one.counts)) for one in drawn})
-        ordered = sorted(drawn, key=lambda one: -one.mean)
-        means = ", ".join(f"{one.label} {one.mean:#.3g} ± {2 * one.error:.2g}" for one in ordered)
+        shown = [histogram(run, label) for label, run in selected.items()]
+        first = next(iter(selected.values())).details
+        counts = sorted({int(sum(hist.counts)) for hist in shown})
+        ordered = sorted(shown, key=lambda hist: -hist.mean)
+        means = ", ".join(
+            f"{hist.label} {hist.mean:#.3g} ± {2 * hist.error:.2g}" for hist in ordered
+        )
         pictures.append(
             Picture(
-                panels=[Histograms(x_label, drawn)],
-                runs={label: [run] for label, run in chosen.items()},
+                panels=[Histograms(x_label, shown)],
+                runs={label: [run] for label, run in selected.items()},
                 header=("series", "from", "to", "images"),
                 rows=[
-                    (one.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")
-                    for one in drawn
-                    for (low, high), count in zip(pairwise(one.edges), one.counts, strict=True)
+                    (hist.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")
+                    for hist in shown
+                    for (low, high), count in zip(pairwise(hist.edges), hist.counts, strict=True)
                     if count
                 ],
                 findings=[
@@ -493,17 +502,17 @@ def histograms(
                     f"In the paper, {lower[0]} is below {lower[1]}.",
                 ],
                 labels=[method.label for method in methods],
-                exact=all(map(is_own, chosen.values())),
-                rank=(key.space == "embedding", len(chosen), newest(chosen.values())),
+                exact=all(map(is_own, selected.values())),
+                rank=(key.space == "embedding", len(selected), newest(selected.values())),
             )
         )
     return pictures, problems.values()
 
 
-def head_shares(material: Material, *, recipe: str, keys: Mapping[str, str]) -> Drawings:
-    """Draw the mean share of each head in the correct predictions of linear probes.
+def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Drawings:
+    """Draw the mean contribution of each head to correct predictions.
 
-    keys: key in TASKS of the paper's probes by task id.
+    keys: key in TASKS of the paper's linear probes, by task id.
     """
 
     def shares_of(run: Run) -> Sequence[float]:
@@ -515,10 +524,10 @@ def head_shares(material: Material, *, recipe: str, keys: Mapping[str, str]) -> 
     def is_own(run: Run) -> bool:
         return run.task in keys and is_published(run, [recipe], keys[run.task])
 
-    # a network with several heads is named so; with one of its heads, it has no shares
+    # only networks with several heads have contributions
     probes = [
         run
-        for run in material.results
+        for run in inputs.results
         if run.task.endswith("_linear") and run.method == "loocpp" and "-heads" in run.arch
     ]
     problems = {run.path: problem_of(run, shares_of) for run in probes}
@@ -529,14 +538,21 @@ def head_shares(material: Material, *, recipe: str, keys: Mapping[str, str]) -> 
             ((run.task, run.protocol_hash, picture_key(run).data), run) for run in results
         )
         tasks = grouped((task, distinct(runs)) for (task, *_), runs in sorted(means.items()))
-        panels, rows, findings, shown = [], [], [], []
+        panels, rows, findings, shown_runs = [], [], [], []
         for task, groups in tasks.items():
-            # the paper's own runs, or else the most and newest that may share a mean
-            runs = max(groups, key=lambda own: (all(map(is_own, own)), len(own), newest(own)))
+            # runs of the paper's recipe, or the largest and newest group that may be averaged
+            runs = max(
+                groups,
+                key=lambda candidates: (
+                    all(map(is_own, candidates)),
+                    len(candidates),
+                    newest(candidates),
+                ),
+            )
             names = head_names(results[0])
             shares = [
-                mean_point(place, [shares_of(run)[place] for run in runs])
-                for place in range(len(names))
+                mean_point(index, [shares_of(run)[index] for run in runs])
+                for index in range(len(names))
             ]
             bits = -sum(share.y * math.log2(share.y) for share in shares if share.y > 0)
             title = dataset_title(task)
@@ -552,44 +568,50 @@ def head_shares(material: Material, *, recipe: str, keys: Mapping[str, str]) -> 
                 (task, name, *share.words(6)[1:], f"{bits:.4f}")
                 for name, share in zip(names, shares, strict=True)
             ]
-            shown += runs
+            shown_runs += runs
         pictures.append(
             Picture(
                 panels=panels,
-                runs={"LooC++": shown},
+                runs={"LooC++": shown_runs},
                 header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
                 rows=rows,
                 findings=findings,
-                exact=all(map(is_own, shown)),
-                rank=(len(tasks), newest(shown)),
+                exact=all(map(is_own, shown_runs)),
+                rank=(len(tasks), newest(shown_runs)),
             )
         )
     return pictures, problems.values()
 
 
 def _network_key(run: Run) -> tuple[object, ...]:
-    """Return what probes of one picture share; the protocols' hashes differ between tasks."""
+    """Return a key: probes with equal keys share a picture.
+
+    It has no protocol hash, since this differs between tasks.
+    """
     key = picture_key(run)
     return run.sha256, run.protocol, key.schedule, key.evaluation, line_key(run, ())[1:]
 
 
 def head_names(run: Run) -> list[str]:
-    """Return the augmentation that each head is sensitive to; the first is invariant to all."""
+    """Return the augmentation that each head is sensitive to.
+
+    The first head is invariant to all augmentations.
+    """
     count = len(run.details["head_shares"])
     names = list(run.heads or ("invariant", *map(str, run.settings.get("config.designated", ()))))
-    return names if len(names) == count else [f"head {place}" for place in range(count)]
+    return names if len(names) == count else [f"head {index}" for index in range(count)]
 
 
 def _num_images_words(run: Run) -> str:
-    """Return words on how many images the shares are means over."""
+    """Return how many images the contributions are averaged over."""
     number, total = (run.details.get(name) for name in ("num_images_with_shares", "num_test"))
     if not isinstance(number, int) or not isinstance(total, int):
-        return "over the images that are predicted correctly"
-    return f"over {number:,} of {total:,} test images, those that are predicted correctly"
+        return "over the correctly predicted images"
+    return f"over {number:,} of {total:,} test images (correctly predicted)"
 
 
 def dataset_title(task: str) -> str:
-    """Return the title of a task's dataset, or the task's id if it is another one."""
+    """Return the title of a task's dataset, or the task id."""
     return DATASETS.get(task.partition("_")[0], task)
 
 
@@ -600,13 +622,14 @@ def accuracy_label(task: str) -> str:
 
 
 def seed_words(seeds: Iterable[object]) -> str:
-    """Return words such as "seed 0" or "seeds 0, 1", each seed once."""
+    """Return text such as "seed 0" or "seeds 0, 1", without duplicates."""
     distinct_seeds = sorted(set(seeds), key=lambda seed: (len(str(seed)), str(seed)))
-    return f"seed{'s' * (len(distinct_seeds) > 1)} {', '.join(map(str, distinct_seeds))}"
+    noun = "seeds" if len(distinct_seeds) > 1 else "seed"
+    return f"{noun} {', '.join(map(str, distinct_seeds))}"
 
 
 def range_words(values: Sequence[float]) -> str:
-    """Return the lowest and the highest of sorted values in words such as "0 to 6"."""
+    """Return the range of sorted values, such as "0 to 6"."""
     low, high = values[0], values[-1]
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 

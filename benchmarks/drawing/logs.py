@@ -1,7 +1,7 @@
-"""Logs of pre-training runs, kept below the results so that figures can be drawn again.
+"""Logs of pre-training runs, stored in the results to draw figures again.
 
-A run's folder holds metrics.jsonl and, once it has ended, backbone.pt with its origin. Only the log
-of a run that has ended is taken: a line over a part of the run would be half a figure.
+A run's folder contains metrics.jsonl and, at the end of the run, backbone.pt with its origin. Only
+logs of finished runs are stored, since figures need the complete run.
 """
 
 import json
@@ -38,7 +38,7 @@ class TrainingLog:
 
     @cached_property
     def run(self) -> Run:
-        """Return the facts on the run's backbone, as a row without a result."""
+        """Return the backbone's fields as a row without a result."""
         settings = self.made_by["settings"]
         network = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
         content = {"name": self.name, "sha256": "", **network, "made_by": self.made_by}
@@ -47,7 +47,7 @@ class TrainingLog:
 
 
 def read_run(folder: Path, name: str) -> TrainingLog:
-    """Return the log of a run that has ended; ValueError for any other folder."""
+    """Return the log of a finished run; ValueError for any other folder."""
     path, backbone = folder / LOG_FILE, folder / BACKBONE_FILE
     if not path.is_file():
         raise ValueError(
@@ -60,13 +60,18 @@ def read_run(folder: Path, name: str) -> TrainingLog:
         )
     made_by = _origin(backbone)
     try:
-        return _whole(name, made_by, read_lines(path))
+        return _complete_log(name, made_by, read_lines(path))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}; the log was cut short, or is another run's") from error
+        raise ValueError(
+            f"{path}: {error}; the log is truncated, or belongs to another run"
+        ) from error
 
 
 def read_lines(path: Path) -> list[dict[str, float]]:
-    """Return the finite numbers of each line of a run's log; an incomplete line has none."""
+    """Return the finite numbers of each line of a log.
+
+    An incomplete line has none.
+    """
     lines: list[dict[str, float]] = []
     for text in path.read_bytes().decode(errors="replace").splitlines():
         line: dict[str, float] = {}
@@ -77,12 +82,14 @@ def read_lines(path: Path) -> list[dict[str, float]]:
     return lines
 
 
-def _whole(name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]) -> TrainingLog:
-    """Return the log of a whole run; ValueError for a torn line or another last step."""
+def _complete_log(
+    name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]
+) -> TrainingLog:
+    """Return a complete log; ValueError if truncated or at another last step."""
     float(made_by["settings"]["epochs"])
     for number, line in enumerate(lines, 1):
         if not (line.get("step", 0) > 0 < line.get("epoch", 0)):
-            raise ValueError(f"line {number} is torn")
+            raise ValueError(f"line {number} is incomplete")
     last, steps = lines[-1]["step"] if lines else 0, made_by.get("steps")
     if last != steps:
         raise ValueError(f"ends at step {last:g}, but the run had {steps}")
@@ -98,7 +105,9 @@ def _origin(backbone: Path) -> dict[str, Any]:
     except BackboneError as error:
         raise ValueError(f"{backbone}: {error}") from error
     if "settings" not in made_by:
-        raise ValueError(f"{backbone}: does not say how it was made; expected a file of our own")
+        raise ValueError(
+            f"{backbone}: has no record of its training; expected a backbone file of this suite"
+        )
     return made_by
 
 
@@ -115,13 +124,15 @@ def keep(log: TrainingLog, results: Path) -> Path:
 
 
 def read_logs(results: Path) -> tuple[tuple[TrainingLog, ...], tuple[str, ...]]:
-    """Return the logs below the results, and a message for each file that is not a log."""
+    """Return the logs in the results, and messages on invalid files."""
     logs, warnings = [], []
     for path in sorted((results / TRAINING_LOGS).glob("*.json")):
         try:
             logs.append(_parse(json.loads(path.read_text(encoding="utf-8"))))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            warnings.append(f"{path}: not a log of pre-training ({error}); keep it again by --logs")
+            warnings.append(
+                f"{path}: not a log of pre-training ({error}); store it again with --logs"
+            )
     return tuple(logs), tuple(warnings)
 
 
@@ -137,28 +148,28 @@ def _parse(content: dict[str, Any]) -> TrainingLog:
         }
         for row in zip(*columns.values(), strict=True)
     ]
-    return _whole(content["name"], dict(content["made_by"]), lines)
+    return _complete_log(content["name"], dict(content["made_by"]), lines)
 
 
 def points_of(logs: Sequence[TrainingLog], name: str, *, last_step: bool) -> tuple[Point, ...]:
-    """Return the points of a metric; several runs give a standard deviation.
+    """Return the points of a metric, with standard deviations over runs.
 
-    A reading stands at the middle of its steps. last_step: it is that of the last of them. Of many
-    readings the points are means over equal parts of the runs.
+    A value is plotted at the center of its log interval, or at the last step of it if `last_step`.
+    With many values, the points are means over equal sections of the runs.
     """
     count = min(MAX_POINTS, *(len(log.lines) for log in logs))
-    parts: dict[int, list[tuple[float, float]]] = {}
+    sections: dict[int, list[tuple[float, float]]] = {}
     for log in logs:
-        readings: dict[int, list[tuple[float, float, float]]] = {}
-        for place, (before, line) in enumerate(pairwise([START, *log.lines])):
+        by_section: dict[int, list[tuple[float, float, float]]] = {}
+        for index, (previous, line) in enumerate(pairwise([START, *log.lines])):
             if name in line:
-                x = line["epoch"] if last_step else (before["epoch"] + line["epoch"]) / 2
-                reading = line["step"] - before["step"], x, line[name]
-                readings.setdefault(place * count // len(log.lines), []).append(reading)
-        for part, own in readings.items():
-            steps, xs, ys = zip(*own, strict=True)
-            parts.setdefault(part, []).append((fmean(xs, steps), fmean(ys, steps)))
+                x = line["epoch"] if last_step else (previous["epoch"] + line["epoch"]) / 2
+                value = line["step"] - previous["step"], x, line[name]
+                by_section.setdefault(index * count // len(log.lines), []).append(value)
+        for section, section_values in by_section.items():
+            steps, xs, ys = zip(*section_values, strict=True)
+            sections.setdefault(section, []).append((fmean(xs, steps), fmean(ys, steps)))
     return tuple(
-        mean_point(fmean(x for x, _ in both), [y for _, y in both])
-        for _, both in sorted(parts.items())
+        mean_point(fmean(x for x, _ in values), [y for _, y in values])
+        for _, values in sorted(sections.items())
     )

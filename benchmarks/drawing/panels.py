@@ -1,7 +1,7 @@
-"""Panels of pictures and how matplotlib draws them, in rows above the caption.
+"""Panels of pictures, drawn by matplotlib above a caption.
 
-The same picture gives the same bytes on one machine. matplotlib is imported when something is
-drawn, with a backend that needs no display.
+On one machine, equal pictures have equal bytes. matplotlib is imported only to draw, with a backend
+that needs no display.
 """
 
 import io
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette without its yellow, which is too light on white."""
+"""Okabe and Ito's palette without yellow (too light on white)."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 GRAY = "#595959"
 MAX_MARKED_POINTS = 30
-"""Points of a line have markers if there are at most so many."""
+"""Maximum number of points of a line with markers."""
 MAX_BINS = 48
-"""Bins of a histogram that are drawn; records hold more."""
+"""Maximum number of drawn bins; records have more."""
 PANEL_HEIGHT_IN = 2.6
 COLUMN_IN, PAGE_IN = 3.4, 7.0
-"""Widths of a picture with one panel in a row and with several, in inches."""
+"""Widths of pictures with one and with several panels, in inches."""
 CAPTION_PT = 6.0
 CHARACTERS_PER_INCH = 21
-"""Characters of a caption's line, which is a little shorter than the picture is wide."""
+"""Caption characters per inch, with a small margin."""
 SETTINGS: dict[Any, Any] = {
-    # names of classes and runs may contain a $, which starts no formula
+    # a $ in names of classes and runs does not start a formula
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
     "font.size": 7.5,
@@ -78,18 +78,18 @@ class Lines(NamedTuple):
     y_label: str
     series: Sequence[Series]
     levels: Sequence[Series] = ()
-    """Results without a value on the x axis: one point each, drawn as a horizontal line."""
+    """Results without x, as points to draw as horizontal lines."""
     published: Sequence[PublishedPoint] = ()
     log_x: bool = False
     title: str = ""
 
     def draw(self, axes: "Axes") -> None:
-        """Draw the lines with their deviations, and name them if there are several."""
-        for place, line in enumerate(self.series):
-            _draw_line(axes, line, place)
-        for place, level in enumerate(self.levels):
+        """Draw the lines with deviations, and a legend if there are several."""
+        for index, line in enumerate(self.series):
+            _draw_line(axes, line, index)
+        for index, level in enumerate(self.levels):
             _, y, spread, _ = level.points[0]
-            dashes = (0, (4 - place, 2))
+            dashes = (0, (4 - index, 2))
             axes.axhline(y, label=level.label, color=GRAY, linewidth=0.8, linestyle=dashes)
             if spread:
                 axes.axhspan(y - spread, y + spread, color=GRAY, alpha=0.12, linewidth=0)
@@ -107,28 +107,28 @@ class Lines(NamedTuple):
             axes.legend(frameon=False)
 
 
-def _draw_line(axes: "Axes", line: Series, place: int) -> None:
-    """Draw a line with a bar of each standard deviation, and the labels above its points."""
+def _draw_line(axes: "Axes", line: Series, index: int) -> None:
+    """Draw a line with error bars and point labels."""
     spreads = [point.spread or 0.0 for point in line.points]
     axes.errorbar(
         [point.x for point in line.points],
         [point.y for point in line.points],
         spreads if any(spreads) else None,
-        color=color_of(place),
-        linestyle=DASHES[place % len(DASHES)],
-        marker=MARKERS[place % len(MARKERS)] if len(line.points) <= MAX_MARKED_POINTS else "",
+        color=color_of(index),
+        linestyle=DASHES[index % len(DASHES)],
+        marker=MARKERS[index % len(MARKERS)] if len(line.points) <= MAX_MARKED_POINTS else "",
         elinewidth=0.8,
         capsize=1.8,
         label=line.label,
     )
-    above: dict[str, Any] = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
+    offset: dict[str, Any] = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
     for point, text in zip(line.points, line.point_labels, strict=False):
-        axes.annotate(text, (point.x, point.y), color=color_of(place), **above)
+        axes.annotate(text, (point.x, point.y), color=color_of(index), **offset)
 
 
-def color_of(place: int) -> str:
+def color_of(index: int) -> str:
     """Return the color of the line, bar or histogram with this index."""
-    return COLORS[place % len(COLORS)]
+    return COLORS[index % len(COLORS)]
 
 
 class Histogram(NamedTuple):
@@ -155,17 +155,17 @@ class Histogram(NamedTuple):
 
 
 class Histograms(NamedTuple):
-    """Histograms over a common x axis, each as a share of its images."""
+    """Histograms over a common x axis, in percent of their images."""
 
     x_label: str
     histograms: Sequence[Histogram]
     title: str = ""
 
     def draw(self, axes: "Axes") -> None:
-        """Draw each histogram in percent of its images, and its mean as a dotted line."""
+        """Draw each histogram in percent, and its mean as a dotted line."""
         bins = self.bins()
-        for place, histogram in enumerate(self.histograms):
-            color, total = color_of(place), sum(histogram.counts)
+        for index, histogram in enumerate(self.histograms):
+            color, total = color_of(index), sum(histogram.counts)
             axes.hist(
                 histogram.middles,
                 bins=bins,
@@ -181,10 +181,10 @@ class Histograms(NamedTuple):
         axes.legend(frameon=False)
 
     def bins(self) -> list[float]:
-        """Return bin edges: outer empty bins are dropped, neighbors merged down to MAX_BINS."""
+        """Return bin edges without empty outer bins, at most MAX_BINS bins."""
         edges = self.histograms[0].edges
         counts = zip(*(histogram.counts for histogram in self.histograms), strict=True)
-        used = [place for place, count in enumerate(counts) if any(count)]
+        used = [index for index, count in enumerate(counts) if any(count)]
         merged = -(-(used[-1] + 1 - used[0]) // MAX_BINS)
         bins = list(edges[used[0] : used[-1] + 1 : merged])
         return [*bins, edges[min(used[0] + merged * len(bins), len(edges) - 1)]]
@@ -196,14 +196,14 @@ class Bars(NamedTuple):
     y_label: str
     names: Sequence[str]
     shares: Sequence[Point]
-    """One share from 0 to 1 for each name; x is its index."""
+    """Contribution (0 to 1) of each name; x is its index."""
     title: str = ""
 
     def draw(self, axes: "Axes") -> None:
         """Draw a bar per name with its share in percent above it."""
         heights = [100 * share.y for share in self.shares]
         spreads = [100 * (share.spread or 0.0) for share in self.shares]
-        colors = [color_of(place) for place in range(len(heights))]
+        colors = [color_of(index) for index in range(len(heights))]
         errors = spreads if any(spreads) else None
         bars = axes.bar(range(len(heights)), heights, width=0.65, color=colors, yerr=errors)
         axes.bar_label(bars, fmt="%.0f")
@@ -218,13 +218,13 @@ Panel = Lines | Histograms | Bars
 def render(
     panels: Sequence[Panel], title: str, caption: str, identifier: str
 ) -> Mapping[str, bytes]:
-    """Return a picture as PNG and SVG; their metadata hold title, caption and identifier."""
+    """Return a picture as PNG and SVG with metadata."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a user's own settings must not change the looks
+        matplotlib.rcdefaults()  # ignore the user's matplotlib settings
         matplotlib.rcParams.update(SETTINGS)
         canvas = Figure(layout="constrained")
         FigureCanvasAgg(canvas)
@@ -235,17 +235,19 @@ def render(
         caption_in = (text.count("\n") + 2) * 1.3 * CAPTION_PT / 72
         canvas.set_size_inches(width, num_rows * PANEL_HEIGHT_IN + caption_in)
         axes = list(canvas.subplots(num_rows, columns, squeeze=False).flat)
-        for panel, place in zip(panels, axes, strict=False):
-            panel.draw(place)
-            place.set_title(panel.title or (title if panel is panels[0] else ""))
+        for panel, panel_axes in zip(panels, axes, strict=False):
+            panel.draw(panel_axes)
+            panel_axes.set_title(panel.title or (title if panel is panels[0] else ""))
         for unused in axes[len(panels) :]:
             unused.set_axis_off()
-        looks: dict[str, Any] = {"fontsize": CAPTION_PT, "color": GRAY, "linespacing": 1.3}
-        canvas.supxlabel(text, x=0.01, ha="left", **looks)
+        text_style: dict[str, Any] = {"fontsize": CAPTION_PT, "color": GRAY, "linespacing": 1.3}
+        canvas.supxlabel(text, x=0.01, ha="left", **text_style)
         svg, png = io.BytesIO(), io.BytesIO()
-        # omit the date, so that equal numbers give equal bytes
-        about = {"Title": title, "Description": caption}
-        nothing = {"Date": None, "Creator": None}
-        canvas.savefig(svg, format="svg", metadata={**about, **nothing, "Identifier": identifier})
-        canvas.savefig(png, format="png", metadata={**about, "Software": None})
+        # omit the date, so that equal data gives equal files
+        metadata = {"Title": title, "Description": caption}
+        omitted = {"Date": None, "Creator": None}
+        canvas.savefig(
+            svg, format="svg", metadata={**metadata, **omitted, "Identifier": identifier}
+        )
+        canvas.savefig(png, format="png", metadata={**metadata, "Software": None})
     return {"png": png.getvalue(), "svg": svg.getvalue()}

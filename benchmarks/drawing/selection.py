@@ -1,8 +1,8 @@
-"""Which results may share a picture or a line, and which are the paper's own.
+"""Select the results that may share a picture or a line.
 
-Lines of one picture share task, length, data and precision of the evaluation, and data, network
-and length of pre-training. Points of one line also share the protocol and all other settings.
-Statistics over views share the protocol, too: it says which images and how many views there are.
+Lines of one picture share task, length, data and precision of the evaluation, and data, network and
+length of pre-training. Points of one line also share the protocol and all other settings.
+Statistics over views share the protocol, too, since it determines the images and the views.
 """
 
 import json
@@ -16,13 +16,13 @@ from benchmarks.results.records import STAND_IN_TEXTURE, Conditions, Run, groupe
 from benchmarks.results.verdicts import TRAIN_IMAGES, norm_difference, trained_on
 
 DESCRIPTIONS = ("paper", "table_row", "images")
-"""Entries of a run's settings that describe the run and have no effect on it."""
+"""Settings that describe the run and do not affect it."""
 VIEW_TASKS = ("in100_view_statistics", "cifar10_view_statistics")
-"""Tasks whose results are statistics over views."""
+"""Tasks that measure statistics over views."""
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """Errors that malformed content of a record raises."""
 NO_SETTING = ""
-"""Setting on the x axis of runs that have no value there; their points have NaN."""
+"""Setting of runs without a value on the x axis (NaN)."""
 
 
 class Point(NamedTuple):
@@ -35,7 +35,7 @@ class Point(NamedTuple):
     num_runs: int = 1
 
     def words(self, digits: int = 4) -> tuple[str, ...]:
-        """Return x, mean, standard deviation and number of runs as texts of a CSV file."""
+        """Return x, mean, standard deviation and count as CSV texts."""
         x = "" if math.isnan(self.x) else f"{self.x:g}"
         spread = "" if self.spread is None else f"{self.spread:.{digits}f}"
         return x, f"{self.y:.{digits}f}", spread, str(self.num_runs)
@@ -51,7 +51,10 @@ class PictureKey(NamedTuple):
     task: str
     schedule: str
     data: str
-    """Fingerprint of small or incomplete data; empty for full data, whose layouts may differ."""
+    """Fingerprint of small or incomplete data; empty for full data.
+
+    Full data may differ in layout.
+    """
     evaluation: Conditions
     """Conditions of the evaluation, without crops and deviations, which differ between lines."""
     pretraining: tuple[str, ...]
@@ -63,9 +66,9 @@ class PictureKey(NamedTuple):
 
 
 def picture_key(run: Run, *, length: str | None = None) -> PictureKey:
-    """Return what a result shares with the others of its picture.
+    """Return the key of a result's picture.
 
-    length: of pre-training; that of the backbone if not given, empty if it is on the x axis.
+    length: length of pre-training; by default the backbone's, empty if it is on the x axis.
     """
     network = run.arch.partition("-heads")[0]
     return PictureKey(
@@ -80,27 +83,27 @@ def picture_key(run: Run, *, length: str | None = None) -> PictureKey:
 
 
 def line_key(run: Run, swept: Iterable[str]) -> tuple[str, ...]:
-    """Return what a result shares with its line in a picture; `swept` settings may differ."""
+    """Return the key of a result's line; `swept` settings may differ."""
     omitted = {*DESCRIPTIONS, *swept}
     settings = {name: value for name, value in run.settings.items() if name not in omitted}
-    words = json.dumps(settings, sort_keys=True, default=str)
-    return run.protocol_hash, run.conditions.crops, *run.departures, run.precision, words
+    other_settings = json.dumps(settings, sort_keys=True, default=str)
+    return run.protocol_hash, run.conditions.crops, *run.departures, run.precision, other_settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodLine:
-    """One line of a figure: a method, and the value of the setting in each published recipe."""
+    """One line of a figure: a method with its published recipes."""
 
     label: str
     method: str
     recipes: Mapping[str, float]
-    """Value of x by recipe; any number if the line has no x."""
+    """Value of x by recipe; arbitrary if the line has no x."""
     where: Mapping[str, Any] = field(default_factory=dict)
     """Settings that distinguish it from other runs of the method."""
     follows: Sequence[str] = ()
     """Settings that follow from the one on the x axis."""
     shared: Sequence[str] = ()
-    """Settings that a horizontal line has in common with the lines in its picture."""
+    """Settings that a horizontal line shares with the other lines."""
     key: str
     """Key in TASKS of the evaluation that gives the paper's number."""
 
@@ -115,7 +118,10 @@ class MethodLine:
         return self.has(run) and is_published(run, self.recipes, self.key)
 
     def points(self, runs: Iterable[Run], setting: str) -> Points:
-        """Return the results on the line; empty with fewer than two values of the setting."""
+        """Return the results on the line, by value of the setting.
+
+        It is empty with fewer than two values.
+        """
 
         def value(run: Run) -> float | None:
             stored = math.nan if setting == NO_SETTING else run.settings.get(setting)
@@ -134,9 +140,11 @@ def best_points(
     is_own: Callable[[Run], bool],
     minimum: int,
 ) -> Points:
-    """Return the results of one line by x: the paper's, or else most points, most runs, newest.
+    """Return the best line's results by x.
 
-    Empty if no line has the minimum of points. A backbone that has two names counts once.
+    The paper's line has precedence, then the line with most points, most runs, and the newest
+    result. Empty if no line has the minimum number of points. A backbone with two names counts
+    once.
     """
     lines = grouped((line_key(run, swept), (x, run)) for x, run in placed)
     candidates = [points for line in lines.values() if len(points := grouped(line)) >= minimum]
@@ -160,12 +168,12 @@ def newest(runs: Iterable[Run]) -> str:
 
 
 def distinct(runs: Iterable[Run]) -> list[Run]:
-    """Return one result of each backbone and seed: a backbone that has two names counts once."""
+    """Return one result per backbone (by hash) and seed."""
     return list({(run.sha256, run.seed): run for run in runs}.values())
 
 
 def is_published(run: Run, recipes: Iterable[str], key: str) -> bool:
-    """Return whether a result is that of an unchanged recipe in the evaluation TASKS[key]."""
+    """Return whether an unchanged recipe was evaluated as in TASKS[key]."""
     from transfer.tasks import TASKS, reading_of  # most readers of records need no task
 
     data = run.recipe.partition("/")[2].partition("-")[0]
@@ -182,7 +190,7 @@ def is_published(run: Run, recipes: Iterable[str], key: str) -> bool:
 
 
 def is_unchanged(run: Run) -> bool:
-    """Return whether a backbone was trained as its recipe and its paper say."""
+    """Return whether a backbone was trained as in its recipe and paper."""
     return not (run.changed or norm_difference(run.paper_norm_groups, run.norm_groups))
 
 
@@ -193,7 +201,7 @@ def has_number(run: Run, name: str) -> bool:
 
 
 def number_of(run: Run, name: str) -> float:
-    """Return a number of a record, of its metrics or else of its details."""
+    """Return a number from a record's metrics or details."""
     return float(run.metrics[name] if name in run.metrics else run.details[name])
 
 
@@ -208,7 +216,7 @@ def mean_points(points: Points, metric: str) -> list[Point]:
 
 
 def problem_of(run: Run, read: Callable[[Run], object]) -> str:
-    """Return why `read` cannot read the details of a record; empty if it can."""
+    """Return why `read` fails for a record, or an empty text."""
     try:
         read(run)
     except MALFORMED as error:

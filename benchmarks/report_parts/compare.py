@@ -245,13 +245,15 @@ def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
     ]
     columns = grouped((number.runs[0].comparison, number) for number in numbers_shown)
     # a row has one number per column; a second one, with other input settings, would hide it
-    columns_ = [
+    comparable_columns = [
         {number.row: number for number in reversed(column_numbers)}
         for column_numbers in columns.values()
     ]
-    columns_ = [column for column in columns_ if len(column) > 1]
+    comparable_columns = [column for column in comparable_columns if len(column) > 1]
     firsts = {
-        row: number for column in reversed(columns_) for row, number in reversed(column.items())
+        row: number
+        for column in reversed(comparable_columns)
+        for row, number in reversed(column.items())
     }
     rows = sorted(
         firsts.values(), key=lambda row: (row.run.is_random, row.run.identity, row.conditions)
@@ -268,7 +270,7 @@ def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
         )
         for row in rows
     ]
-    tasks = [_task(column, [row.row for row in rows], address) for column in columns_]
+    tasks = [_task(column, [row.row for row in rows], address) for column in comparable_columns]
     return Compared(checkpoints, _references(checkpoints, tasks), tasks)
 
 
@@ -292,8 +294,8 @@ def _references(checkpoints: Sequence[Checkpoint], tasks: Sequence[Task]) -> lis
         references.append(
             next(
                 (
-                    candidate_
-                    for candidate_, has_common in zip(candidates, shared, strict=True)
+                    target
+                    for target, has_common in zip(candidates, shared, strict=True)
                     if has_common
                 ),
                 index,

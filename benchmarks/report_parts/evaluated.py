@@ -22,7 +22,7 @@ def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
         num_failed = len(own_runs) - len(records)
         count = plural(len(records), "result") + (f", {num_failed} failed" if num_failed else "")
         terms = [Terms(checkpoint_lines(records[0]))] if records else []
-        data = pretraining_data(row.run, [row_.run for row_ in rows])
+        data = pretraining_data(row.run, [other_row.run for other_row in rows])
         label, text = row_label(row, rows), description(row.run._replace(data=data))
         folds.append(Fold(label, text, count, terms, kind="checkpoint"))
     return folds

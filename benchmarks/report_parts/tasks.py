@@ -63,16 +63,16 @@ def task_folds(folder: Path, numbers: Iterable[Number], snapshots: Iterable[Numb
     curves = grouped((number.task, number) for number in main_numbers(snapshots))
     folds = []
     for task in dict.fromkeys([*results, *curves]):
-        numbers_, of_snapshots = results.get(task, []), curves.get(task, [])
+        task_numbers, of_snapshots = results.get(task, []), curves.get(task, [])
         try:
-            elements = _parts(folder, views_of(numbers_, of_snapshots))
+            elements = _parts(folder, views_of(task_numbers, of_snapshots))
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             problem = f"have an unsupported layout ({type(error).__name__}: {error})"
             elements = [f"Details of a record of {task} {problem}."]
         if elements:
-            num_results = sum(len(number.runs) for number in numbers_)
-            count = plural(num_results, "result") if numbers_ else "snapshots only"
-            heading = (numbers_ or of_snapshots)[0].heading
+            num_results = sum(len(number.runs) for number in task_numbers)
+            count = plural(num_results, "result") if task_numbers else "snapshots only"
+            heading = (task_numbers or of_snapshots)[0].heading
             folds.append((heading, task, Fold(task, _titles(elements), count, elements)))
     return [fold for *_, fold in sorted(folds, key=lambda entry: entry[:2])]
 
@@ -188,7 +188,7 @@ def _against_parameters(named: Sequence[Named]) -> Iterator[Draft]:
             x="parameters, millions",
             y=f"{named[0][1].metric}, percent",
             series={
-                name: [(size, _main_number(number_))] for name, (size, number_) in points.items()
+                name: [(size, _main_number(result))] for name, (size, result) in points.items()
             },
             log_x=True,
         )

@@ -81,8 +81,8 @@ def chosen_table(
     cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
     keys = [column.key for column in columns]
     labels, lines = _labels(keys), []
-    for label, numbers_ in zip(rows.values(), cells, strict=True):
-        shown_numbers = [*numbers_, *([_mean(numbers_)] if len(columns) > 1 else [])]
+    for label, entries in zip(rows.values(), cells, strict=True):
+        shown_numbers = [*entries, *([_mean(entries)] if len(columns) > 1 else [])]
         lines.append(
             Line(words=[plain(label)], numbers=[_cell(number) for number in shown_numbers])
         )
@@ -96,8 +96,8 @@ def chosen_table(
         f"Holm's correction). {MISSING}: no result under the column's conditions."
     ]
     subjects: dict[tuple[str, str], list[str]] = {}
-    for column, label, numbers_ in zip(columns, labels, zip(*cells, strict=True), strict=True):
-        for name, text in _column_notes(column, [*zip(rows.values(), numbers_, strict=True)]):
+    for column, label, entries in zip(columns, labels, zip(*cells, strict=True), strict=True):
+        for name, text in _column_notes(column, [*zip(rows.values(), entries, strict=True)]):
             is_short = not name and label != column.key
             subject = f"{label} ({column.key})" if is_short else label
             subjects.setdefault((name, text), []).append(subject)

@@ -91,10 +91,10 @@ def test_a_row_without_a_number_of_the_task_is_said(
     [
         (["--name", "cifar10-vicrg", "--task", "cifar10_knn"], "nearest: cifar10-vicreg"),
         (["--name", "cifar10-vicreg", "--task", "cifar10_kn"], "nearest: cifar10_knn"),
-        ([], "give the file of a record, or both of these"),
+        ([], "pass the file of a record, or both options"),
         (["nowhere.json"], "nowhere.json: No such file or directory"),
         ([str(ROOT / "pyproject.toml")], "not a usable record"),
-        ([str(ROOT / "pyproject.toml"), "--task", "cifar10_knn"], "not both"),
+        ([str(ROOT / "pyproject.toml"), "--task", "cifar10_knn"], "pass either the file"),
     ],
 )
 def test_what_names_no_record_is_refused_with_advice(

@@ -65,7 +65,10 @@ KINDS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "metric": (lambda c: c["metrics"].update(top1=71.0), "top1 is 71.0000"),
     "protocol": (lambda c: c["protocol"]["fields"].update(num_neighbors=20), "have the hash"),
     "field": (lambda c: c["protocol"]["fields"].pop("temperature"), "no field 'temperature'"),
-    "answers": (lambda c: c["details"]["per_image"].update(images=90), "not as many"),
+    "answers": (
+        lambda c: c["details"]["per_image"].update(images=90),
+        "number of answers per image differs",
+    ),
     "test images": (lambda c: c["details"].update(num_test=90), "90 test images"),
     "class": (plant_class, "per class"),
     "recipe": (plant_recipe, PUBLIC.file),

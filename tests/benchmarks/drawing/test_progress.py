@@ -163,7 +163,7 @@ def test_a_log_that_is_not_whole_is_refused_and_leaves_nothing(
             lambda: log.write_text('{"step": 1, "epoch": 0.5}\n'),
             "ends at step 1, but the run had 2",
         ),
-        (lambda: log.write_text('{"step": 1, "ep'), "line 1 is torn"),
+        (lambda: log.write_text('{"step": 1, "ep'), "line 1 is incomplete"),
         (lambda: log.write_text(""), "ends at step 0, but the run had 2"),
         (backbone.unlink, "has not ended"),
         (log.unlink, "no metrics.jsonl"),
