@@ -60,12 +60,18 @@ def step_rate(
     folder: Path,
     batches: Sequence[int] = BATCHES,
     gpu_options: Sequence[str] = (),
+    as_graph: bool = False,
 ) -> Facts:
-    """Measure the steps of a method with the first batch that fits into the memory."""
+    """Measure the steps of a method with the first batch that fits into the memory.
+
+    as_graph: replay them as a CUDA graph; a CPU takes the same steps without one.
+    """
     on_gpu = device.type == "cuda"
     recipe, *options = [*RECIPES[name].split(), *gpu_options] if on_gpu else [f"{name}/smoke"]
     sizes = batches if on_gpu else (CPU_BATCH,)
-    return first_that_fits(partial(_steps_of_batch, recipe, options, device, folder), sizes)
+    return first_that_fits(
+        partial(_steps_of_batch, recipe, options, as_graph, device, folder), sizes
+    )
 
 
 def fed_rate(colors_in: str, device: torch.device, folder: Path) -> Facts:
@@ -95,13 +101,18 @@ def fed_rate(colors_in: str, device: torch.device, folder: Path) -> Facts:
 
 
 def _steps_of_batch(
-    recipe: str, options: Sequence[str], device: torch.device, folder: Path, batch_size: int
+    recipe: str,
+    options: Sequence[str],
+    as_graph: bool,
+    device: torch.device,
+    folder: Path,
+    batch_size: int,
 ) -> Facts:
     on_gpu = device.type == "cuda"
     job = step_job(recipe, device, folder, batch_size, *options)
-    # a compiled network may keep less than the estimate, which is a lower bound otherwise
-    compiled = job.command.execution.compile
-    needs = 0 if compiled else memory_needs(job.method, job.recipe, batch_size, job.dtype)
+    # the estimate is a lower bound; a compiled network may keep less, and a graph has its own pool
+    is_bound = not (as_graph or job.command.execution.compile)
+    needs = memory_needs(job.method, job.recipe, batch_size, job.dtype) if is_bound else 0
     with one_thread():
         started_s = process_time()
         prepared = job.feed.make(0)
@@ -110,15 +121,19 @@ def _steps_of_batch(
     warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
     plain_s = plain_step_seconds(job, warm_up=warm_up, calls=calls)
     training = Training(job)
+    batch = partial(job.feed.finish, prepared)  # uploaded and normalized each time, as in a run
 
     def step() -> None:
-        # uploaded and normalized each time, as in a run
-        training_step(job, training, training.method, job.feed.finish(prepared))
+        training_step(job, training, training.method, batch())
 
     views = count_views(job, step)
     wrap_network(job, training.method)  # compiles it if the options say so
-
-    time = partial(seconds_per_call, step, device, warm_up=warm_up, calls=calls)
+    static = StaticStep(job, training, batch()) if as_graph else None
+    if static is not None and on_gpu:
+        static.take(batch())  # draws the first permutations
+        static.capture()
+    timed = step if static is None else lambda: static.take(batch())
+    time = partial(seconds_per_call, timed, device, warm_up=warm_up, calls=calls)
     seconds, memory = with_peak_memory(time, device)
     rate = batch_size / seconds
     return {
@@ -133,37 +148,6 @@ def _steps_of_batch(
         "peak memory GB": memory,
         "estimated memory GB": needs / 1e9,
         **distances(job, views, seconds, plain_s),
-    }
-
-
-def graph_rate(name: str, batch_size: int, device: torch.device, folder: Path) -> Facts:
-    """Measure steps as they are and, in the same process, replayed as a CUDA graph.
-
-    On a CPU nothing is captured.
-    """
-    on_gpu = device.type == "cuda"
-    recipe, batch_size = (RECIPES[name], batch_size) if on_gpu else (f"{name}/smoke", CPU_BATCH)
-    job = step_job(recipe, device, folder, batch_size)
-    prepared = job.feed.make(0)
-    prepared = pin_memory(prepared) if on_gpu else prepared
-    training, batch = Training(job), partial(job.feed.finish, prepared)
-
-    def step() -> None:
-        training_step(job, training, training.method, batch())
-
-    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (1, 1)
-    eager_s = seconds_per_call(step, device, warm_up=warm_up, calls=calls)
-    static = StaticStep(job, training, batch())
-    static.take(batch())
-    if on_gpu:
-        static.capture()
-    graph_s = seconds_per_call(lambda: static.take(batch()), device, warm_up=warm_up, calls=calls)
-    return {
-        "recipe": recipe,
-        "images per GPU": batch_size,
-        "images/s": batch_size / graph_s,
-        "ms": 1e3 * graph_s,
-        "ms without a graph": 1e3 * eager_s,
     }
 
 
@@ -207,7 +191,9 @@ STEPS: Mapping[str, Measurement] = {
         for name, images in PAPER_BATCHES.items()
     },
     **{
-        f"{name}, {images} images per GPU, as a CUDA graph": partial(graph_rate, name, images)
+        f"{name}, {images} images per GPU, as a CUDA graph": partial(
+            step_rate, name, batches=(images,), as_graph=True
+        )
         for name, images in PAPER_BATCHES.items()
     },
     f"{FED}, fed by workers": partial(fed_rate, "workers"),

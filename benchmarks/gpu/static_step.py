@@ -5,6 +5,7 @@ keys, learning rates and progress are tensors that stay in place, and are set be
 """
 
 import copy
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -80,7 +81,7 @@ class StaticStep:
         optimizer.zero_grad(set_to_none=True)
         metrics["loss"].backward()
         for group, rate in zip(optimizer.param_groups, self.rates, strict=True):
-            sgd_step(optimizer, group["params"], rate, group["weight_decay"], group["momentum"])
+            sgd_step(optimizer, group, rate)
         self.metrics = {name: value.detach() for name, value in metrics.items()}
 
     def capture(self) -> None:
@@ -101,18 +102,13 @@ class StaticStep:
 
 
 @torch.no_grad()
-def sgd_step(
-    optimizer: torch.optim.Optimizer,
-    weights: list[Tensor],
-    rate: Tensor,
-    weight_decay: float,
-    momentum: float,
-) -> None:
+def sgd_step(optimizer: torch.optim.Optimizer, group: dict[str, Any], rate: Tensor) -> None:
     """Take torch's SGD step with a learning rate on the device, which torch would read."""
-    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    weights = group["params"]
+    gradients = [weight.grad for weight in weights]
     momenta = [optimizer.state[weight]["momentum_buffer"] for weight in weights]
-    directions = torch._foreach_add(gradients, weights, alpha=weight_decay)
-    torch._foreach_mul_(momenta, momentum)
+    directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
+    torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, directions)
     # rounds once, as torch's `add` with a number alpha does
     torch._foreach_addcmul_(weights, momenta, [-rate] * len(weights))
