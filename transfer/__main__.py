@@ -1,5 +1,5 @@
 """python -m transfer TASK | get-data | check-data | register-subset | inspect | generate-data |
-convert-sbd | --list.
+convert-sbd | test-head | --list.
 
 Evaluate one checkpoint on one task, or inspect checkpoints and data. To run all tasks, use
 benchmarks/run_all.py. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal and
@@ -33,6 +33,7 @@ from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.encoders.report import render as render_inspection
 from transfer.finetuning.options import RANGES
 from transfer.getting.command import GetData
+from transfer.released_head import TestHead
 from transfer.tasks import TASKS
 
 
@@ -144,7 +145,7 @@ class ConvertSBD:
         return 0
 
 
-Command = GetData | CheckData | RegisterSubset | Inspect | GenerateData | ConvertSBD
+Command = GetData | CheckData | RegisterSubset | Inspect | GenerateData | ConvertSBD | TestHead
 COMMANDS: dict[str, type[Command]] = {
     "get-data": GetData,
     "check-data": CheckData,
@@ -152,6 +153,7 @@ COMMANDS: dict[str, type[Command]] = {
     "inspect": Inspect,
     "generate-data": GenerateData,
     "convert-sbd": ConvertSBD,
+    "test-head": TestHead,
 }
 
 

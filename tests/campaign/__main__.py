@@ -72,17 +72,17 @@ def main() -> int:
     problems, undisturbed = 0, {}
     for number in range(request.kills):
         name, subject = f"{request.seed} {number}", names[number % len(names)]
-        positions = Places(inputs=folder / "inputs", out=folder / "work" / _slug(subject))
+        folders = Places(inputs=folder / "inputs", out=folder / "work" / _slug(subject))
         if subject not in undisturbed:
-            undisturbed[subject] = run_undisturbed(subject, positions)
-        trial = run_trial(name, subject, undisturbed[subject], positions)
+            undisturbed[subject] = run_undisturbed(subject, folders)
+        trial = run_trial(name, subject, undisturbed[subject], folders)
         problems += bool(trial.problem)
         with log.open("a") as file:
             file.write(json.dumps(trial._asdict()) + "\n")
         print(json.dumps(trial._asdict()), file=sys.stderr, flush=True)
         if trial.problem:
-            shutil.copytree(positions.out, folder / "failed" / _slug(name), symlinks=True)
-        shutil.rmtree(positions.out, ignore_errors=True)
+            shutil.copytree(folders.out, folder / "failed" / _slug(name), symlinks=True)
+        shutil.rmtree(folders.out, ignore_errors=True)
     return int(bool(problems))
 
 

@@ -49,8 +49,8 @@ def _pretrain(out: str, *options: str) -> tuple[str, ...]:
 
 
 def _evaluate(module: str, *args: str, data: str = "data") -> tuple[str, ...]:
-    positions = ("--data", f"INPUTS/{data}", "--results", "OUT/results", "--runs", "OUT/runs")
-    return (module, *args, "--schedule", "smoke", *positions)
+    folders = ("--data", f"INPUTS/{data}", "--results", "OUT/results", "--runs", "OUT/runs")
+    return (module, *args, "--schedule", "smoke", *folders)
 
 
 def _cell(task: str, *options: str, data: str = "data") -> tuple[str, ...]:
@@ -96,11 +96,11 @@ INPUTS and OUT are folders.
 """
 
 
-def prepare(subject: str, positions: Places) -> None:
+def prepare(subject: str, folders: Places) -> None:
     """Put into a trial's folder what its commands find there and write beside."""
     if subject == "tables":
         shutil.copytree(
-            ROOT / "results" / "reference" / "records", positions.out / "results" / "records"
+            ROOT / "results" / "reference" / "records", folders.out / "results" / "records"
         )
 
 

@@ -63,15 +63,15 @@ class Trial(NamedTuple):
     wall_s: float
 
 
-def run_undisturbed(subject: str, positions: Places) -> Undisturbed:
+def run_undisturbed(subject: str, folders: Places) -> Undisturbed:
     """Run a subject to its end and return its result.
 
     RuntimeError if it fails.
     """
-    start_anew(subject, positions)
+    start_anew(subject, folders)
     start_s = time.monotonic()
-    run_to_end(commands_of(subject, positions), positions.out.with_suffix(".log"))
-    return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(positions.out))
+    run_to_end(commands_of(subject, folders), folders.out.with_suffix(".log"))
+    return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(folders.out))
 
 
 def kill_one_process(_: Running, draw: random.Random) -> None:
@@ -92,13 +92,13 @@ KILLS: Mapping[str, Callable[[Running, random.Random], None]] = {
 """What loss of power, the end of a session, lack of memory, a user and a scheduler do."""
 
 
-def run_trial(name: str, subject: str, expected: Undisturbed, positions: Places) -> Trial:
+def run_trial(name: str, subject: str, expected: Undisturbed, folders: Places) -> Trial:
     """Kill a subject once at a random moment, then start it until it ends by itself."""
     draw, begin_s = random.Random(name), time.monotonic()
     kind = draw.choice(list(KILLS))
-    start_anew(subject, positions)
-    commands, statuses = commands_of(subject, positions), []
-    with running(commands, positions.out.with_suffix(".log")) as run:
+    start_anew(subject, folders)
+    commands, statuses = commands_of(subject, folders), []
+    with running(commands, folders.out.with_suffix(".log")) as run:
         in_time = not run.wait(draw.random() * expected.duration_s)
         if in_time:
             KILLS[kind](run, draw)
@@ -110,9 +110,9 @@ def run_trial(name: str, subject: str, expected: Undisturbed, positions: Places)
         else:
             run.wait_for_orphans(5)
             statuses.append(run.results())
-    if not problem and (any(statuses[0]) or differences(expected.parts, outcome(positions.out))):
-        problem = start_again(commands, positions, expected, statuses)
-        problem = problem or differences(expected.parts, outcome(positions.out))
+    if not problem and (any(statuses[0]) or differences(expected.parts, outcome(folders.out))):
+        problem = start_again(commands, folders, expected, statuses)
+        problem = problem or differences(expected.parts, outcome(folders.out))
     wall_s = round(time.monotonic() - begin_s, 1)
     return Trial(name, subject, kind, in_time, statuses, problem, wall_s)
 
@@ -124,7 +124,7 @@ def has_own_traceback(printed: str) -> bool:
 
 
 def start_again(
-    commands: Commands, positions: Places, expected: Undisturbed, statuses: list[list[int]]
+    commands: Commands, folders: Places, expected: Undisturbed, statuses: list[list[int]]
 ) -> str:
     """Start the commands until they succeed.
 
@@ -135,7 +135,7 @@ def start_again(
     statuses: gets the exit statuses of each start.
     """
     for attempt in range(1, MAX_STARTS + 1):
-        log = positions.out.with_suffix(f".again{attempt}.log")
+        log = folders.out.with_suffix(f".again{attempt}.log")
         log.unlink(missing_ok=True)
         with running(commands, log) as run:
             if not run.wait(expected.limit_s):
@@ -151,15 +151,15 @@ def start_again(
     return f"not finished after {MAX_STARTS} further starts"
 
 
-def commands_of(subject: str, positions: Places) -> Commands:
+def commands_of(subject: str, folders: Places) -> Commands:
     """Return the commands of a subject in these folders."""
-    return tuple(positions.words(args) for args in SUBJECTS[subject])
+    return tuple(folders.words(args) for args in SUBJECTS[subject])
 
 
-def start_anew(subject: str, positions: Places) -> None:
+def start_anew(subject: str, folders: Places) -> None:
     """Empty the trial's folder and prepare it."""
-    shutil.rmtree(positions.out, ignore_errors=True)
-    for log in positions.out.parent.glob(f"{positions.out.name}*.log"):
+    shutil.rmtree(folders.out, ignore_errors=True)
+    for log in folders.out.parent.glob(f"{folders.out.name}*.log"):
         log.unlink()
-    positions.out.mkdir(parents=True)
-    prepare(subject, positions)
+    folders.out.mkdir(parents=True)
+    prepare(subject, folders)

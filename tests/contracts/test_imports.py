@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 LAYERS = {
     "transfer": (
         ("__main__",),
-        ("api",),
+        ("api", "released_head"),
         ("cells",),
         ("tasks",),
         ("segmentation",),
@@ -73,7 +73,7 @@ BASE_OF_TASKS = re.compile(
     r"(?!transfer\.tasks)|transfer\.tasks\.(task|recipe_training|labeled_pixels)\b"
 )
 """Modules outside of transfer.tasks, and there the bases of several tasks."""
-CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b")
+CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b(?!, str\))")
 
 
 def name_of(path: Path) -> str:

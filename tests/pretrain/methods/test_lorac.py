@@ -158,8 +158,8 @@ def norm_and_gradient(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 def polar_factor(matrices: Tensor, rank: int) -> Tensor:
     """U V' of the largest `rank` singular values, in float64."""
-    remaining, _, right = torch.linalg.svd(matrices.double(), full_matrices=False)
-    factor: Tensor = remaining[..., :rank] @ right[..., :rank, :]
+    left, _, right = torch.linalg.svd(matrices.double(), full_matrices=False)
+    factor: Tensor = left[..., :rank] @ right[..., :rank, :]
     return factor
 
 

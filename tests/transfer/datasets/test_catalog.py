@@ -132,11 +132,11 @@ def test_torchvision_reads_the_same_flowers_and_places(
     names = [Path(ours.name(i)).name for i in range(len(ours))]
     assert names == [file.name for file in flowers._image_files]
     assert ours.labels.tolist() == flowers._labels
-    positions = torchvision_datasets.Places365(small_data / "places365", split="val", small=True)
+    places365 = torchvision_datasets.Places365(small_data / "places365", split="val", small=True)
     ours = open_split("places365", small_data, "test")
     files = [str(small_data / ours.name(i)) for i in range(len(ours))]
-    assert files == [file for file, _ in positions.imgs]
-    assert ours.labels.tolist() == positions.targets
+    assert files == [file for file, _ in places365.imgs]
+    assert ours.labels.tolist() == places365.targets
 
 
 def test_a_wrong_voc_mark_is_named(copy_of: CopyOf) -> None:

@@ -36,12 +36,12 @@ def small_samples(num_images: int = 2, num_classes: int = 1) -> list[Sample]:
 
 def outlines(box: tuple[float, ...]) -> Polygons:
     """Return the outlines of an ellipse, and of a triangle in a corner of the box."""
-    remaining, top, right, bottom = box
+    left, top, right, bottom = box
     angles = np.arange(12) * (2 * math.pi / 12)
-    x = (remaining + right) / 2 + (right - remaining) / 2 * np.cos(angles)
+    x = (left + right) / 2 + (right - left) / 2 * np.cos(angles)
     y = (top + bottom) / 2 + (bottom - top) / 2 * np.sin(angles)
-    middle = (remaining + right) / 2
-    triangle = np.array([remaining, top, middle, top, remaining, (top + bottom) / 2])
+    middle = (left + right) / 2
+    triangle = np.array([left, top, middle, top, left, (top + bottom) / 2])
     return np.stack([x, y], axis=1).reshape(-1), triangle
 
 
@@ -50,11 +50,9 @@ def keypoints(box: tuple[float, ...], generator: torch.Generator) -> torch.Tenso
 
     The sixth is not labeled, others are hidden.
     """
-    remaining, top, right, bottom = box
+    left, top, right, bottom = box
     positions = torch.rand(17, 2, generator=generator) * 1.1 - 0.05
-    positions = positions * torch.tensor([right - remaining, bottom - top]) + torch.tensor(
-        [remaining, top]
-    )
+    positions = positions * torch.tensor([right - left, bottom - top]) + torch.tensor([left, top])
     visible = 1 + torch.arange(17) % 2
     visible[5] = 0
     positions[5] = 0

@@ -43,9 +43,9 @@ def solved_detection(task: Detection, folder: Path, *, right: bool) -> Detected:
 
 
 def _found(scene: Scene, num_classes: int, right: bool) -> Detections:
-    remaining, top, right_edge, bottom = (round(edge) for edge in BOX)
+    left, top, right_edge, bottom = (round(edge) for edge in BOX)
     mask = torch.zeros(HEIGHT, WIDTH, dtype=torch.bool)
-    mask[top:bottom, remaining:right_edge] = True
+    mask[top:bottom, left:right_edge] = True
     location = torch.tensor(POINTS) + torch.tensor([0.5, 0.5, 0.0])
     label = int(scene.classes[0]) if right else (int(scene.classes[0]) + 1) % num_classes
     box = torch.tensor([BOX]) if right else torch.tensor([[0.0, 0.0, 4.0, 4.0]])

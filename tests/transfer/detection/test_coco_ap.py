@@ -37,9 +37,9 @@ def annotation(
 
     As in COCO, a crowd is a raster, here all of the image, and has no keypoints.
     """
-    remaining, top, width, height = box
+    left, top, width, height = box
     turns = np.linspace(0, 2 * math.pi, 17, endpoint=False)
-    x = remaining + width / 2 * (1 + np.cos(turns))
+    x = left + width / 2 * (1 + np.cos(turns))
     y = top + height / 2 * (1 + np.sin(turns))
     outline = np.stack([x, y], axis=1)
     segmentation: Any = [outline.flatten().tolist()]

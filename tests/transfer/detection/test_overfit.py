@@ -61,9 +61,9 @@ def drawn(folder: Path) -> Scenes:
         image = Image.new("RGB", (WIDTH, HEIGHT), "gray")
         labels = [(number + k) % 2 for k in range(len(boxes))]
         outlines = []
-        for (remaining, top, right, bottom), label in zip(boxes, labels, strict=True):
-            x, y = (remaining + right) / 2, (top + bottom) / 2
-            outlines.append([x, top, right, y, x, bottom, remaining, y])
+        for (left, top, right, bottom), label in zip(boxes, labels, strict=True):
+            x, y = (left + right) / 2, (top + bottom) / 2
+            outlines.append([x, top, right, y, x, bottom, left, y])
             ImageDraw.Draw(image).polygon(outlines[-1], fill=COLORS[label])
         image.save(folder / f"{number}.png")
         shapes = {

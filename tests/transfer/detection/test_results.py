@@ -33,12 +33,12 @@ def test_a_full_mask_covers_the_pixels_whose_centers_are_in_its_box() -> None:
 
 def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None:
     mask = torch.rand(4, 4, generator=torch.Generator().manual_seed(1))
-    remaining, top, right, bottom = box = (-3.0, 2.5, 17.0, 21.0)
+    left, top, right, bottom = box = (-3.0, 2.5, 17.0, 21.0)
     padded = torch.nn.functional.pad(mask, (1, 1, 1, 1))
     expected = torch.zeros(20, 15, dtype=torch.float64)
     for row in range(20):
         for column in range(15):
-            x = (column + 0.5 - remaining) / (right - remaining) * 4 + 0.5
+            x = (column + 0.5 - left) / (right - left) * 4 + 0.5
             y = (row + 0.5 - top) / (bottom - top) * 4 + 0.5
             if 0 <= x < 5 and 0 <= y < 5:
                 i, j, v, u = int(y), int(x), y % 1, x % 1

@@ -108,8 +108,8 @@ def test_exif_orientation_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyP
     exif = Image.Exif()
     exif[274] = 6  # a camera held upright: a quarter turn clockwise puts it right
     upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "0.png", exif=exif)
-    remaining = [(tmp_path / "0.png").read_bytes()]
-    monkeypatch.setattr(Path, "read_bytes", lambda _: remaining.pop())
+    left = [(tmp_path / "0.png").read_bytes()]
+    monkeypatch.setattr(Path, "read_bytes", lambda _: left.pop())
     (tmp_path / "0.png").unlink()
     image = test_image(scenes, 0, replace(RECIPE, test_short_px=20))
     assert image[:, :, 0].eq(255).all()

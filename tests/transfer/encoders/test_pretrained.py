@@ -59,8 +59,8 @@ def plain_pixels(file: Path, resize_px: int, crop_px: int) -> Tensor:
     short = min(image.size)
     width, height = (int(resize_px * side / short) for side in image.size)
     image = image.resize((width, height), Image.Resampling.BILINEAR)
-    remaining, top = round((width - crop_px) / 2), round((height - crop_px) / 2)
-    image = image.crop((remaining, top, remaining + crop_px, top + crop_px))
+    left, top = round((width - crop_px) / 2), round((height - crop_px) / 2)
+    image = image.crop((left, top, left + crop_px, top + crop_px))
     return (torch.from_numpy(np.array(image)).permute(2, 0, 1).float() - 127) / 128
 
 

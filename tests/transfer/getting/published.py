@@ -62,11 +62,11 @@ def _caltech101(data: Path, inner: Path) -> dict[str, Content]:
 
 
 def _places365(data: Path, inner: Path) -> dict[str, Content]:
-    positions = data / "places365"
+    places365 = data / "places365"
     return {
-        "filelist_places365-standard.tar": {file.name: file for file in positions.glob("*.txt")},
-        "train_256_places365standard.tar": {"data_256": positions / "data_256_standard"},
-        "val_256.tar": {"val_256": positions / "val_256"},
+        "filelist_places365-standard.tar": {file.name: file for file in places365.glob("*.txt")},
+        "train_256_places365standard.tar": {"data_256": places365 / "data_256_standard"},
+        "val_256.tar": {"val_256": places365 / "val_256"},
     }
 
 

@@ -15,9 +15,9 @@ SQUARES = (((4, 6, 36), 1), ((20, 30, 30), 2), ((10, 40, 20), 1), ((2, 2, 44), 2
 
 def drawn_split(folder: Path) -> Segmented:
     """Images of 48 x 72 px."""
-    for number, ((top, remaining, side), label) in enumerate(SQUARES):
+    for number, ((top, left, side), label) in enumerate(SQUARES):
         mask = np.zeros((48, 72), dtype=np.uint8)
-        mask[top : top + side, remaining : remaining + side] = label
+        mask[top : top + side, left : left + side] = label
         write_mask(folder / f"mask{number}.png", mask)
         Image.fromarray(np.array(COLORS, dtype=np.uint8)[mask]).save(folder / f"{number}.png")
     numbers = range(len(SQUARES))

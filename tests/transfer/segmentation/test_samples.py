@@ -56,16 +56,16 @@ def test_crops_of_image_and_mask_agree_and_reach_every_place(tmp_path: Path) -> 
     y, x = np.mgrid[:48, :52].astype(np.uint8)
     Image.fromarray(np.stack([y, x, 0 * x], axis=2)).save(tmp_path / "places.png")
     write_mask(tmp_path / "mask.png", (x + y) % 3)
-    positions = Segmented(tmp_path, ["places.png"], ["mask.png"], ("a", "b", "c"))
+    split = Segmented(tmp_path, ["places.png"], ["mask.png"], ("a", "b", "c"))
     corners = set()
     for seed in range(120):
-        sample = training_sample(positions, 0, replace(AS_IT_IS, crop_px=44), seed)
+        sample = training_sample(split, 0, replace(AS_IT_IS, crop_px=44), seed)
         assert sample.mask.shape == (44, 44)
         rows, columns = sample.image[:2].int()
         assert torch.equal((rows + columns) % 3, sample.mask.int())
         corners.add((int(rows[0, 0]), int(columns[0, 0])))
     assert {top for top, _ in corners} == set(range(5))
-    assert {remaining for _, remaining in corners} == set(range(9))
+    assert {left for _, left in corners} == set(range(9))
 
 
 def test_masks_are_not_interpolated(split: Segmented) -> None:

@@ -105,9 +105,9 @@ def test_difficult_images_are_negatives_in_training(tmp_path: Path) -> None:
     assert bool((data.train.labels == 0).any())
     relabeled = data.train.labels.where(data.train.labels != 0, -1)
     as_negative = replace(data, train=Features(data.train.features, relabeled))
-    remaining = QUICK.run(data, folders(tmp_path / "left"), seed=0)
+    left = QUICK.run(data, folders(tmp_path / "left"), seed=0)
     right = QUICK.run(as_negative, folders(tmp_path / "right"), seed=0)
-    assert torch.equal(remaining.scores, right.scores)
+    assert torch.equal(left.scores, right.scores)
 
 
 def test_difficult_images_are_ignored_on_test() -> None:

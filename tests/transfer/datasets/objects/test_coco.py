@@ -320,13 +320,13 @@ def test_repeated_category_name_is_refused(copy_of: CopyOf) -> None:
 
 
 def corners(box: list[float]) -> list[float]:
-    remaining, top, width, height = box
-    return [remaining, top, remaining + width, top + height]
+    left, top, width, height = box
+    return [left, top, left + width, top + height]
 
 
 def centers(box: list[float]) -> list[float]:
-    remaining, top, width, height = box
-    return [remaining + width / 2, top + height / 2, width, height]
+    left, top, width, height = box
+    return [left + width / 2, top + height / 2, width, height]
 
 
 def fractions(box: list[float]) -> list[float]:

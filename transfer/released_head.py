@@ -1,0 +1,90 @@
+"""A published linear segmentation head is tested on VOC 2012 val, without training.
+
+This checks the feature maps, resampling, sliding windows and mIoU of
+`voc12_seg_linear` against published numbers. DINOv2's README links heads for its encoders;
+Oquab et al., TMLR 2024 (arXiv:2304.07193), Table 10 has their mIoU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, cast
+
+from pretrain.running.processes import process_group, this_process
+from transfer.datasets.folders import Folders, data_folder
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.files import read_file
+from transfer.encoders.opening import open_file
+from transfer.encoders.options import AnyEncoder, EncoderOptions
+from transfer.tasks import TASKS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transfer.segmentation.linear import LinearSegmenter
+    from transfer.tasks.dense import SegmentationLinear
+
+HEAD_NAMES = {
+    "decode_head.bn.weight": "norm.weight",
+    "decode_head.bn.bias": "norm.bias",
+    "decode_head.bn.running_mean": "norm.running_mean",
+    "decode_head.bn.running_var": "norm.running_var",
+    "decode_head.conv_seg.weight": "classifier.weight",
+    "decode_head.conv_seg.bias": "classifier.bias",
+}
+"""Tensors of mmsegmentation's linear head with batch norm, and their names here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestHead:
+    """Test a published linear segmentation head (mmsegmentation format) on VOC 2012 val."""
+
+    ckpt: Path
+    """Weights of the encoder."""
+    head: Path
+    """Checkpoint of the head, as mmsegmentation saves it."""
+    network: AnyEncoder = field(default_factory=EncoderOptions)
+    """Options that select the encoder."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all datasets; $DATASETS or ./datasets."""
+
+    def __call__(self) -> int:
+        """Print the mIoU; return the exit status. BackboneError if the head does not fit."""
+        from transfer.segmentation.masks import Predicted
+        from transfer.segmentation.train import predict
+
+        encoder, _ = open_file(self.ckpt, self.network)
+        task = cast("SegmentationLinear", TASKS["voc12_seg_linear"])
+        if reason := task.unsupported_reason(encoder):
+            raise BackboneError(reason)
+        task = task.for_backbone(encoder)
+        split = task.open(self.data, "test")
+        with process_group(), TemporaryDirectory() as folder:
+            folders = Folders(data=self.data, work=Path(folder), cache=Path(folder))
+            network = task.build(encoder, len(split.class_names), "BN", folders)
+            network.to(this_process().device)
+            load_head(network, self.head)
+            predict(network, split, Path(folder), this_process())
+            mean_iou = Predicted(Path(folder), split).overlap.mean
+        print(f"{encoder.name}: mIoU {mean_iou:.2f} on {len(split):,} images")
+        return 0
+
+
+def load_head(network: LinearSegmenter, path: Path) -> None:
+    """Set the norm and classifier of a network from a file; BackboneError if they do not fit."""
+    tensors = {
+        name[max(0, name.rfind("decode_head.")) :]: tensor  # without a prefix such as state_dict
+        for name, tensor in read_file(path).tensors.items()
+    }
+    missing = [name for name in HEAD_NAMES if name not in tensors]
+    if missing:
+        raise BackboneError(f"{path}: not a linear head of mmsegmentation, {missing[0]} is missing")
+    state: dict[str, Tensor] = network.state_dict()
+    for name, ours in HEAD_NAMES.items():
+        if tensors[name].shape != state[ours].shape:
+            sizes = f"{list(tensors[name].shape)} instead of {list(state[ours].shape)}"
+            raise BackboneError(f"{path}: {name} has the shape {sizes}")
+        state[ours] = tensors[name]
+    network.load_state_dict(state)
