@@ -1,6 +1,6 @@
 """`Detector`, the base class of both engines, with its inputs and outputs.
 
-Before training, `prove` verifies that the backbone computes the same as the checkpoint and that all
+Before training, `verify` checks that the backbone computes the same as the checkpoint and that all
 of its parameters are trained.
 """
 
@@ -91,7 +91,7 @@ class Detector(nn.Module, ABC):
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
         """Load a backbone with torchvision's names; RuntimeError for unexpected tensors.
 
-        `prove` detects tensors that were not loaded.
+        `verify` detects tensors that were not loaded.
         """
 
     def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
