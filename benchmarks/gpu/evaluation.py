@@ -35,7 +35,7 @@ from transfer.finetuning.loop import fused, measured_convolutions, move_to_devic
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.crops import RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
-from transfer.frozen.kept_images import with_cached_pixels
+from transfer.frozen.image_cache import with_cached_pixels
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import HeadOptimizer, new_heads

@@ -8,7 +8,7 @@ extraction.py      extraction of missing features
 feature_file.py    a file of the cache, written row by row
 random_views.py    random views, and statistics of their features
 crops.py           random crops of training images, and their order
-kept_images.py     cache of decoded images in memory
+image_cache.py     cache of decoded images in memory
 probe_training.py  settings for training on random crops
 linear_heads.py    training of linear heads on one stream of random crops, its state on disk
 running_probe.py   a probe during training: SGD and LARS for several learning rates at once

@@ -17,7 +17,7 @@ from pretrain.running.loader import load_batches
 from transfer.datasets.images import Images
 from transfer.encoders.encoder import InputFormat
 from transfer.frozen.extraction import num_workers
-from transfer.frozen.kept_images import with_cached_pixels
+from transfer.frozen.image_cache import with_cached_pixels
 from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, Normalization
@@ -117,16 +117,13 @@ def batch_draws(num_images: int, batch_size: int, seed: int, steps: range) -> It
 
     Every batch is full, so a batch may span two epochs.
     """
-    shuffled_epoch, order = -1, list[int]()
+    current, order = -1, list[int]()
     for step in steps:
         draws = []
         for number in range(step * batch_size, (step + 1) * batch_size):
             epoch, offset = divmod(number, num_images)
-            if epoch != shuffled_epoch:
+            if epoch != current:
                 generator = torch.Generator().manual_seed(draw_seed(seed, epoch))
-                shuffled_epoch, order = (
-                    epoch,
-                    torch.randperm(num_images, generator=generator).tolist(),
-                )
+                current, order = epoch, torch.randperm(num_images, generator=generator).tolist()
             draws.append((number, order[offset]))
         yield draws

@@ -113,7 +113,7 @@ def extract(
         suffix = f" for {len(entries)} backbones" if len(entries) > 1 else ""
         prepared, crop_rows = _cached_crops(crops, EvalImages(images, transform), files)
         all_rows = [*(entry.rows for entry in entries), *crop_rows]
-        num_done, total = min(rows.done for rows in all_rows), len(images)
+        start, total = min(rows.done for rows in all_rows), len(images)
         target_device = device()
         normalizations = {
             input_format: Normalization(input_format, target_device)
@@ -121,11 +121,9 @@ def extract(
         }
         with (
             unchanged(images, *all_rows),
-            progress("features", subject + suffix, total, done=num_done) as counter,
+            progress("features", subject + suffix, total, done=start) as counter,
         ):
-            for indices, raw in raw_batches(
-                prepared, num_done, pinned=target_device.type == "cuda"
-            ):
+            for indices, raw in raw_batches(prepared, start, pinned=target_device.type == "cuda"):
                 inputs = {
                     input_format: normalize(raw)
                     for input_format, normalize in normalizations.items()
@@ -145,9 +143,7 @@ def extract(
                 for rows in crop_rows:
                     rows.write(indices.start, raw.flatten(1).numpy())
                 counter.add(len(raw))
-                ends_chunk = (
-                    indices.stop - num_done
-                ) % IMAGES_PER_CHUNK == 0 or indices.stop == total
+                ends_chunk = (indices.stop - start) % IMAGES_PER_CHUNK == 0 or indices.stop == total
                 # a full chunk may take longer than the scheduler's grace period
                 if ends_chunk or stop.is_requested():
                     for rows in all_rows:
@@ -188,13 +184,9 @@ def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple
     """
     total = len(prepared)
     batch_indices = [
-        range(
-            batch_start, min(batch_start + IMAGES_PER_BATCH, chunk_start + IMAGES_PER_CHUNK, total)
-        )
-        for chunk_start in range(start, total, IMAGES_PER_CHUNK)
-        for batch_start in range(
-            chunk_start, min(chunk_start + IMAGES_PER_CHUNK, total), IMAGES_PER_BATCH
-        )
+        range(first, min(first + IMAGES_PER_BATCH, chunk + IMAGES_PER_CHUNK, total))
+        for chunk in range(start, total, IMAGES_PER_CHUNK)
+        for first in range(chunk, min(chunk + IMAGES_PER_CHUNK, total), IMAGES_PER_BATCH)
     ]
 
     def read(indices: range) -> Tensor:

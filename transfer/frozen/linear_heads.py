@@ -119,7 +119,7 @@ class Pass:
             self.probes[key].load(self.states[key])
 
     def _read_stream(self, requested: RunningProbe) -> None:
-        """Pass features of crops to all probes until `own` is finished."""
+        """Pass features of crops to all probes until `requested` is finished."""
         network = frozen_network(self.backbone)
         weights = weights_of(network)
         # a probe that is more than a batch behind would delay the requested one

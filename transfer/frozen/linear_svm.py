@@ -94,10 +94,10 @@ def solve_batched(
 
     costs (P,): the problems' C. start (P, C + 1): for instance the solution at a lower cost.
 
-    The stopping rule is LIBLINEAR's for the primal: the norm of the gradient is at most `tolerance`
-    times its norm at w = 0 and the fraction of the rarer class. Without this fraction, the common
-    class would dominate the gradient at w = 0. Products with the images have the dtype of the
-    images; all other computations use float64.
+    The stopping rule is LIBLINEAR's for the primal problem. The norm of the gradient must be at
+    most `tolerance * fraction` times its norm at w = 0, with the fraction of the rarer class.
+    Without the fraction, the common class would dominate the gradient at w = 0. Products with the
+    images have the dtype of the images; all other computations use float64.
     """
     images = basis.images
     positive = problems.positive.to(images.device)

@@ -25,8 +25,8 @@ def knn_scores(
     """
     if not 0 < 1 / temperature < MAX_LOG - math.log(num_neighbors):
         raise ValueError(
-            f"temperature {temperature:g} is too small or not positive: the votes of "
-            f"{num_neighbors} neighbors, up to exp(1 / temperature) each, must fit into float32"
+            f"temperature is {temperature:g}: expected a positive number for which the votes of "
+            f"{num_neighbors} neighbors, up to exp(1 / temperature) each, fit into float32"
         )
     labels = bank.labels.to(device())
     chunks = []

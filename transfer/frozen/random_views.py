@@ -73,7 +73,7 @@ class RandomViews:
 def view_statistics(embeddings: Tensor) -> Tensor:
     """Return STATISTICS (n, 3) of unit-length embeddings (n, V, d), float64.
 
-    mean_cosine: mean over all V x V pairs of views, including identical views.
+    mean_cosine: mean over all V x V pairs, including a view with itself.
     mean_covariance_diagonal: with divisor V; equals (1 - mean cosine) / d.
     mean_nuclear_norm: of the V x d matrix, from sqrt(V) (equal views) to V (orthogonal views).
     """

@@ -68,7 +68,7 @@ class Normalization:
         """Copy the constants to the device once."""
         import torch
 
-        self.where = target_device
+        self.device = target_device
         constants = torch.tensor([input_format.mean, input_format.std], dtype=torch.float32)
         self.mean, self.std = constants[..., None, None].to(target_device)
 
@@ -79,7 +79,9 @@ class Normalization:
         """
         import torch
 
-        pixels = raw.contiguous(memory_format=torch.channels_last).to(self.where, non_blocking=True)
+        pixels = raw.contiguous(memory_format=torch.channels_last).to(
+            self.device, non_blocking=True
+        )
         # the same operations as torchvision's v2.ToDtype and v2.Normalize
         return pixels.to(torch.float32).mul_(1 / 255).sub_(self.mean).div_(self.std)
 

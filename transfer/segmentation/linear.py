@@ -97,7 +97,7 @@ class LinearSegmenter(nn.Module):
         generator = torch.Generator().manual_seed(0)
         side = self.recipe.crop_px
         images = torch.randn(2, 3, side, side, generator=generator, dtype=torch.float32)
-        images = images.to(self.normalize.where)
+        images = images.to(self.normalize.device)
         batch_maps = self.maps(images)
         single_maps = torch.cat([self.maps(image[None]) for image in images])
         largest = batch_maps.abs().max().item()

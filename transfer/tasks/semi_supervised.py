@@ -188,7 +188,7 @@ class SemiSupervised(CenterCrops):
         If several learning rates are given, they are compared first.
         """
         from transfer.frozen.crops import CROPS
-        from transfer.frozen.kept_images import with_cached_pixels
+        from transfer.frozen.image_cache import with_cached_pixels
 
         crops = self.epochs * len(self.head_rates) * len(prepared.train)
         labeled = with_cached_pixels(prepared.train, crops)

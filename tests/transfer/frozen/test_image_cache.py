@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import transfer.frozen.crops
-import transfer.frozen.kept_images
+import transfer.frozen.image_cache
 from pretrain.running import stop
 from pretrain.running.host_memory import image_memory
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
@@ -16,7 +16,7 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
 from transfer.encoders.encoder import InputFormat
 from transfer.frozen.crops import crop_batches
-from transfer.frozen.kept_images import ImageMemoryError, with_cached_pixels
+from transfer.frozen.image_cache import ImageMemoryError, with_cached_pixels
 from transfer.frozen.probe_training import ProbeTraining
 
 NUM_IMAGES = 7
@@ -45,7 +45,7 @@ def test_batches_from_kept_images_are_those_of_decoding_each_time(
     def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return list(crop_batches(images, TRAINING, 0, InputFormat(), 5, range(1, 6)))
 
-    for module in (transfer.frozen.crops, transfer.frozen.kept_images):
+    for module in (transfer.frozen.crops, transfer.frozen.image_cache):
         monkeypatch.setattr(module, "num_workers", lambda _: workers)
     with image_memory(0):
         decoded = batches(images)
@@ -67,14 +67,14 @@ def test_images_are_kept_up_to_the_limit(
 def test_a_set_that_is_far_too_large_is_not_looked_through(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer.frozen.kept_images, "SAMPLE", 2)
+    monkeypatch.setattr(transfer.frozen.image_cache, "SAMPLE", 2)
     requested: list[int] = []
 
     def sizes(files: list[str]) -> np.ndarray:
         requested.append(len(files))
         return np.full((len(files), 2), 40)
 
-    monkeypatch.setattr(transfer.frozen.kept_images, "image_sizes", sizes)
+    monkeypatch.setattr(transfer.frozen.image_cache, "image_sizes", sizes)
     with image_memory(1e-9):
         assert with_cached_pixels(images, 100) is images
     assert requested == [2]
