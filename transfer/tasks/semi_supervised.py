@@ -49,7 +49,7 @@ class SemiSupervised(CenterCrops):
 
     heading: ClassVar[str] = "Semi-supervised"
     trains_backbone: ClassVar[bool] = True
-    kind: ClassVar[str] = "few labels"
+    kind: ClassVar[str] = "semi-supervised"
     supported_options: ClassVar[frozenset[str]] = frozenset(
         {"image_memory_gb", "learning_rates", "precision"}
     )
@@ -143,13 +143,13 @@ class SemiSupervised(CenterCrops):
         lines = []
         if len(self.head_rates) > 1:
             lines.append(
-                f"few labels: {len(self.head_rates)} learning rates are compared on held-out "
+                f"semi-supervised: {len(self.head_rates)} learning rates are compared on held-out "
                 "labeled images, then one training uses all labeled images; in one process"
             )
         if self.dataset == "in1k":
             advice = DATASETS[next(iter(LISTED_FRACTION))].how_to_get
             lines.append(
-                f"few labels: drawn per class, since the published lists are missing. {advice}"
+                f"semi-supervised: drawn per class, since the published lists are missing. {advice}"
             )
         return lines
 

@@ -62,7 +62,7 @@ def test_plan_of_all_tasks_fits_a_screen(
     lines = render_plan_groups(rows).splitlines()
     assert len(lines) <= 24
     notes = [line.partition(":")[0] for line in lines if "needs a GPU with at least" in line]
-    assert sorted(notes) == ["detection", "few labels", "segmentation"]
+    assert sorted(notes) == ["detection", "segmentation", "semi-supervised"]
     assert "--cache-crops" not in "".join(lines)
     keeping = replace(settings, keep_crops=True, data=settings.runs / "whole")
     keys = ("cifar10_knn", "cifar10_linear", "rotation4_linear", "coco_det")
