@@ -1,25 +1,25 @@
-"""Evaluation of checkpoints on every task, and tables beside those of the papers.
+"""Evaluate checkpoints on all tasks, and compare them with the papers' tables.
 
 run_all.py      the main command: plan, run, tables
 tables.py       python -m benchmarks.tables: from records to results/tables
 report.py       python -m benchmarks.report: one HTML page of all results
 figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG and PNG
-explain.py      python -m benchmarks.explain: everything behind one number
-power.py        python -m benchmarks.power: what seeds and test images can show
-verify.py       python -m benchmarks.verify: contradictions in records, also of others
+explain.py      python -m benchmarks.explain: details of one result
+power.py        python -m benchmarks.power: differences that seeds and test images can detect
+verify.py       python -m benchmarks.verify: checks records for contradictions
 export.py       python -m benchmarks.export: the metadata of a model card
-status.py       python -m benchmarks.status: the states of all cells
-scripts.py      the commands of an installed wheel: ssl-benchmark and its siblings
+status.py       python -m benchmarks.status: the states of all evaluations
+scripts.py      the commands of an installed wheel, such as ssl-benchmark
 gpu_check.py    python -m benchmarks.gpu_check: how fast this machine's GPU is, on one page
-planning/       what a run would do, what it costs, the resources it needs on a cluster
-execution/      jobs: cells of one process; jobs side by side; states of cells; the end of a run
-cluster/        jobs as arrays of a cluster, and their states
-gpu/            what is measured of a machine's GPUs
-report_parts/   the sections of that page, its template, style and script
-drawing/        from records and logs to figures
-results/        from records to every number that is shown
+planning/       what a run would do, and its cost
+execution/      jobs on this machine, states of cells, the end of a run
+cluster/        jobs as arrays on a cluster
+gpu/            the measurements of gpu_check.py
+report_parts/   the sections of the report, its template, style and script
+drawing/        figures from records and logs
+results/        numbers, comparisons and tables from records
 published/      the numbers printed in papers, one file each
-speed/          several ways to do one thing, in turn in one process, and their ratio
+speed/          speed comparisons of alternative implementations
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 def read_results(results: Path | str = "results") -> pd.DataFrame:
-    """Return the numbers of all records below a folder, with the columns of results.csv.
+    """Return the results of all records in a folder, with the columns of results.csv.
 
-    A number under a paper's protocol on full data has a row for each published counterpart, whose
-    paper, table, row and task join it with `read_published`; these are empty for other numbers.
+    A result under a paper's protocol on full data has one row per published counterpart, given by
+    paper, table, row and task as in `read_published`. These columns are empty for other results.
     """
     import pandas as pd
 
@@ -44,10 +44,10 @@ def read_results(results: Path | str = "results") -> pd.DataFrame:
     contents = read_contents(Path(results))
     counterparts: dict[tuple[str, str], list[dict[str, str]]] = {}
     for ours, printed, *_ in contents.pairs:
-        where = {"paper": printed.paper.name, "table": printed.table.number}
+        table = {"paper": printed.paper.name, "table": printed.table.number}
         for file in ours.files:
             counterparts.setdefault((file, ours.metric), []).append(
-                where | {"row": printed.row.label}
+                table | {"row": printed.row.label}
             )
     none = [{"paper": "", "table": "", "row": ""}]
     rows = [
@@ -67,14 +67,14 @@ def read_published() -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "paper": one.paper.name,
-                "table": one.table.number,
-                "row": one.row.label,
-                "task": one.task,
-                "metric": one.column.metric,
-                "value": one.value,
+                "paper": result.paper.name,
+                "table": result.table.number,
+                "row": result.row.label,
+                "task": result.task,
+                "metric": result.column.metric,
+                "value": result.value,
             }
-            for one in printed()
-            if one.table.kind == "results"
+            for result in printed()
+            if result.table.kind == "results"
         ]
     )

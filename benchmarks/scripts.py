@@ -1,7 +1,7 @@
 """The commands of an installed wheel: ssl-benchmark, ssl-transfer, ssl-pretrain and ssl-slurm.
 
-Each runs the module that `python -m` runs, but finds the suite where it is installed, also in a
-folder that has a transfer/ or benchmarks/ of its own.
+Each runs the same module as `python -m`, but always imports the installed suite, even if the
+current folder contains another transfer/ or benchmarks/.
 """
 
 import os
@@ -19,7 +19,7 @@ SUBCOMMANDS = {
     "export": "benchmarks.export",
     "gpu-check": "benchmarks.gpu_check",
 }
-"""First words of ssl-benchmark; any other command line is one of benchmarks/run_all.py."""
+"""Modules by subcommand of ssl-benchmark; without one, it runs benchmarks/run_all.py."""
 
 
 def benchmark() -> None:
@@ -46,6 +46,6 @@ def slurm() -> None:
 
 
 def _run(module: str) -> None:
-    # processes that this one starts must not import from the present folder either
+    # child processes inherit it, so that they do not import from the current folder either
     os.environ["PYTHONSAFEPATH"] = "1"
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -1,10 +1,10 @@
-"""A command as a job: it gets a signal to save before the job must end, and is started again.
+"""Run a command as a job: signal it to save before the time limit, and requeue it.
 
-This fills gaps of Slurm and submitit: the signal reaches the command only on some clusters (with
-proctrack/cgroup only the process that Slurm started), submitit ignores SIGTERM, and Slurm does not
-requeue a job that it killed at its time limit, so a command that does not exit in time is killed a
-moment earlier. After a job that did not end with 0, the batch script calls python -m slurm.requeue
-FOLDER STATUS, which alone decides whether it starts again.
+This fills gaps of Slurm and submitit. On some clusters the signal reaches only the process that
+Slurm started (proctrack/cgroup). submitit ignores SIGTERM. Slurm does not requeue a job that it
+killed at its time limit, so a command that does not exit in time is killed a moment earlier. After
+a job with a nonzero exit status, the batch script calls python -m slurm.requeue FOLDER STATUS,
+which decides whether the job is requeued.
 """
 
 import ctypes
@@ -25,56 +25,56 @@ from slurm.resources import GIVE_UP_DELAY_S
 from slurm.state import WAITING
 
 EXIT_RESUMABLE = 75
-"""Exit status of a command that has saved and can resume: EX_TEMPFAIL. The rooms import nothing of
-each other here: pretrain/running/stop.py has the same number."""
+"""Exit status of a command that saved and can resume (EX_TEMPFAIL). pretrain/running/stop.py has
+the same number, since the packages do not import each other."""
 MAX_STARTS = 100
-"""Starts of one job at most, whatever the reasons."""
+"""Maximum number of starts of one job."""
 MAX_KILLS = 3
-"""Kills after which a job that saves nothing is not started again."""
+"""Maximum number of kills without saving after which a job is requeued."""
 LATE_S = 30.0
-"""Seconds before the time limit at which a running command is killed; a tenth of the time if
+"""Seconds before the time limit at which a running command is killed, or a tenth of the limit if
 that is less."""
 PATIENCE_S, PAUSE_S = 60.0, 5.0
-"""Seconds for which a failing controller is asked again, and the pause between."""
+"""Seconds for which calls of a failing controller are repeated, and the pause between calls."""
 LIVE_STATES = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"}
-"""States of a job that nobody has ended; a cancelled one is COMPLETING."""
+"""States of a job that has not ended; a cancelled job is COMPLETING."""
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 SIGNALS = (signal.SIGUSR2, signal.SIGTERM)
 PRECEDENCE_S = 10.0
-"""Seconds by which one of several processes delays its failure: the cause may be the death of
-another process, whose status should be the first."""
+"""Seconds by which a failing process delays its exit, so that a killed process that caused the
+failure stores its status first."""
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 PORTS = (20_000, 32_000)
-"""Range of ports, below those that Linux uses for outgoing connections."""
+"""Range of ports, below the range that Linux uses for outgoing connections."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A program and its arguments, the callable that submitit runs."""
+    """A program and its arguments, as a callable for submitit."""
 
     words: tuple[str, ...]
     of_python: bool = False
-    """The words are arguments of the Python that runs the job."""
+    """The words are arguments for the Python that runs the job."""
 
     def __call__(self) -> None:
-        """Run the command; exit with its status unless that is 0."""
+        """Run the command; exit with its status unless it is 0."""
         from submitit import JobEnvironment
 
         job: Any = JobEnvironment()
         requests = _Requests()
         for number in SIGNALS:
-            signal.signal(number, requests.note)  # in place of submitit's handlers
+            signal.signal(number, requests.note)  # replaces submitit's handlers
         limit_s = max(0.0, float(os.environ["SLURM_JOB_END_TIME"]) - time.time())
-        words = (sys.executable, *self.words) if self.of_python else self.words
-        status = requests.run(words, environment(job, os.environ), limit_s)
+        args = (sys.executable, *self.words) if self.of_python else self.words
+        status = requests.run(args, environment(job, os.environ), limit_s)
         if status == 0:
             return
         if requests.late:
             print("killed, since it did not exit before the time limit", flush=True)
         elif requests.signal_name:
-            status = EXIT_RESUMABLE  # also of a command that the signal has killed
+            status = EXIT_RESUMABLE  # even if the signal killed the command
         if status == EXIT_RESUMABLE and job.global_rank:
-            time.sleep(3600)  # the first process saves; when it exits, srun ends this one
+            time.sleep(3600)  # rank 0 saves; when it exits, srun ends this process
         if status > 0 and status != EXIT_RESUMABLE and job.num_tasks > 1:
             time.sleep(PRECEDENCE_S)
         status = status if status > 0 else 128 - status
@@ -82,20 +82,20 @@ class Command:
         sys.exit(status)
 
     def checkpoint(self) -> Any:
-        """Return what submitit starts again if its own handler gets the signal first."""
+        """Return the submission that submitit requeues if its handler gets the signal first."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
 def killing_signal(status: int) -> str:
-    """Return the signal that ended a process, from Python's or a shell's status; empty if none."""
-    names = {known.value: known.name for known in signal.Signals}
+    """Return the signal that ended a process, from Python's or a shell's status, or ""."""
+    names = {number.value: number.name for number in signal.Signals}
     return names.get(-status if status < 0 else status - 128, "")
 
 
 class _Requests:
-    """Signals that ask the job to end, which are passed on to its command."""
+    """Signals that request the end of the job, forwarded to its command."""
 
     def __init__(self) -> None:
         self.signal_name = ""
@@ -109,21 +109,22 @@ class _Requests:
         if self.command is not None:
             self.command.send_signal(signal.SIGTERM)
 
-    def run(self, words: tuple[str, ...], settings: dict[str, str], limit_s: float) -> int:
-        """Run a command; return its exit status, negative if a signal has killed it.
+    def run(self, args: tuple[str, ...], settings: dict[str, str], limit_s: float) -> int:
+        """Run a command; return its exit status, negative if a signal killed it.
 
-        It gets a SIGTERM before the limit, if none came before, and is killed if it does not exit.
+        It gets SIGTERM before the time limit unless it already got one, and is killed if it does
+        not exit.
         """
         end = time.monotonic() + limit_s
-        with subprocess.Popen(words, env=settings, preexec_fn=_end_with_parent) as self.command:
-            if self.signal_name:  # the signal came before the command had started
+        with subprocess.Popen(args, env=settings, preexec_fn=_end_with_parent) as self.command:
+            if self.signal_name:  # the signal arrived before the command started
                 self.command.send_signal(signal.SIGTERM)
-            for before_s, number in (
+            for delay_s, number in (
                 (min(GIVE_UP_DELAY_S, limit_s / 3), signal.SIGTERM),
                 (min(LATE_S, limit_s / 10), signal.SIGKILL),
             ):
                 try:
-                    return self.command.wait(max(0.0, end - before_s - time.monotonic()))
+                    return self.command.wait(max(0.0, end - delay_s - time.monotonic()))
                 except subprocess.TimeoutExpired:
                     self.late = number == signal.SIGKILL
                     if self.late or not self.signal_name:
@@ -133,16 +134,16 @@ class _Requests:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel stop the command if its parent is killed; a new start would make two of it."""
+    """Let the kernel stop the command if its parent is killed, so that it never runs twice."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def ask_repeatedly(*words: str) -> str:
-    """Return what one of Slurm's programs prints; repeat it for a while where it fails."""
+def ask_repeatedly(*args: str) -> str:
+    """Return the output of a Slurm program, after repeated calls if it fails."""
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return ask(*words)
+            return ask(*args)
         except ClusterError:
             if time.monotonic() + PAUSE_S > until:
                 raise
@@ -150,19 +151,19 @@ def ask_repeatedly(*words: str) -> str:
 
 
 def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of this process of the job, without those of another launcher.
+    """Return the environment of this process, without the variables of another launcher.
 
     job: submitit's JobEnvironment of a running job.
-    LOCAL_RANK is the place of the process's GPU among those that it sees: 0 where the cluster
-    shows each process only its own.
+    LOCAL_RANK is the index of the process's GPU among its visible GPUs: 0 if the cluster shows each
+    process only one GPU.
     """
-    own = {name: value for name, value in inherited.items() if name not in NAMES}
+    variables = {name: value for name, value in inherited.items() if name not in NAMES}
     if job.num_tasks == 1:
-        return own
-    # another start, another port: the last one may be in use
+        return variables
+    # each start uses another port, since the previous one may still be in use
     start = inherited.get("SLURM_RESTART_COUNT", "0")
     visible = [name for name in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return own | {
+    return variables | {
         "MASTER_ADDR": job.hostnames[0],
         "MASTER_PORT": str(random.Random(f"{job.job_id} {start}").randint(*PORTS)),
         "RANK": str(job.global_rank),
@@ -173,10 +174,10 @@ def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def first_status(folder: Path, job_id: str, status: int) -> int:
-    """Return the exit status of the process that was the first of this start to end badly.
+    """Return the exit status of the first process of this start that failed.
 
-    It is kept in a file: srun ends the other processes, and returns the status of any. If nothing
-    is stored yet, it is the status given.
+    A file stores it, since srun ends the other processes and returns any status. If nothing is
+    stored yet, the given status is stored and returned.
     """
     file = _status_file(folder, job_id, _start())
     try:
@@ -188,12 +189,12 @@ def first_status(folder: Path, job_id: str, status: int) -> int:
 
 
 def start_again(folder: Path, job_id: str, status: int) -> str:
-    """Put a job that ended badly back into the queue if that may help; return why not.
+    """Requeue a failed job if that may help; return the reason if it was not requeued.
 
-    It helps a command that has saved, one that was killed, and one on several nodes, whose failure
-    may be the death of another node, which Slurm sees minutes later. A job that is killed in four
-    starts without saving in between is given up. The result is empty if it was put back, or if the
-    command itself has failed, whose messages say why.
+    Requeueing may help if the command saved, if it was killed, or if the job has several nodes:
+    then another node may have died, which Slurm notices minutes later. A job that is killed in four
+    starts without saving in between is not requeued. The result is empty if the job was requeued,
+    or if the command itself failed and printed its error.
     """
     start, status = _start(), first_status(folder, job_id, status)
     killer = killing_signal(status)
@@ -202,22 +203,24 @@ def start_again(folder: Path, job_id: str, status: int) -> str:
         if not killer and int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) == 1:
             return ""
         files = (_status_file(folder, job_id, number) for number in range(start, -1, -1))
-        # Slurm itself starts a job again whose node has died; there is no status of such a start
-        ends = [file.read_text() for file in files if file.exists()]
-        saved = ends.index(str(EXIT_RESUMABLE)) if str(EXIT_RESUMABLE) in ends else len(ends)
-        if saved > MAX_KILLS:
-            advice = "; is memory too small?" if killer else ""
-            return f"{ending} in {saved} starts{advice}"
+        # if a node dies, Slurm requeues the job itself, and that start has no status
+        statuses = [file.read_text() for file in files if file.exists()]
+        kills = len(statuses)
+        if str(EXIT_RESUMABLE) in statuses:
+            kills = statuses.index(str(EXIT_RESUMABLE))
+        if kills > MAX_KILLS:
+            advice = "; perhaps it needs more memory" if killer else ""
+            return f"{ending} in {kills} starts{advice}"
     if start + 1 >= MAX_STARTS:
         return f"{ending}; still not finished after {start + 1} starts"
     try:
-        # first a look: Slurm would requeue a cancelled job too, or has requeued it itself
-        word = ask_repeatedly("squeue", "--noheader", "--format=%T", f"--jobs={job_id}").strip()
-        if word not in LIVE_STATES | WAITING:
-            return f"{ending}; the job was ended from outside (state {word or 'unknown'})"
-        told = f"start {start + 1} has ended: {ending}; the job waits to be started again"
-        if word not in WAITING:
-            print(told, flush=True)  # Slurm ends this process, too
+        # check the state first: the job may be cancelled, or Slurm may have requeued it
+        state = ask_repeatedly("squeue", "--noheader", "--format=%T", f"--jobs={job_id}").strip()
+        if state not in LIVE_STATES | WAITING:
+            return f"{ending}; the job was cancelled or ended by Slurm (state {state or 'unknown'})"
+        message = f"start {start + 1} ended: {ending}; the job is queued again"
+        if state not in WAITING:
+            print(message, flush=True)  # before the requeue, which ends this process
             ask_repeatedly("scontrol", "requeue", job_id)
     except ClusterError as error:
         return f"{ending}; {error}"
@@ -225,7 +228,7 @@ def start_again(folder: Path, job_id: str, status: int) -> str:
 
 
 def _start() -> int:
-    """Return the number of earlier starts of this job."""
+    """Return the number of previous starts of this job."""
     return int(os.environ.get("SLURM_RESTART_COUNT", "0"))
 
 
@@ -234,7 +237,7 @@ def _status_file(folder: Path, job_id: str, start: int) -> Path:
 
 
 def this_job() -> str:
-    """Return the id of this process's job, in the form of submitit."""
+    """Return the id of this process's job, in submitit's format."""
     if "SLURM_ARRAY_TASK_ID" in os.environ:
         return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     return os.environ["SLURM_JOB_ID"]
@@ -242,4 +245,4 @@ def this_job() -> str:
 
 if __name__ == "__main__":
     if reason := start_again(Path(sys.argv[1]), this_job(), int(sys.argv[2])):
-        print(f"not started again: {reason}", file=sys.stderr, flush=True)
+        print(f"not queued again: {reason}", file=sys.stderr, flush=True)

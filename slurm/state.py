@@ -1,4 +1,4 @@
-"""States of jobs: from squeue, from accounting where there is any, and from files of the jobs."""
+"""States of jobs, from squeue, from accounting if available, and from log files."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -13,23 +13,23 @@ Stage = Literal["queued", "running", "ended", "unknown"]
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 GOING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"}
 LOG_BYTES = 16_384
-"""Bytes at the end of a log in which its last line is looked for."""
+"""Number of bytes at the end of a log that are searched for its last line."""
 ENDLESS = {
     "PartitionTimeLimit": "its time limit is above the partition's",
-    "PartitionNodeLimit": "it asks for more nodes than the partition allows",
+    "PartitionNodeLimit": "it requests more nodes than the partition allows",
     "AssocMaxWallDurationPerJobLimit": "its time limit is above the account's",
-    "QOSMaxWallDurationPerJobLimit": "its time limit is above that of the QOS",
-    "BadConstraints": "no node has what it asks for",
-    "AccountNotAllowed": "the partition does not take this account",
-    "QOSNotAllowed": "the partition does not take this QOS",
-    "InvalidAccount": "the cluster does not know this account",
-    "InvalidQOS": "the cluster does not know this QOS",
-    "DependencyNeverSatisfied": "the job that it waits for ended in another way",
+    "QOSMaxWallDurationPerJobLimit": "its time limit is above the QOS's",
+    "BadConstraints": "no node has the requested features",
+    "AccountNotAllowed": "the partition does not allow this account",
+    "QOSNotAllowed": "the partition does not allow this QOS",
+    "InvalidAccount": "the account does not exist on the cluster",
+    "InvalidQOS": "the QOS does not exist on the cluster",
+    "DependencyNeverSatisfied": "a job that it depends on ended with another status",
     "JobHeldUser": "it is held until scontrol release",
     "JobHeldAdmin": "an administrator holds it",
-    "ReservationDeleted": "its reservation is gone",
+    "ReservationDeleted": "its reservation was deleted",
 }
-"""Reasons for which a job waits until somebody acts, and what they mean."""
+"""Reasons for which a job waits until a user or an administrator acts, and their meanings."""
 LAUNCHER_PREFIXES = ("srun:", "slurmstepd", "submitit ")
 
 
@@ -41,28 +41,28 @@ class JobState:
     word: str = ""
     """Slurm's name of the state, such as TIMEOUT."""
     reason: str = ""
-    """Reason for waiting, place of running, or way of ending."""
+    """Why the job waits, where it runs, or how it ended."""
 
 
 def job_states(jobs: Sequence[str]) -> dict[str, JobState]:
-    """Return states by job id; ClusterError if the controller does not answer.
+    """Return states by job id; ClusterError if the controller does not respond.
 
-    Jobs that the controller has forgotten come from the accounts, if there are any.
+    States that the controller no longer stores come from accounting, if available.
     """
     text = ask("squeue", "--me", "--states=all", "--array", "--noheader", "--format=%i|%T|%r|%N")
-    known = _parse_states(jobs, text)
-    if forgotten := [job for job in jobs if job not in known]:
+    states = _parse_states(jobs, text)
+    if forgotten := [job for job in jobs if job not in states]:
         masters = ",".join(dict.fromkeys(job.partition("_")[0] for job in forgotten))
         with suppress(ClusterError):
             text = ask("sacct", "-XnP", "-j", masters, "--format=JobID,State,Reason,NodeList")
-            known |= _parse_states(forgotten, text)
-    return known
+            states |= _parse_states(forgotten, text)
+    return states
 
 
 def _parse_states(jobs: Sequence[str], text: str) -> dict[str, JobState]:
-    """Return the states of those jobs that appear in lines "id|state|reason|nodes".
+    """Return the states of the jobs that occur in lines "id|state|reason|nodes".
 
-    An array that is cancelled before it has begun appears as one job.
+    An array that is cancelled before it starts appears as one job.
     """
     rows = dict(_rows(text))
     states = {job: rows.get(job) or rows.get(job.partition("_")[0]) for job in jobs}
@@ -70,7 +70,7 @@ def _parse_states(jobs: Sequence[str], text: str) -> dict[str, JobState]:
 
 
 def _rows(text: str) -> Iterable[tuple[str, JobState]]:
-    """Yield id and state of each line, of each element where a line is "7_[2-5,8%2]"."""
+    """Yield the id and state of each job; a line such as "7_[2-5,8%2]" stands for several."""
     for line in text.splitlines():
         name, word, reason, nodes = [*line.split("|"), "", "", ""][:4]
         word = word.split()[0] if word else ""  # "CANCELLED by 0"
@@ -80,12 +80,12 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
             state = JobState("running", word, f"on {nodes}")
         else:
             state = JobState("ended", word, f"{word} on {nodes}" if nodes else word)
-        master, bracket, rest = name.partition("_[")
+        master, bracket, elements = name.partition("_[")
         if not bracket:
             yield name, state
             continue
-        for part in rest.rstrip("]").partition("%")[0].split(","):
-            first, _, last = part.partition("-")
+        for element_range in elements.rstrip("]").partition("%")[0].split(","):
+            first, _, last = element_range.partition("-")
             if not (first + last).isdigit():  # "..." at the end of a shortened list
                 continue
             for element in range(int(first), int(last or first) + 1):
@@ -93,22 +93,22 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
 
 
 def _explained(reason: str) -> str:
-    """Return a reason for waiting, and what it means if waiting does not help."""
+    """Return the reason why a job waits, with its meaning if the job would wait forever."""
     meaning = ENDLESS.get(reason)
     if meaning is None and reason.endswith("PerJob"):  # such as QOSMaxCpuPerJob
-        meaning = "it asks for more than one job may have"
-    return f"{reason}: {meaning}; waiting does not help" if meaning else reason
+        meaning = "it requests more than a job may have"
+    return f"{reason}: {meaning}; it will not start without a change" if meaning else reason
 
 
 def log_path(folder: Path, job: str) -> Path:
-    """Return the path of the messages of the job's first process."""
+    """Return the path of the error log of the job's first process."""
     return folder / f"{job}_0_log.err"
 
 
 def last_log_line(log: Path) -> str:
-    """Return the last line that a job's command has written, empty if there is none.
+    """Return the last log line of a job's command, or "".
 
-    Lines of srun, submitit and `slurm.requeue` do not count.
+    Lines of srun, submitit and `slurm.requeue` are skipped.
     """
     try:
         with log.open("rb") as file:
@@ -117,5 +117,5 @@ def last_log_line(log: Path) -> str:
     except FileNotFoundError:
         return ""
     lines = [line.strip() for line in text.split("\n")]
-    own_lines = [line for line in lines if line and not line.startswith(LAUNCHER_PREFIXES)]
-    return own_lines[-1] if own_lines else ""
+    of_command = [line for line in lines if line and not line.startswith(LAUNCHER_PREFIXES)]
+    return of_command[-1] if of_command else ""

@@ -1,4 +1,4 @@
-"""Cells as job arrays of a cluster.
+"""Run cells as job arrays on a cluster.
 
-arrays.py       submits cells, submits failed cells again, cancels; states; the last job
+arrays.py       submits, resubmits and cancels cells; the final job that writes the tables
 """

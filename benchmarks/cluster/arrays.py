@@ -1,8 +1,8 @@
-"""Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel.
+"""Run cells as job arrays, for run_all --slurm, --retry-failed and --cancel.
 
-There is one array for each size of job. Cells wait for the arrays that train their classifier. A
-last job writes the tables once all others have ended: python -m benchmarks.cluster.arrays RESULTS.
-The state file of each cell stores its job, its log and the options of its submission.
+There is one array per job size. Cells wait for the arrays that train their classifiers. A final job
+writes the tables once all others have ended: python -m benchmarks.cluster.arrays RESULTS. The state
+file of each cell stores its job, its log and the options of its submission.
 """
 
 import math
@@ -22,7 +22,7 @@ from benchmarks.planning.plan import (
     with_classifiers,
     with_shared_work_counted_once,
 )
-from benchmarks.results.records import grouped
+from benchmarks.results.records import grouped, plural
 from pretrain.running.atomic_files import WriteError, explain_write_errors
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError, ask, cluster
@@ -39,44 +39,45 @@ from transfer.record import state_path
 
 GPUS_OF_A_NODE = 8
 CPUS_PER_GPU = 8
-"""Loader processes, and one to feed the GPU."""
+"""Loader processes, and one process that feeds the GPU."""
 MARGIN = 3.0
-"""Factor on the estimated hours, which assume fast data and an idle node."""
-LEAST_HOURS, MOST_HOURS = 1, 24
-"""Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again
-and continues."""
-NO_MORE_JOBS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job submit limit")
-"""Words of sbatch where the cluster, an account or a user has as many jobs as it may have."""
-MOST_NAMES = 3
-"""Checkpoints, and groups of tasks, in the name of an array."""
+"""Factor on the estimated hours, which assume fast storage and an idle node."""
+MIN_HOURS, MAX_HOURS = 1, 24
+"""Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again,
+and resumes."""
+JOB_LIMIT_ERRORS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job submit limit")
+"""Phrases in errors of sbatch if the cluster, the account or the user has too many jobs."""
+MAX_NAMES = 3
+"""Maximum number of checkpoints, and of task groups, in the name of an array."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 Arrays = Sequence[tuple[Array, Sequence[Job]]]
-"""Arrays that will be submitted, with the job of each element; none for the tables."""
+"""Arrays to submit, with the job of each element; the array of the tables has no jobs."""
 
 
 def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
-    """Return the cell with a fixed number of GPUs, for the nodes and not the submitting machine.
+    """Return the cell with a number of GPUs for the nodes, not for the submitting machine.
 
-    If not given, it is the largest number on a node that divides the batch into equal passes.
+    The default is the largest number of GPUs of a node that divides the batch into equal
+    micro-batches.
     """
     training = cell.settings.training
     schedule = replace_gpus(cell, 1).task.distributed_training
     if training.gpus or schedule is None:
         return cell
     batch = schedule.batch_size
-    most = GPUS_OF_A_NODE if options.cell_gpus else 1
-    passes = batch // training.images_per_gpu if training.images_per_gpu else batch
-    return replace_gpus(cell, max(n for n in range(1, most + 1) if passes % n == 0))
+    max_gpus = GPUS_OF_A_NODE if options.cell_gpus else 1
+    micro_batches = batch // training.images_per_gpu if training.images_per_gpu else batch
+    return replace_gpus(cell, max(n for n in range(1, max_gpus + 1) if micro_batches % n == 0))
 
 
 def replace_gpus(cell: Cell, gpus: int) -> Cell:
-    """Return the same cell on another number of GPUs; no number of its protocol changes."""
+    """Return the same cell with another number of GPUs; its protocol does not change."""
     training = replace(cell.settings.training, gpus=gpus)
     return cell.with_request(settings=replace(cell.settings, training=training))
 
 
-def resources(job: Job, options: SlurmOptions, where: Cluster) -> Resources:
-    """Return the resources of a job; options that are given take precedence."""
+def resources(job: Job, options: SlurmOptions, site: Cluster) -> Resources:
+    """Return the resources of a job; the user's options take precedence."""
     task = job.cell.task
     processes = task.num_processes(job.cell.settings.training)
     gpus = processes if options.cell_gpus else 0
@@ -85,37 +86,37 @@ def resources(job: Job, options: SlurmOptions, where: Cluster) -> Resources:
     hours = math.ceil(MARGIN * job.hours / max(1, processes))
     return Resources(
         gpus=gpus,
-        processes=1,  # a cell starts its own for its GPUs
+        processes=1,  # a cell starts further processes itself
         cpus=num_cpus(options, gpus),
         memory_gb=options.memory_gb,
-        hours=options.hours or _allowed_hours(max(hours, LEAST_HOURS), options, where),
+        hours=options.hours or _allowed_hours(max(hours, MIN_HOURS), options, site),
     )
 
 
 def num_cpus(options: SlurmOptions, gpus: int) -> int:
-    """Return the number of cores of a job on so many GPUs."""
+    """Return the number of CPU cores of a job with this number of GPUs."""
     return options.cpus or CPUS_PER_GPU * max(1, gpus)
 
 
 def _allowed_hours(
-    hours: float, options: SlurmOptions, where: Cluster, partition: str = ""
+    hours: float, options: SlurmOptions, site: Cluster, partition: str = ""
 ) -> float:
-    """Return a time limit that no option sets, at most that of the partition."""
-    allowed = where.most_minutes(partition or options.queue.partition) / 60
-    return min(hours, MOST_HOURS, allowed)
+    """Return the default time limit, at most the partition's."""
+    allowed = site.max_minutes(partition or options.queue.partition) / 60
+    return min(hours, MAX_HOURS, allowed)
 
 
-def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, where: Cluster) -> Arrays:
-    """Return an array for the jobs of one size that wait for the same arrays; last, the tables.
+def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, site: Cluster) -> Arrays:
+    """Return one array per job size and dependencies, and at the end the array of the tables.
 
-    The file of a job is in the folder, named after its array and its position there. RequestError
+    The files of the jobs are in the folder, named after the array and the index in it. RequestError
     if a job has more GPUs than --max-gpus.
     """
     groups: dict[tuple[Resources, tuple[int, ...]], list[Job]] = {}
     array_of: dict[Job, int] = {}
-    for job in jobs:  # those that it waits for come before it
-        after = tuple(sorted({array_of[other] for other in job.after}))
-        group = (resources(job, options, where), after)
+    for job in jobs:  # dependencies come first
+        after = tuple(sorted({array_of[dependency] for dependency in job.after}))
+        group = (resources(job, options, site), after)
         groups.setdefault(group, []).append(job)
         array_of[job] = list(groups).index(group)
     arrays: list[tuple[Array, Sequence[Job]]] = []
@@ -130,7 +131,7 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, where:
         )
         arrays.append((array, members))
     results = jobs[0].cell.settings.results.absolute()
-    hours = _allowed_hours(TABLES_RESOURCES.hours, options, where, options.tables_partition)
+    hours = _allowed_hours(TABLES_RESOURCES.hours, options, site, options.tables_partition)
     tables = Array(
         name="tables",
         work=(Command(("-m", "benchmarks.cluster.arrays", str(results)), of_python=True),),
@@ -142,80 +143,82 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, where:
 
 
 def _array_name(jobs: Sequence[Job]) -> str:
-    """Return checkpoints and groups of tasks, such as mine+moco:Linear-probes."""
+    """Return the checkpoints and task groups, such as mine+moco:Linear-probes."""
     cells = [cell for job in jobs for cell in job.cells]
-    parts = []
+    joined = []
     for names in ([c.backbone.name for c in cells], [c.task.heading for c in cells]):
-        first, more = [*dict.fromkeys(names)][:MOST_NAMES], len({*names}) - MOST_NAMES
-        parts.append("+".join([*first, f"{more} more"] if more > 0 else first))
-    return ":".join(parts).replace(" ", "-")
+        first, more = [*dict.fromkeys(names)][:MAX_NAMES], len({*names}) - MAX_NAMES
+        joined.append("+".join([*first, f"{more} more"] if more > 0 else first))
+    return ":".join(joined).replace(" ", "-")
 
 
 def _parallel_jobs(job: Job, gpus: int, options: SlurmOptions) -> int:
-    """Return how many jobs like this one, with so many GPUs, run at a time; 0 for no limit."""
+    """Return how many jobs with this number of GPUs run at a time; 0 for no limit."""
     if not (options.max_gpus and gpus):
         return options.parallel
     if gpus > options.max_gpus:
         raise RequestError(
-            f"--max-gpus {options.max_gpus}: {job.cell.key} trains on {gpus} GPUs; give a larger "
-            f"number, or --gpus {options.max_gpus} for fewer"
+            f"--max-gpus {options.max_gpus}: {job.cell.key} trains on {gpus} GPUs. Pass a larger "
+            f"number, or --gpus {options.max_gpus} to train on fewer"
         )
     jobs = options.max_gpus // gpus
     return min(options.parallel, jobs) if options.parallel else jobs
 
 
-def gpus_at_a_time(rows: Sequence[PlannedCell], options: SlurmOptions, where: Cluster) -> list[str]:
-    """Return a line with the largest number of GPUs at a time of all arrays, if it is limited."""
+def gpus_at_a_time(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> list[str]:
+    """Return a line with the maximum number of GPUs in use by all arrays, if it is limited."""
     jobs = job_graph(rows)
     if not (options.max_gpus and jobs):
         return []
-    arrays = [array for array, _ in plan_arrays(jobs, options, Path(), where)]
-    used = [min(len(one.work), one.parallel) * one.resources.gpus for one in arrays[:-1]]
-    words = f" = {' + '.join(map(str, used))}, a limit for each array" if len(used) > 1 else ""
-    return [f"GPUs at a time: at most {sum(used)}{words}"]
+    arrays = [array for array, _ in plan_arrays(jobs, options, Path(), site)]
+    used = [min(len(array.work), array.parallel) * array.resources.gpus for array in arrays[:-1]]
+    limits = f" = {' + '.join(map(str, used))}, a limit for each array" if len(used) > 1 else ""
+    return [f"GPUs at a time: at most {sum(used)}{limits}"]
 
 
 def check_submitted_weights(rows: Sequence[PlannedCell], results: Path) -> None:
-    """Raise ValueError if jobs that have not ended evaluate other weights under a row's name.
+    """Raise ValueError if unfinished jobs evaluate other weights under a row's name.
 
-    They have no records yet, by which `check_records_of_name` would know them.
+    They have no records yet, which `check_records_of_name` would check.
     """
-    under_way = [one.stored for one in _under_way(results) if one.stored.is_submitted]
+    unfinished = [state.stored for state in _unfinished(results) if state.stored.is_submitted]
     for cell in {row.cell.backbone.name: row.cell for row in rows if row.state == "run"}.values():
         backbone = cell.backbone
         folder = (cell.records / backbone.name).resolve()
-        for other in under_way:
-            sha256 = other.content["sha256"]
-            if sha256 == backbone.sha256 or is_same_file(other.content, backbone):
+        for stored in unfinished:
+            sha256 = stored.content["sha256"]
+            if sha256 == backbone.sha256 or is_same_file(stored.content, backbone):
                 continue
-            if folder in other.path.resolve().parents:
+            if folder in stored.path.resolve().parents:
                 raise ValueError(
-                    f"job {other.content['job']} is queued or running and evaluates other weights "
-                    f"under the name {backbone.name}: hash {sha256[:12]}, and this checkpoint's is "
-                    f"{backbone.sha256[:12]}. Give this checkpoint another --name"
+                    f"job {stored.content['job']} is queued or running and evaluates other weights "
+                    f"under the name {backbone.name}: their hash is {sha256[:12]}, this "
+                    f"checkpoint's is {backbone.sha256[:12]}. Pass another --name"
                 )
 
 
-def _under_way(results: Path) -> list[CellState]:
+def _unfinished(results: Path) -> list[CellState]:
     """Return the states of the cells that are queued or running."""
-    return [one for one in all_states(results)[0] if one.name in ("queued", "running")]
+    return [state for state in all_states(results)[0] if state.name in ("queued", "running")]
 
 
-def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, where: Cluster) -> int:
-    """Submit the cells in state "run" that are not queued or running; return how many.
+def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> int:
+    """Submit the cells in state "run" that are not queued or running; return their number.
 
     ClusterError if the cluster refuses them, or if their states cannot be written.
     """
     settings = rows[0].cell.settings
-    under_way = {one.stored.path.resolve() for one in _under_way(settings.results)}
-    new = [row for row in rows if state_path(row.cell.path).resolve() not in under_way]
+    unfinished = {state.stored.path.resolve() for state in _unfinished(settings.results)}
+    new = [row for row in rows if state_path(row.cell.path).resolve() not in unfinished]
     if len(new) < len(rows):
         count = len(rows) - len(new)
-        place = ["--results", str(settings.results)] if settings.results != Path("results") else []
+        option = []
+        if settings.results != Path("results"):
+            option = ["--results", str(settings.results)]
         print(
-            f"{count} {'cell is' if count == 1 else 'cells are'} queued or running already, "
-            "with other options perhaps: python -m benchmarks.status shows them, "
-            f"run_all.py {shlex.join(['--cancel', *place])} cancels all that have not ended",
+            f"{plural(count, 'evaluation')} already queued or running, perhaps with other options. "
+            "To list them: python -m benchmarks.status. To cancel all unfinished ones: "
+            f"run_all.py {shlex.join(['--cancel', *option])}",
             file=sys.stderr,
         )
     if not (jobs := job_graph(new)):
@@ -223,46 +226,47 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, where: Clus
     folder = _submission_folder(settings, options, unique_name())
     with explain_write_errors(folder, "--log-folder" if options.log_folder else "--runs"):
         folder.mkdir(parents=True)
-    arrays = plan_arrays(jobs, options, folder, where)
+    arrays = plan_arrays(jobs, options, folder, site)
     for number, (_, members) in enumerate(arrays):
         for index, job in enumerate(members):
             write_job(folder / f"{number}-{index}.json", job.requests)
     try:
-        ids = submit([array for array, _ in arrays], options.queue, folder, where)
+        ids = submit([array for array, _ in arrays], options.queue, folder, site)
     except ClusterError as error:
-        if any(word in str(error) for word in NO_MORE_JOBS):
+        if any(phrase in str(error) for phrase in JOB_LIMIT_ERRORS):
             raise ClusterError(
-                f"{error}. The cluster takes no more jobs at present: submit fewer --tasks at a "
-                "time, or wait until other jobs have ended"
+                f"{error}. The cluster accepts no more jobs now. Submit fewer --tasks at a time, "
+                "or wait until other jobs have ended"
             ) from error
         raise
     count = 0
     try:
         for (_, members), numbers in zip(arrays, ids, strict=True):
-            for job, slurm_id in zip(members, numbers, strict=False):  # the tables have no cells
+            # not strict, since the array of the tables has no jobs with cells
+            for job, slurm_id in zip(members, numbers, strict=False):
                 for cell in job.cells:
                     _write_submitted(cell, slurm_id, folder, options)
                     count += 1
-    except WriteError as error:  # without states, the next run would submit the same cells again
+    except WriteError as error:  # without states, the next run would submit the cells again
         raise ClusterError(f"{error}; {cancel_submitted(folder, ids)}") from error
     print(
-        f"cells submitted: {count}; jobs "
+        f"evaluations submitted: {count}; jobs "
         f"{', '.join(dict.fromkeys(numbers[0].partition('_')[0] for numbers in ids))}  ->  {folder}"
-        "\nNo process needs to stay open; python -m benchmarks.status shows the states"
+        "\nNo process needs to stay open. To show the states: python -m benchmarks.status"
     )
     return count
 
 
 def _submission_folder(settings: Settings, options: SlurmOptions, name: str) -> Path:
-    """Return the folder of logs and job files of one submission."""
+    """Return the folder for logs and job files of one submission."""
     logs = Path(options.log_folder) if options.log_folder else settings.runs / "slurm"
     return (logs / name).absolute()
 
 
 def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) -> None:
-    """Write that a cell is queued, or only its submission if the job has already begun.
+    """Write that a cell is queued, or only its submission if the job has already started.
 
-    The log of the job, whose name is a number, gets a link with the name of the cell.
+    Also create a link with the cell's name to the log of the job, which has a number as its name.
     """
     log = folder / f"{cell.path.parent.name}.{cell.path.stem}.err"
     with explain_write_errors(log, "--log-folder" if options.log_folder else "--runs"):
@@ -275,50 +279,54 @@ def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) 
         state.write(cell, "queued", **submission)
 
 
-def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, where: Cluster) -> str:
-    """Return the scripts that sbatch would get, each below its jobs and their cells."""
+def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> str:
+    """Return the sbatch scripts, each after a comment that lists its jobs and cells."""
     if not (jobs := job_graph(rows)):
         return ""
     folder = _submission_folder(rows[0].cell.settings, options, "WHEN")
     scripts = []
-    for array, members in plan_arrays(jobs, options, folder, where):
-        heads = [f"# {array.name}: {len(array.work)} jobs"]
+    for array, members in plan_arrays(jobs, options, folder, site):
+        comments = [f"# {array.name}: {len(array.work)} jobs"]
         for index, job in enumerate(members):
             cells = (f"{cell.backbone.name} {cell.key} seed {cell.seed}" for cell in job.cells)
-            heads.append(f"# job {index} runs {', '.join(cells)}")
-        scripts.append("\n".join([*heads, script(array, options.queue, folder)]))
+            comments.append(f"# job {index} runs {', '.join(cells)}")
+        scripts.append("\n".join([*comments, script(array, options.queue, folder)]))
     return "\n\n".join(scripts)
 
 
 def retry_failed(results: Path, options: SlurmOptions) -> int:
-    """Submit the failed and cancelled cells again; return how many.
+    """Submit the failed and cancelled cells again; return their number.
 
-    They keep the options of their first submission, except where an option is given.
+    They keep the options of their first submission, unless an option is given now.
     """
-    where, count = cluster(), 0
-    lost = [one.stored for one in all_states(results)[0] if one.name in ("failed", "cancelled")]
-    again = grouped((Path(one.content["log"]).parent, one) for one in lost if one.is_submitted)
-    for failed in again.values():
-        requests = [from_json(Request, one.content["request"]) for one in failed]
-        with assume_gpus(0):  # those of this machine must not change the protocol
+    site, count = cluster(), 0
+    states = [
+        state.stored for state in all_states(results)[0] if state.name in ("failed", "cancelled")
+    ]
+    submissions = grouped(
+        (Path(state.content["log"]).parent, state) for state in states if state.is_submitted
+    )
+    for failed in submissions.values():
+        requests = [from_json(Request, state.content["request"]) for state in failed]
+        with assume_gpus(0):  # the GPUs of this machine must not change the protocol
             planned = [plan_cell(_without_weights(request)) for request in requests]
         merged = merge_options(options, from_json(SlurmOptions, failed[0].content["cluster"]))
         cores = num_cpus(merged, merged.cell_gpus)
         processes = merged.parallel or len(planned)
         rows = with_shared_work_counted_once(with_classifiers(planned), cores, processes)
-        count += submit_cells(rows, merged, where)
+        count += submit_cells(rows, merged, site)
     return count
 
 
 def _without_weights(request: Request) -> Cell:
-    """Return the cell of a request for a plan, which needs no weights."""
+    """Return the cell of a request without weights, for a plan."""
     return Cell(
         request=request, backbone=replace(open_checkpoint(request.checkpoint), state_dict={})
     )
 
 
 def merge_options(options: SlurmOptions, earlier: SlurmOptions) -> SlurmOptions:
-    """Return the options given now, completed by those of the earlier submission."""
+    """Return the options of the earlier submission, replaced by those that are given now."""
     names = ("parallel", "max_gpus", "hours", "cpus", "memory_gb", "tables_partition", "log_folder")
     given = {name: getattr(options, name) for name in names if getattr(options, name)}
     defaults = vars(Queue())
@@ -327,36 +335,37 @@ def merge_options(options: SlurmOptions, earlier: SlurmOptions) -> SlurmOptions:
 
 
 def cancel_all(results: Path) -> int:
-    """Cancel every job of cells that has not ended; return how many.
+    """Cancel all unfinished jobs of cells; return their number.
 
-    The job that writes the tables runs then, since the jobs that it waits for have ended.
+    The job that writes the tables then runs, since all jobs before it have ended.
     """
-    submitted = [one.content["job"] for one in read_states(results) if one.is_submitted]
-    jobs = list(dict.fromkeys(submitted))  # one job may have many cells
-    known = job_states(jobs)
-    going = [job for job in jobs if job in known and known[job].stage != "ended"]
-    if going:
-        ask("scancel", *going)
-    return len(going)
+    submitted = [state.content["job"] for state in read_states(results) if state.is_submitted]
+    jobs = list(dict.fromkeys(submitted))  # a job may have several cells
+    states = job_states(jobs)
+    unfinished = [job for job in jobs if job in states and states[job].stage != "ended"]
+    if unfinished:
+        ask("scancel", *unfinished)
+    return len(unfinished)
 
 
 def collect(results: Path) -> int:
-    """Return 0 once tables and report are written, however incomplete; 1 if one cannot be.
+    """Write tables and report, even of incomplete results; return 1 if one cannot be written.
 
-    The last job of a submission calls it. The failures of killed cells are written to their state
-    files before.
+    The final job of a submission calls this. First, the failures of killed cells are written to
+    their state files.
     """
-    from benchmarks.report import update_report  # states need neither
+    from benchmarks.report import update_report  # the other functions need neither
     from benchmarks.tables import update_tables
 
     states, _ = all_states(results)
-    for one in states:
-        if one.name == "failed" and one.stored.name != "failed":
-            failed = {"state": "failed", "reason": one.detail}
+    for cell_state in states:
+        stored = cell_state.stored
+        if cell_state.name == "failed" and stored.name != "failed":
+            failed = {"state": "failed", "reason": cell_state.detail}
             try:
-                state.store(one.stored.path, one.stored.content | failed)
+                state.store(stored.path, stored.content | failed)
             except WriteError as error:
-                print(f"the reason of a failure is not noted: {error}", file=sys.stderr)
+                print(f"the reason of a failure could not be stored: {error}", file=sys.stderr)
     print(render_states(states))
     contents = update_tables(results)
     is_reported = update_report(results, contents=contents)

@@ -1,7 +1,7 @@
-"""Execution of cells.
+"""Run cells.
 
-graph.py          jobs: what one process works on, here or on a cluster, and what it waits for
-local.py          jobs on this machine, in this process or in several
+graph.py          jobs: groups of cells that one process evaluates, and their dependencies
+local.py          runs jobs on this machine, in one or several processes
 states.py         the states of all cells, as text and as a page
-ending.py         beginning and end of a run: states, tables, the last screen
+ending.py         start and end of a run: states, tables, the summary
 """

@@ -1,9 +1,8 @@
-"""Jobs on this machine: one after another in this process, or several at a time.
+"""Run jobs on this machine: one after another in this process, or several in parallel.
 
-Each of several has a process, and GPUs of its own where there are any. By default frozen networks
-use all GPUs of a machine, one process each (tested with CPU processes in place of GPUs; never run
-on two GPUs). Ctrl-C and the signals of schedulers are passed on: each cell saves, and the same
-command continues.
+Parallel jobs have one process each, on separate GPUs if there are any. By default, frozen networks
+use all GPUs, with one process per GPU (tested with CPU processes, but never on two GPUs). Ctrl-C
+and the signals of schedulers are forwarded: each cell saves, and the same command resumes.
 """
 
 import os
@@ -26,13 +25,13 @@ from transfer.cells.job import KilledError, command, run, write_job
 from transfer.cells.request import Settings
 
 STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
-"""Exit statuses of a job that was stopped: it has saved, or did not yet handle the signal."""
+"""Exit statuses of a stopped job: it saved, or it did not handle the signal yet."""
 SIGNAL_DELAY_S = 1.0
-"""Time until a signal to all processes of a run has reached this one too, in s."""
+"""Time in s until a signal to all processes of a run has also reached this one."""
 
 
 def run_jobs(jobs: Sequence[Job], workers: int, settings: Settings) -> None:
-    """Run jobs, each after those that it waits for; a cell without a record has a reason then.
+    """Run jobs, each after its dependencies; store a reason for each cell without a record.
 
     Raises Stopped after a signal, once all cells have saved.
     """
@@ -40,11 +39,13 @@ def run_jobs(jobs: Sequence[Job], workers: int, settings: Settings) -> None:
         _Processes(jobs, workers, settings).run()
         return
     with live_bars() as bars:
-        bar = bars.add_task("all cells", total=len(jobs), count="") if bars is not None else None
+        bar = None
+        if bars is not None:
+            bar = bars.add_task("all evaluations", total=len(jobs), count="")
         for number, job in enumerate(jobs):
             stop.exit_if_requested()
             if bars is not None and bar is not None:
-                bars.update(bar, description=f"all cells  {_names(job)}", completed=number)
+                bars.update(bar, description=f"all evaluations  {_names(job)}", completed=number)
                 bars.refresh()
             else:
                 _announce(number + 1, len(jobs), job)
@@ -66,7 +67,7 @@ def _announce(number: int, total: int, job: Job) -> None:
 
 
 def _note_failures(job: Job, reason: str) -> None:
-    """Write the reason to the states of the job's cells that have neither a record nor a reason."""
+    """Write the reason to the states of those cells that have neither a record nor a reason."""
     for cell in job.cells:
         if finished(cell) is None and not state.failure(cell):
             state.fail(cell, RuntimeError(reason))
@@ -74,7 +75,7 @@ def _note_failures(job: Job, reason: str) -> None:
 
 
 class _Processes:
-    """Jobs in processes, `workers` at a time, and the GPUs that are free."""
+    """Jobs that run in parallel processes, at most `workers` at a time."""
 
     def __init__(self, jobs: Sequence[Job], workers: int, settings: Settings) -> None:
         self.waiting, self.workers, self.total = list(jobs), workers, len(jobs)
@@ -106,7 +107,7 @@ class _Processes:
                 write_status_page(results, runs)
             try:
                 time.sleep(0.1)
-            except KeyboardInterrupt:  # the second Ctrl-C kills the cells at once
+            except KeyboardInterrupt:  # the second Ctrl-C kills the cells immediately
                 for process in self.running:
                     process.kill()
                     process.wait()
@@ -115,16 +116,16 @@ class _Processes:
         stop.exit_if_requested()
 
     def _next_job(self) -> Job | None:
-        """Return the first job that waits for no other; None if it waits for GPUs or a worker."""
+        """Return the first job without open dependencies; None if no GPU or worker is free."""
         unfinished = {*self.waiting, *(job for job, *_ in self.running.values())}
         job = next((job for job in self.waiting if unfinished.isdisjoint(job.after)), None)
         if job is None or len(self.running) >= self.workers:
             return None
-        # no smaller work overtakes: one that needs many GPUs would starve
+        # smaller jobs do not overtake, otherwise a job that needs many GPUs would starve
         return job if len(self.free) >= self._gpus_needed(job.cell) else None
 
     def _gpus_needed(self, cell: Cell) -> int:
-        """Return the number of GPUs of a cell: one, or as many as it trains on; 0 without GPUs."""
+        """Return the number of GPUs that a cell uses; 0 on a machine without GPUs."""
         return min(cell.task.num_processes(cell.settings.training), self.num_gpus)
 
     def _begin(self, job: Job) -> None:
@@ -133,10 +134,12 @@ class _Processes:
         _announce(number, self.total, job)
         count = self._gpus_needed(job.cell)
         gpus, self.free = self.free[:count], self.free[count:]
-        environment = {**os.environ, "TERM": "dumb"}  # bars of several processes would overwrite
-        at_once = [self.workers, self.total]
-        at_once += [self.num_gpus // count] if count else []
-        environment[SHARERS] = str(min(at_once))
+        # progress bars of several processes would overwrite each other
+        environment = {**os.environ, "TERM": "dumb"}
+        max_parallel = [self.workers, self.total]
+        if count:
+            max_parallel.append(self.num_gpus // count)
+        environment[SHARERS] = str(min(max_parallel))
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         file = self.settings.runs / "jobs" / f"{os.getpid()}-{number}.json"
@@ -144,21 +147,21 @@ class _Processes:
         process = subprocess.Popen(
             command(file),
             env=environment,
-            start_new_session=True,  # Ctrl-C reaches it through this process only
+            start_new_session=True,  # Ctrl-C reaches it only through this process
             preexec_fn=stop.signal_at_parents_end,
         )
         self.running[process] = (job, gpus, file)
 
     def _end(self, job: Job, status: int) -> None:
-        """Write reasons for the cells of an ended process that have none, unless it was stopped."""
+        """Store a reason for cells of an ended process that failed, unless it was stopped."""
         if status in STOPPED and not stop.is_requested():
             time.sleep(SIGNAL_DELAY_S)
         if status == 0 or (status in STOPPED and stop.is_requested()):
             return
         killer = killing_signal(status)
-        reason = f"killed by {killer}" if killer else f"exit status {status}; see its messages"
+        reason = f"killed by {killer}" if killer else f"exit status {status}; see its output above"
         if status == stop.EXIT_RESUMABLE:
-            reason = "stopped by another process; the same command resumes"
+            reason = "stopped by another process. Run the same command to resume"
         _note_failures(job, reason)
 
 

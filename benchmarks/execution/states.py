@@ -1,6 +1,7 @@
 """States of all cells in a results folder, as text and as a page.
 
-Each cell has a state file (transfer/cells/state.py). Slurm is asked about the cells on a cluster.
+Each cell has a state file (transfer/cells/state.py). The states of cells on a cluster also depend
+on the states of their Slurm jobs.
 """
 
 import time
@@ -34,17 +35,17 @@ STATUS_PAGE = "status.html"
 REFRESH_S = 5
 PAGE = Path(__file__).with_name("status.html")
 EARLIER_FILES = ("local/*.json", "slurm/*/submission.json")
-"""Files in the runs folder that earlier versions wrote instead of the state files."""
+"""Files in --runs that earlier versions wrote instead of state files."""
 
 
 @dataclass(frozen=True)
 class CellState:
-    """State of a cell, as Slurm knows it if the cell was submitted."""
+    """State of a cell, including the state of its Slurm job."""
 
     stored: State
     name: StateName
     detail: str = ""
-    """Progress, or the reason."""
+    """Progress, or the reason of a failure."""
 
     @property
     def identity(self) -> tuple[str, str, int]:
@@ -53,7 +54,7 @@ class CellState:
 
     @property
     def log(self) -> str:
-        """File of messages of a job that failed; empty for others, and if there is none."""
+        """Path of the log of a failed job, if it exists; otherwise empty."""
         log = self.stored.content["log"]
         return log if self.name == "failed" and log and Path(log).exists() else ""
 
@@ -62,61 +63,61 @@ States = Sequence[CellState]
 
 
 def all_states(results: Path) -> tuple[States, str]:
-    """Return the states of all cells, and why Slurm does not answer, if so."""
+    """Return the states of all cells, and an error message if Slurm does not respond."""
     stored = read_states(results)
     submitted = [state for state in stored if state.is_submitted and state.name != "done"]
     if not submitted:
         return [CellState(state, state.name, state.reason) for state in stored], ""
-    known, no_answer = _submitted_states(submitted)
-    return [known.get(s.path) or CellState(s, s.name, s.reason) for s in stored], no_answer
+    by_path, error = _submitted_states(submitted)
+    return [by_path.get(s.path) or CellState(s, s.name, s.reason) for s in stored], error
 
 
 def _submitted_states(states: Sequence[State]) -> tuple[Mapping[Path, CellState], str]:
-    """Return the states of submitted cells by path, and why Slurm does not answer, if so.
+    """Return the states of submitted cells by path, and an error if Slurm does not respond.
 
-    Slurm says whether a job waits or runs; how it ended is in the cell's file first, so that it
-    stays known after Slurm has forgotten the job.
+    Slurm reports whether a job waits or runs. How it ended is read from the cell's file, since
+    Slurm stores ended jobs only for a short time.
     """
-    from slurm.cluster import ClusterError  # cells without Slurm need none of it
+    from slurm.cluster import ClusterError  # not needed for local cells
     from slurm.state import JobState, job_states
 
-    no_answer, known = "", dict[str, JobState]()
+    message, jobs = "", dict[str, JobState]()
     try:
-        known = job_states(list(dict.fromkeys(one.content["job"] for one in states)))
+        jobs = job_states(list(dict.fromkeys(state.content["job"] for state in states)))
     except ClusterError as error:
-        no_answer = str(error)
-    found = {}
-    for one in states:
-        name, detail = _submitted_state(one, known, unanswered=bool(no_answer))
-        found[one.path] = CellState(one, name, detail)
-    return found, no_answer
+        message = str(error)
+    by_path = {}
+    for state in states:
+        name, detail = _submitted_state(state, jobs, unanswered=bool(message))
+        by_path[state.path] = CellState(state, name, detail)
+    return by_path, message
 
 
 def _submitted_state(
-    one: State, known: Mapping[str, "JobState"], *, unanswered: bool
+    state: State, jobs: Mapping[str, "JobState"], *, unanswered: bool
 ) -> tuple[StateName, str]:
     from slurm.state import JobState, last_log_line
 
-    log = Path(one.content["log"])
-    job, last_line = known.get(one.content["job"], JobState("unknown")), last_log_line(log)
-    logged = f"; last log line: {last_line}" if last_line else ""
-    if one.name == "running" and one.runs_here:  # also of a cell whose job is still queued
-        return "running", one.reason
+    log = Path(state.content["log"])
+    job, last_line = jobs.get(state.content["job"], JobState("unknown")), last_log_line(log)
+    log_note = f"; last log line: {last_line}" if last_line else ""
+    if state.name == "running" and state.runs_here:  # even if its job is still queued
+        return "running", state.reason
     if job.stage == "queued":
-        return "queued", job.reason + logged
+        return "queued", job.reason + log_note
     if job.stage == "running":
-        return "running", one.reason if one.name == "running" else last_line
-    if one.name == "failed":
-        return "failed", one.reason
+        return "running", state.reason if state.name == "running" else last_line
+    if state.name == "failed":
+        return "failed", state.reason
     if job.word == "CANCELLED":
         return "cancelled", "by a user or an administrator"
     if job.word == "COMPLETED":  # its last state could not be written
         return "done", ""
     if unanswered:
-        return "queued", "or running or killed; the cluster does not answer"
-    if job.stage == "unknown" and not log.exists():  # Slurm drops such elements of an array
-        return "cancelled", "before it began"
-    return "failed", (job.word or "killed; the cluster does not say why") + logged
+        return "queued", "or running or killed; the cluster does not respond"
+    if job.stage == "unknown" and not log.exists():  # Slurm forgets cancelled elements of an array
+        return "cancelled", "before it started"
+    return "failed", (job.word or "killed; the cluster reports no reason") + log_note
 
 
 def in_order(states: States) -> States:
@@ -127,7 +128,7 @@ def in_order(states: States) -> States:
 def count_words(states: States) -> str:
     """Return the number of cells in each state, such as "2 running, 3 done"."""
     counts = Counter(state.name for state in states)
-    return ", ".join(f"{counts[name]} {name}" for name in SIGNS if counts[name]) or "no cells"
+    return ", ".join(f"{counts[name]} {name}" for name in SIGNS if counts[name]) or "no evaluations"
 
 
 def render_states(states: States) -> str:
@@ -153,36 +154,37 @@ def any_failed(states: States) -> bool:
 
 
 def status_page(states: States) -> str:
-    """Return the page; all names and reasons are shown as text, whatever they contain."""
-    lines = []
+    """Return the page as HTML; names and reasons are escaped."""
+    rows = []
     for state in in_order(states):
         detail = f"{state.detail}; log: {state.log}" if state.log else state.detail
-        cells = (*state.identity, f"{SIGNS[state.name]} {state.name}", detail)
-        columns = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
-        lines.append(f'<tr class="{state.name}">{columns}</tr>')
+        columns = (*state.identity, f"{SIGNS[state.name]} {state.name}", detail)
+        html = "".join(f"<td>{escape(str(column))}</td>" for column in columns)
+        rows.append(f'<tr class="{state.name}">{html}</tr>')
     return Template(PAGE.read_text(encoding="utf-8")).substitute(
         refresh=REFRESH_S,
         total=max(1, len(states)),
         ended=sum(is_over([state]) for state in states),
         counts=count_words(states),
         written=time.strftime("%Y-%m-%d %H:%M:%S"),
-        rows="\n".join(lines),
+        rows="\n".join(rows),
     )
 
 
 def write_status_page(results: Path, runs: Path, states: States | None = None) -> None:
-    """Write the page of these states, or of all cells; a full disk is no error here."""
-    with suppress(WriteError):
+    """Write the page of these states, or of all cells."""
+    with suppress(WriteError):  # a full disk must not stop a run
         page = status_page(all_states(results)[0] if states is None else states)
         write_text(runs / STATUS_PAGE, page, "--runs")
 
 
 def earlier_work(runs: Path) -> str:
-    """Return a line about unfinished work of an earlier version; empty if there is none."""
+    """Return a note on unfinished work of an earlier version; empty if there is none."""
     files = [file for pattern in EARLIER_FILES for file in sorted(runs.glob(pattern))]
     if not files:
         return ""
+    folders = dict.fromkeys(str(file.parent) for file in files)
     return (
-        f"note: {files[0]} is of an earlier version, whose unfinished cells are not shown: run "
-        f"them again, and delete {', '.join(dict.fromkeys(str(f.parent) for f in files))}"
+        f"note: {files[0]} was written by an earlier version, whose unfinished evaluations are not "
+        f"shown. Run them again, and delete {', '.join(folders)}"
     )

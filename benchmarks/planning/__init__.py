@@ -1,7 +1,7 @@
-"""Plans: what a run would do, before it does anything.
+"""Plan a run before it starts.
 
 options.py      the options of run_all, and their ranges
-cells.py        the tasks that a request or a paper stands for; the check of the data folder
+cells.py        the tasks of a request or a paper; the check of the data folder
 checkpoints.py  where backbones come from: files, snapshots, heads, --trained-with
-plan.py         a line per cell: state, cost, what is missing; a line per group
+plan.py         state, cost and missing data of each cell and task group
 """

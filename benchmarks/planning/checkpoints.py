@@ -1,6 +1,6 @@
-"""Checkpoints of a request, and their backbones, without weights.
+"""Checkpoints of a request and their backbones, without weights.
 
-A plan needs network, size and hash; each job loads the weights.
+A plan needs the network, its input size and the hash of its weights. Each job loads the weights.
 """
 
 import re
@@ -26,21 +26,21 @@ from transfer.finetuning.options import RANGES
 
 
 def checkpoints(request: RunAll) -> list[Checkpoint]:
-    """Return the checkpoint of each row of the tables but for random initializations.
+    """Return the checkpoint of each table row, except random initializations.
 
-    ValueError if the options do not fit.
+    ValueError if options contradict each other.
     """
     if request.snapshots:
         return _snapshots(request)
     if not request.ckpt:
-        raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
+        raise ValueError("no checkpoint given. Pass --ckpt FILE, --snapshots DIR or --demo")
     for recipe in filter(None, request.declared):
         check_declared_recipe(recipe)
-    paths, none = [local_file(path) for path in request.ckpt], ("",) * len(request.ckpt)
-    names = one_each("name", request.name, [default_name(path) for path in paths])
-    branches = one_each("branch", request.branch, none)
-    declared = one_each("as", request.declared, none)
-    whole = [
+    paths, empty = [local_file(path) for path in request.ckpt], ("",) * len(request.ckpt)
+    names = one_per_checkpoint("name", request.name, [default_name(path) for path in paths])
+    branches = one_per_checkpoint("checkpoint-key", request.branch, empty)
+    declared = one_per_checkpoint("trained-with", request.declared, empty)
+    complete = [
         Checkpoint(
             ckpt=path,
             name=name,
@@ -55,94 +55,96 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
     for name, path in zip(names, paths, strict=True):
         check_row_name(name, default_name(path))
     if request.heads and (encoders := [*filter(None, request.encoder)]):
-        raise ValueError(f"--heads are of LooC++'s ResNets, not of {encoders[0]}")
+        raise ValueError(f"--heads applies only to LooC++'s ResNets, not to {encoders[0]}")
     subsets = [
-        tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
+        tuple(split_numbers(text, "--heads", "0,2", RANGES["heads"])) for text in request.heads
     ]
-    parts = [replace(one, heads=heads) for heads in subsets for one in whole]
+    with_heads = [replace(checkpoint, heads=heads) for heads in subsets for checkpoint in complete]
     for path in paths:
         check_is_checkpoint(path)
-    return [*whole, *parts]
+    return [*complete, *with_heads]
 
 
 def networks(request: RunAll) -> list[EncoderOptions]:
     """Return the encoder options of each checkpoint; a ResNet has none.
 
-    A single value of an option holds for all checkpoints with an encoder. ValueError if the options
-    do not fit.
+    A single value of an option applies to all checkpoints with an encoder. ValueError if options
+    contradict each other.
     """
     count = len(request.ckpt)
-    encoders = _one_for_all_or_each("encoder", request.encoder, [True] * count)
+    encoders = _expand_single("encoder", request.encoder, [True] * count)
     has_encoder = [bool(encoder) for encoder in encoders]
-    pools = _one_for_all_or_each("pool", request.pool, has_encoder)
-    sides = _one_for_all_or_each("input-px", request.input_px, has_encoder)
+    pools = _expand_single("pool", request.pool, has_encoder)
+    sizes = _expand_single("input-px", request.input_px, has_encoder)
     norm = {"input_mean": request.input_mean, "input_std": request.input_std}
     if any(norm.values()) and len(names := {*filter(None, encoders)}) > 1:
         raise ValueError(
-            f"--input-mean and --input-std are those of one encoder, and {len(names)} are given; "
-            "run them one after another, or let a FILE.py:FUNCTION state them"
+            f"--input-mean and --input-std apply to one encoder, but {len(names)} are given. "
+            "Evaluate them in separate commands, or define the values in a FILE.py:FUNCTION"
         )
-    found = []
-    for encoder, pool, side, has_own in zip(encoders, pools, sides, has_encoder, strict=True):
-        if side and not side.isdecimal():
-            raise ValueError(f"--input-px {side}: expected a whole number of px, or ''")
-        own = norm if has_own or not any(has_encoder) else {}
-        options = EncoderOptions(encoder=encoder, pool=pool, input_px=int(side or 0), **own)
+    networks = []
+    for encoder, pool, size, is_encoder in zip(encoders, pools, sizes, has_encoder, strict=True):
+        if size and not size.isdecimal():
+            raise ValueError(f"--input-px {size}: expected an integer in px, or ''")
+        used_norm = norm if is_encoder or not any(has_encoder) else {}
+        options = EncoderOptions(encoder=encoder, pool=pool, input_px=int(size or 0), **used_norm)
         options.check()
-        found.append(options.local())
-    return found
+        networks.append(options.local())
+    return networks
 
 
-def _one_for_all_or_each(option: str, words: Sequence[Any], takes: Sequence[bool]) -> Sequence[Any]:
-    """Return a word for each checkpoint; a single one holds for those that take it, or for all."""
-    if len(words) == 1 and len(takes) != 1:
-        return [words[0] if one or not any(takes) else "" for one in takes]
-    return one_each(option, words, [""] * len(takes))
+def _expand_single(option: str, values: Sequence[Any], uses: Sequence[bool]) -> Sequence[Any]:
+    """Return a value per checkpoint; a single value applies to those that use it, or to all."""
+    if len(values) == 1 and len(uses) != 1:
+        return [values[0] if is_used or not any(uses) else "" for is_used in uses]
+    return one_per_checkpoint(option, values, [""] * len(uses))
 
 
-def with_random_weightss(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpoint]:
+def random_initializations(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpoint]:
     """Return a random initialization for each network of the checkpoints, in their order.
 
-    The first is called random, further ones random-NETWORK.
+    The first is named random, further ones random-NETWORK.
     """
-    twins: dict[tuple[str, str, EncoderOptions], Checkpoint] = {}
+    by_network: dict[tuple[str, str, EncoderOptions], Checkpoint] = {}
     names: list[str] = []
     for checkpoint, encoder in opened.items():
         network = encoder.arch, encoder.stem, checkpoint.network
-        if network in twins or checkpoint.heads:
+        if network in by_network or checkpoint.heads:
             continue
-        words = re.sub(r"^(timm|torchvision|hf):|\.py(?=:)", "", encoder.arch)
-        name = own = re.sub(r"[^\w.-]+", "-", f"{RANDOM}-{words}") if twins else RANDOM
+        arch = re.sub(r"^(timm|torchvision|hf):|\.py(?=:)", "", encoder.arch)
+        name = base = re.sub(r"[^\w.-]+", "-", f"{RANDOM}-{arch}") if by_network else RANDOM
         count = 1
-        while name in names:  # another stem, input size or pooling of one network
+        while name in names:  # another stem, input size or pooling of the same network
             count += 1
-            name = f"{own}-{count}"
+            name = f"{base}-{count}"
         names.append(name)
-        twins[network] = replace(checkpoint, random=True, name=name)
-    return [*twins.values()]
+        by_network[network] = replace(checkpoint, random=True, name=name)
+    return [*by_network.values()]
 
 
-def one_each(option: str, words: Sequence[str], defaults: Sequence[str]) -> Sequence[str]:
-    """Return the words, or the defaults if none is given; ValueError for another number."""
-    if words and len(words) != len(defaults):
+def one_per_checkpoint(
+    option: str, values: Sequence[str], defaults: Sequence[str]
+) -> Sequence[str]:
+    """Return the values, or the defaults if there are none; ValueError for a wrong number."""
+    if values and len(values) != len(defaults):
         raise ValueError(
-            f"--{option} {' '.join(words)}: {len(words)} given for {len(defaults)} checkpoints or "
-            "folders; '' leaves one out"
+            f"--{option} {' '.join(values)}: {len(values)} given for {len(defaults)} checkpoints "
+            "or folders. Pass '' for one without a value"
         )
-    return words or defaults
+    return values or defaults
 
 
 def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str]]:
-    """Return the backbone of each row of the tables, and unreadable snapshots.
+    """Return the backbone of each table row without weights, and errors of unreadable snapshots.
 
-    The last are reasons by name; any other file that is not a backbone is a BackboneError.
-    ValueError for options that do not fit. The backbones have no weights: a job loads its own.
+    The errors are by name. BackboneError for any other unreadable file, ValueError if options
+    contradict each other.
     """
-    found: dict[Checkpoint, Encoder] = {}
+    opened: dict[Checkpoint, Encoder] = {}
     unreadable: dict[str, str] = {}
 
-    def open_each(asked: Iterable[Checkpoint]) -> None:
-        for checkpoint in asked:
+    def open_all(requested: Iterable[Checkpoint]) -> None:
+        for checkpoint in requested:
             stop.exit_if_requested()
             try:
                 backbone = open_checkpoint(checkpoint)
@@ -152,53 +154,51 @@ def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str
                 unreadable[str(checkpoint.name)] = str(error)
                 print(f"{checkpoint.name}  failed: {error}", file=sys.stderr, flush=True)
                 continue
-            if backbone.name in (other.name for other in found.values()):
+            if backbone.name in (encoder.name for encoder in opened.values()):
                 raise ValueError(
-                    f"two rows are called {backbone.name!r}: names must differ; give each "
-                    "checkpoint a --name of its own"
+                    f"two rows are named {backbone.name!r}. Pass a different --name for each "
+                    "checkpoint"
                 )
-            found[checkpoint] = replace(backbone, state_dict={})
+            opened[checkpoint] = replace(backbone, state_dict={})
 
-    open_each(checkpoints(request))
+    open_all(checkpoints(request))
     if request.random:
-        open_each(with_random_weightss(found))
-    return found, unreadable
+        open_all(random_initializations(opened))
+    return opened, unreadable
 
 
 def _snapshots(request: RunAll) -> list[Checkpoint]:
     """Return the snapshots of all folders, named after their curves, curve by curve.
 
-    ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.
+    ValueError for a wrong number of names, a duplicate name, or a folder without snapshots.
     """
-    found = []
+    snapshots = []
     curves: set[str] = set()
     defaults = [folder.resolve().parent.name for folder in request.snapshots]
-    given = one_each("name", request.name, defaults)
-    for curve, default, folder in zip(given, defaults, request.snapshots, strict=True):
+    names = one_per_checkpoint("name", request.name, defaults)
+    for curve, default, folder in zip(names, defaults, request.snapshots, strict=True):
         check_row_name(curve, default)
         if curve in curves:
             raise ValueError(
-                f"two curves are called {curve!r}: names must differ; give each folder a --name of "
-                "its own"
+                f"two curves are named {curve!r}. Pass a different --name for each folder"
             )
         curves.add(curve)
         paths = sorted(folder.glob("*.pt"))
         if not paths:
             raise ValueError(
-                f"{folder}: no snapshot; python -m pretrain RECIPE ... --snapshot-epochs 10 "
-                "writes them"
+                f"{folder}: no snapshots. To write them, pre-train with --snapshot-epochs 10"
             )
-        found += [
+        snapshots += [
             Checkpoint(ckpt=path, name=f"{curve}{CURVE_SEPARATOR}{path.stem}", snapshot=True)
             for path in paths
         ]
-    return found
+    return snapshots
 
 
 def settle_declarations(
     rows: Sequence[PlannedCell], *, given: bool
 ) -> tuple[list[PlannedCell], list[str]]:
-    """Make declarations and finished records agree, and return the rows and lines about it.
+    """Make declared recipes and finished records agree; return the rows and lines about it.
 
     given: the command line has --trained-with. Without it, recipes that earlier runs declared are
     kept.
@@ -210,8 +210,9 @@ def settle_declarations(
         settled[name], lines[name] = settle_declaration(
             cell.records, cell.backbone, is_explicit=given
         )
-    declared = []
+    declared_rows = []
     for row in rows:
         backbone = settled[row.cell.backbone.name]
-        declared.append(replace(row, cell=row.cell.declared_as(backbone, is_explicit=given)))
-    return declared, list(filter(None, lines.values()))
+        cell = row.cell.declared_as(backbone, is_explicit=given)
+        declared_rows.append(replace(row, cell=cell))
+    return declared_rows, list(filter(None, lines.values()))

@@ -1,4 +1,4 @@
-"""The options of run_all: what is evaluated, how, and where it runs."""
+"""The options of run_all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
@@ -22,19 +22,19 @@ OPTION_RANGES: Mapping[str, Range] = {
     "memory_gb": Range(0, 1e6),
     "parallel": COUNT,
 }
-"""Ranges by the name of the field; a name means the same in all commands."""
+"""Ranges by field name; a name has the same meaning in all commands."""
 
 
 def given_options(request: Any) -> list[str]:
     """Return the options that differ from their defaults, such as --seeds."""
-    words: list[str] = []
+    options: list[str] = []
     for name, default in vars(type(request)()).items():
         value = getattr(request, name)
         if is_dataclass(value):
-            words += given_options(value)
+            options += given_options(value)
         elif value != default:
-            words.append(option_of(name))
-    return words
+            options.append(option_of(name))
+    return options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class SlurmOptions:
             object.__setattr__(self, "log_folder", str(path))
 
     def require_used(self) -> None:
-        """Raise ValueError for an option of clusters on a run that submits nothing."""
+        """Raise ValueError for an option of clusters in a run that submits nothing."""
         options = given_options(self)
         if options and not (self.slurm or self.concerns_submitted_cells):
             raise ValueError(f"{options[0]} has no effect without --slurm")

@@ -1,8 +1,8 @@
-"""Speed: our way and the usual way to do the same, in turn in one process, and their ratio.
+"""Compare the speed of our implementations with the usual ones.
 
 python -m benchmarks.speed.NAME [options]   (--help: its options)
 
-views.py              views of pre-training against torchvision's usual pipeline
-shared_extraction.py  one pass over photographs for several networks against a pass for each
-harness.py            times them
+views.py              views of pre-training, compared with torchvision's pipeline
+shared_extraction.py  features of several networks from one pass, compared with one pass each
+harness.py            the timer
 """

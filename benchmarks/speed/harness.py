@@ -1,7 +1,7 @@
-"""Time several ways to do one thing in turn, in one process.
+"""Time alternative implementations in turn, in one process.
 
-The order changes every round after a warm-up, so that other load on the machine slows all of them.
-(torch.utils.benchmark times one way after the other, by elapsed time.)
+The order alternates after each round, so that other load on the machine slows all of them. (In
+contrast, torch.utils.benchmark measures wall time, one implementation after another.)
 """
 
 import time
@@ -10,19 +10,19 @@ from statistics import median
 from typing import Any
 
 Ways = Mapping[str, Callable[[], Any]]
-"""The functions that are timed, by name; the usual way first."""
+"""The functions to time, by name; the usual implementation first."""
 
 
 def compare(title: str, ways: Ways, rounds: int, *, num_images: int = 0) -> dict[str, Any]:
-    """Time several ways to do one thing, print a line for each, and return their last results.
+    """Time several functions, print one line for each, and return their last results.
 
-    Times are processor time of this process. A ratio is the median over the rounds of the first
-    way's time to this one's. num_images: images that each way takes, for a rate.
+    Times are CPU times of this process. The speedup is the median over rounds of the first
+    function's time divided by this one's. num_images: images per call, for the throughput.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     results: dict[str, Any] = dict.fromkeys(ways)
-    for turn in range(rounds + 1):
-        for name in list(ways)[:: 1 if turn % 2 else -1]:
+    for round_index in range(rounds + 1):
+        for name in list(ways)[:: 1 if round_index % 2 else -1]:
             start_s = time.process_time()
             results[name] = ways[name]()
             seconds[name].append(time.process_time() - start_s)

@@ -1,7 +1,7 @@
-"""Features of several networks from one pass over photographs, against a pass for each.
+"""Time feature extraction of several networks in one pass over images, or in one pass each.
 
-Both ways decode on one thread, compute on it and write the files of the feature cache, whose bytes
-are compared. "decoding alone" is what a pass takes without a network.
+Both decode and compute on one thread, and write the same files of the feature cache. "decoding
+alone" is the time of a pass without a network.
 """
 
 import sys
@@ -25,33 +25,33 @@ class Settings:
     """Settings of the comparison."""
 
     data: Path = field(default_factory=data_folder)
-    """Folder of class folders with photographs."""
+    """Folder of images with one folder per class."""
     networks: int = 5
-    """Number of networks, all with random weights."""
+    """Number of networks, with random weights."""
     arch: str = "resnet18"
     """Architecture of the networks."""
     image_px: int = 32
-    """Side of their images in px; photographs are decoded at their full size."""
+    """Image size of the networks in px; images are decoded at full size."""
     rounds: int = 3
-    """Number of times that each way is timed."""
+    """Number of timed rounds."""
 
 
 def run(settings: Settings) -> None:
-    """Compare both ways; ValueError if their features differ."""
+    """Time both ways; ValueError if their features differ."""
     images = read_class_folders(settings.data, settings.data, class_names(settings.data))
-    form = InputFormat(size_px=settings.image_px)
+    input_format = InputFormat(size_px=settings.image_px)
     networks = [
-        random_backbone(arch=settings.arch, stem="imagenet", seed=seed, input=form)
+        random_backbone(arch=settings.arch, stem="imagenet", seed=seed, input=input_format)
         for seed in range(settings.networks)
     ]
     transform = EvalTransform.center(settings.image_px, margin_px=32)
-    each = [[network] for network in networks]
+    separate = [[network] for network in networks]
     with one_thread():
         features = compare(
             f"{settings.networks} x {settings.arch} at {settings.image_px} px, "
-            f"{len(images)} photographs, one core",
+            f"{len(images)} images, one core",
             {
-                "a pass for each network": partial(features_by, each, images, transform),
+                "one pass per network": partial(features_by, separate, images, transform),
                 "one shared pass": partial(features_by, [networks], images, transform),
                 "decoding alone": lambda: list(
                     raw_batches(EvalImages(images, transform), 0, pinned=False)
@@ -60,7 +60,7 @@ def run(settings: Settings) -> None:
             settings.rounds,
             num_images=len(images),
         )
-    if features["a pass for each network"] != features["one shared pass"]:
+    if features["one pass per network"] != features["one shared pass"]:
         raise ValueError("features of the shared pass differ from those of separate passes")
     print("the features are equal, byte for byte")
 
@@ -68,7 +68,7 @@ def run(settings: Settings) -> None:
 def features_by(
     passes: list[list[Encoder]], images: Images, transform: EvalTransform
 ) -> list[bytes]:
-    """Extract features by the networks of each pass; return the files, ordered by network."""
+    """Extract features with the networks of each pass; return the files, ordered by network."""
     with tempfile.TemporaryDirectory() as folder:
         for networks in passes:
             entries = {Path(folder) / f"{network.sha256}.npy": network for network in networks}

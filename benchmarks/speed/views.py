@@ -1,7 +1,7 @@
-"""Views of pre-training, made on one core, against torchvision's usual pipeline.
+"""Time the views of pre-training on one core, compared with torchvision's usual pipeline.
 
-All ways read the same files on one thread. "whole views" end in batches of normalized views as the
-usual ones do; "crops alone" leave the colors to the device that trains.
+All ways read the same files on one thread. "whole views" makes batches of normalized views, as the
+usual pipeline does. "crops alone" leaves color augmentations to the training device.
 """
 
 import random
@@ -44,15 +44,15 @@ class Settings:
     """Settings of the comparison."""
 
     data: Path | None = None
-    """Folder of photographs; if not given, noise with the spectrum of photographs."""
+    """Folder of images. Default: noise with the spectrum of natural images."""
     images: int = 64
-    """Images to read, in whole batches of 32, drawn at random."""
+    """Number of images to read, drawn at random in batches of 32."""
     rounds: int = 3
-    """Number of times that each way is timed."""
+    """Number of timed rounds."""
 
 
 def run(settings: Settings) -> None:
-    """Compare the ways to make the views of each paper."""
+    """Time the views of each paper."""
     with one_thread(), tempfile.TemporaryDirectory() as folder:
         data = settings.data or write_photographs(Path(folder), settings.images)
         images = find_images(data, tolerated=sys.maxsize)
@@ -61,7 +61,7 @@ def run(settings: Settings) -> None:
 
 
 def compare_views(title: str, images: TrainingImages, settings: Settings) -> None:
-    """Compare the ways to make the views of a paper, of the images of some batches."""
+    """Time the views of one paper."""
     views, recipe = VIEWS[title]
     num_steps = max(1, settings.images // BATCH_SIZE)
     plan = BatchPlan(num_images=len(images), batch_size=min(BATCH_SIZE, len(images)), seed=0)
@@ -97,7 +97,7 @@ def _last(way: Callable[[], Iterable[object]]) -> object:
 def usual_batches(
     recipe: ViewRecipe, views: Sequence[View], files: Sequence[Path], batch_size: int = BATCH_SIZE
 ) -> Iterator[list[Tensor]]:
-    """Yield views (n, 3, S, S) of files that are decoded once, collated as by torch's loader."""
+    """Yield views (n, 3, S, S) of files, collated as by torch's loader; each is decoded once."""
     large, small = usual_transform(recipe), usual_transform(recipe.small_view_recipe())
 
     def make(file: Path) -> list[Tensor]:
@@ -110,7 +110,7 @@ def usual_batches(
 
 
 def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
-    """Return the recipe as MoCo's code has it: image -> (3, S, S).
+    """Return the transform of MoCo's code for a recipe: image -> (3, S, S).
 
     Source: github.com/facebookresearch/moco.
     """

@@ -155,7 +155,7 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     assert [item.name for item in finished(request)] == ["done"]
     if fault == "preemption":  # srun ends a step at once when it is signalled itself
         errors = Path(cell.stored.content["log"]).resolve()
-        assert "waits to be started again" in errors.with_suffix(".out").read_text()
+        assert "is queued again" in errors.with_suffix(".out").read_text()
         output = errors.read_text()
         assert re.search("stopped by SIG(TERM|USR2). Run the same command to resume", output)
     assert run(here) == 0

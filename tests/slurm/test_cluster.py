@@ -40,7 +40,7 @@ def test_complaints_of_slurm_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path
     fake_programs(tmp_path / "sound", monkeypatch, scontrol=f"echo '{text}'")
     assert cluster().partitions == {"low": 36 * 60, "debug": 30, "": 30, "free": math.inf}
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ClusterError, match="no sbatch on this machine"):
+    with pytest.raises(ClusterError, match="sbatch is not installed on this machine"):
         cluster()
     lines = dict.fromkeys(("sbatch", "srun", "scontrol"), "echo Unable to contact >&2; exit 1")
     fake_programs(tmp_path, monkeypatch, **lines)

@@ -241,7 +241,9 @@ def test_a_job_that_always_fails_runs_once_and_says_why(outcome: Outcome) -> Non
 def test_a_job_that_is_always_killed_is_given_up(outcome: Outcome) -> None:
     assert outcome.states["always_killed"].word == "FAILED"
     error = last_log_line(log_path(outcome.folder, outcome.jobs["always_killed"]))
-    assert error.endswith(f"killed by SIGKILL in {MAX_KILLS + 1} starts; is memory too small?")
+    assert error.endswith(
+        f"killed by SIGKILL in {MAX_KILLS + 1} starts; perhaps it needs more memory"
+    )
 
 
 def test_a_process_that_fails_alone_ends_the_others(outcome: Outcome) -> None:

@@ -52,7 +52,7 @@ def put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (1, 1, 0, ""),
         (255, 1, 0, ""),
         (1, 2, MAX_KILLS, "exit status 1 in 4 starts"),
-        (137, 1, MAX_KILLS, "killed by SIGKILL in 4 starts; is memory too small?"),
+        (137, 1, MAX_KILLS, "killed by SIGKILL in 4 starts; perhaps it needs more memory"),
     ],
 )
 def test_what_may_pass_is_tried_again_but_not_for_ever(
@@ -99,7 +99,7 @@ def test_job_that_was_ended_from_outside_stays_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arg: str
 ) -> None:
     fake_programs(tmp_path, monkeypatch, squeue=f"echo {arg}", scontrol="exit 1")
-    assert "ended from outside" in start_again(tmp_path, "7", 75)
+    assert "cancelled or ended by Slurm" in start_again(tmp_path, "7", 75)
 
 
 def test_id_of_an_element_is_that_of_submitit(monkeypatch: pytest.MonkeyPatch) -> None:

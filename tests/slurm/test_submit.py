@@ -75,7 +75,7 @@ def test_percent_in_a_folder_is_escaped_for_slurm() -> None:
         assert line.index("10%%subset") > line.rindex("/shared/10%subset/")  # the last one counts
         assert f"--error=/shared/10%%subset/{job}_%t_log.err" in line
     for name in ("10%test", "%j", "5%all", "100%A"):
-        with pytest.raises(ClusterError, match="choose one without %j"):
+        with pytest.raises(ClusterError, match="Pass a path without %j"):
             script(array(1), Queue(), Path("/shared") / name / "jobs")
 
 
@@ -110,7 +110,7 @@ def test_what_was_accepted_unknown_to_us_is_taken_back(
     fake_programs(tmp_path, monkeypatch, squeue=f"echo '1|{tmp_path}/jobs'; echo '8|other'")
     full = Mock(side_effect=OSError("no space left on device"))
     monkeypatch.setattr("submitit.core.utils.JobPaths.move_temporary_file", full)
-    with pytest.raises(ClusterError, match=r"no space left on device; .* is cancelled"):
+    with pytest.raises(ClusterError, match=r"no space left on device; .* were cancelled"):
         submit([array(2)], Queue(), tmp_path / "jobs", Cluster({}))
     assert (tmp_path / "cancelled").read_text().split() == ["1"]
 
@@ -299,10 +299,10 @@ def test_wckey_is_set_only_if_given() -> None:
 def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
     where = Cluster({}, {"low": 30.0, "long": 2880.0, "": 30.0})
     requested = [array(1), replace(array(1), resources=Resources(hours=0.7), partition="low")]
-    with pytest.raises(ClusterError, match=r"42 min.*low ends jobs after 30 min.*--hours 0\.5"):
+    with pytest.raises(ClusterError, match=r"42 min.*partition low is 30 min.*--hours 0\.5"):
         submit(requested, Queue(partition="low,long"), tmp_path, where)
-    assert where.most_minutes() == 30
-    assert where.most_minutes("other") == float("inf")  # sbatch will say what is wrong with it
+    assert where.max_minutes() == 30
+    assert where.max_minutes("other") == float("inf")  # sbatch will say what is wrong with it
 
 
 def test_more_jobs_than_the_cluster_takes_are_refused_before_the_first(
@@ -311,7 +311,7 @@ def test_more_jobs_than_the_cluster_takes_are_refused_before_the_first(
     a_cluster(tmp_path, monkeypatch, accepted=9)
     fake_programs(tmp_path, monkeypatch, squeue="printf '1_0\\n1_1\\n2\\n'")
     where = Cluster({"MaxJobCount": "5"})
-    with pytest.raises(ClusterError, match=r"3 jobs were not submitted: .* knows 3 .* at most 5"):
+    with pytest.raises(ClusterError, match=r"3 jobs were not submitted: .* has 3 .* at most 5"):
         submit([array(2), array(1)], Queue(), tmp_path / "jobs", where)
     assert not (tmp_path / "accepted").exists()
     submit([array(2)], Queue(), tmp_path / "jobs", where)

@@ -158,7 +158,9 @@ def test_what_cannot_be_written_down_is_taken_back(
     rows: Rows, settings: Settings, programs: Path, fill_disk: Callable[[str], None]
 ) -> None:
     fill_disk("state.json")
-    with pytest.raises(ClusterError, match=r"No space left on device.*what had .* is cancelled"):
+    with pytest.raises(
+        ClusterError, match=r"No space left on device.*the submitted jobs were cancelled"
+    ):
         submit(rows("cifar10_knn"), settings)
     assert (programs / "cancelled").read_text().split() == ["1", "2"]
 
@@ -245,7 +247,7 @@ def test_each_state_is_told_from_what_there_is(
     write_as_job(first, "done")
     (programs / "queue").write_text("")
     log.write_text("error: no such file\n")
-    text = "killed; the cluster does not say why; last log line: error: no such file"
+    text = "killed; the cluster reports no reason; last log line: error: no such file"
     assert states(settings) == [("done", ""), ("failed", text)]
     write_as_job(second, "failed", "DataError: no folder cifar10")
     args = ["--results", str(settings.results), "--runs", str(settings.runs)]
@@ -285,7 +287,7 @@ def test_an_element_that_was_cancelled_before_it_began_is_cancelled(
     (programs / "queue").write_text("1_1|PENDING|PartitionTimeLimit|\n")  # Slurm drops 1_0
     (first, _), (second, reason) = states(settings)
     assert (first, second) == ("cancelled", "queued")
-    assert "waiting does not help" in reason
+    assert "will not start without a change" in reason
 
 
 def test_a_cell_that_is_queued_is_recognized_through_a_link(
@@ -369,8 +371,8 @@ def test_plan_needs_no_cluster(
     assert main([*args.split(), "--plan"]) == 0
     output = capsys.readouterr()
     assert "#SBATCH --time=540\n" in output.out
-    assert "no sbatch on this machine" in output.err
-    assert "keeps no accounts" not in output.err  # nobody knows
+    assert "sbatch is not installed on this machine" in output.err
+    assert "has no accounting" not in output.err  # nobody knows
     assert "GPUs at a time: at most 1\n" in output.out
     assert main(args.split()) == 2
 

@@ -102,7 +102,10 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
     monkeypatch.setattr(
         benchmarks.execution.local, "finished", lambda cell: completed.get(cell.path)
     )
-    killed, stopped = "killed by SIGKILL", "stopped by another process; the same command resumes"
+    killed, stopped = (
+        "killed by SIGKILL",
+        "stopped by another process. Run the same command to resume",
+    )
     lines = {"exit 1": "exit status 1", "kill -9 $$": killed, "exit 137": killed}
     lines["exit 75"] = stopped
     for line, reason in lines.items():

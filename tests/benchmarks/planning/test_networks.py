@@ -50,10 +50,10 @@ def test_one_value_holds_for_all_encoders() -> None:
         ({"encoder": (VIT, "")}, "2 given for 3 checkpoints"),
         ({"pool": ("cls",)}, "--pool requires --encoder"),
         ({"encoder": (VIT, "", ""), "pool": ("", "cls", "")}, "--pool requires --encoder"),
-        ({"encoder": (VIT,), "input_px": ("big",)}, "--input-px big: expected a whole number"),
+        ({"encoder": (VIT,), "input_px": ("big",)}, "--input-px big: expected an integer"),
         (
             {"encoder": (VIT, "", "a.py:f"), "input_mean": (0.5,) * 3, "input_std": (0.5,) * 3},
-            "are those of one encoder, and 2 are given",
+            "apply to one encoder, but 2 are given",
         ),
     ],
 )
