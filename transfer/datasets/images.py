@@ -267,7 +267,7 @@ def changed_data_error(change: str) -> ChangedDataError:
     )
 
 
-class Work(Protocol):
+class IntermediateFiles(Protocol):
     """Intermediate files on disk that were computed from images."""
 
     def discard(self) -> None:
@@ -275,7 +275,7 @@ class Work(Protocol):
 
 
 @contextmanager
-def unchanged(images: ImageSplit, *intermediates: Work) -> Iterator[None]:
+def unchanged(images: ImageSplit, *intermediates: IntermediateFiles) -> Iterator[None]:
     """Raise ChangedDataError if the image files change during the block.
 
     Intermediate files are deleted then. If the block was stopped or raised another error, the

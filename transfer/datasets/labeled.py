@@ -224,15 +224,15 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
             f"{len(train)} training and {len(val)} val images, but {sizes.counts['test']} are "
             "needed for the test; the annotation files are incomplete"
         )
-    one_group = np.zeros(len(train), dtype=np.int64)
-    moved = seeded_ranks(train.source.encoded_names, one_group, RESPLIT_SEED) < num_moved
+    single_group = np.zeros(len(train), dtype=np.int64)
+    moved = seeded_ranks(train.source.encoded_names, single_group, RESPLIT_SEED) < num_moved
     if split == "test":
         groups = val, train.subset(np.flatnonzero(moved))
         names = np.concatenate([name.source.encoded_names for name in groups])
         labels = np.concatenate([name.label_array for name in groups])
         return Images(ImageFiles(data, names), labels, val.class_names)
-    stays = train.subset(np.flatnonzero(~moved))
-    return with_val(stays, split, sizes)
+    remaining = train.subset(np.flatnonzero(~moved))
+    return with_val(remaining, split, sizes)
 
 
 def inat1k_excerpt_sizes(data: Path) -> Sizes:

@@ -63,7 +63,7 @@ def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
     """Return SGD with weight decay for all parameters except norm layers.
 
     If `rpn_gradient` is lr_mult, the RPN has a smaller learning rate: "rate_factor" of a parameter
-    group is the factor that `finetuning.schedule.set_rate` applies.
+    group is the factor that `finetuning.schedule.set_learning_rate` applies.
     """
     groups: dict[tuple[float, float], list[Parameter]] = defaultdict(list)
     for module_name, module in detector.named_modules():

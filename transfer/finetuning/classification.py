@@ -145,12 +145,12 @@ def fine_tune(
 
 
 def predict_scores(
-    classifier: Classifier, images: Images, transform: EvalTransform, form: InputFormat
+    classifier: Classifier, images: Images, transform: EvalTransform, input_format: InputFormat
 ) -> Tensor:
     """Return the scores (n, L) of a trained classifier, on the CPU."""
     batch_scores = []
     device = next(classifier.layers.parameters()).device
-    normalize, prepared = Normalization(form, device), EvalImages(images, transform)
+    normalize, prepared = Normalization(input_format, device), EvalImages(images, transform)
     with progress("test", "images", len(images)) as counter:
         for _, batch in raw_batches(prepared, 0, pinned=device.type == "cuda"):
             if any_process([stop.is_requested()], this_process())[0]:

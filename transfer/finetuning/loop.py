@@ -21,7 +21,7 @@ from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
 from pretrain.running.torch_versions import data_parallel
 from transfer.finetuning.norms import set_precise_norms
-from transfer.finetuning.schedule import learning_rate, set_rate
+from transfer.finetuning.schedule import learning_rate, set_learning_rate
 from transfer.finetuning.state import Training, restore, save
 from transfer.finetuning.stream import Sample, Samples, Stream, images_per_micro_batch
 
@@ -176,7 +176,7 @@ def step(
     """
     schedule, device = training.schedule, stream.process.device.type
     dtype = torch.float16 if schedule.precision == "float16" else torch.bfloat16
-    set_rate(training.optimizer, learning_rate(schedule, training.iteration))
+    set_learning_rate(training.optimizer, learning_rate(schedule, training.iteration))
     training.optimizer.zero_grad(set_to_none=True)
     sums: dict[str, Tensor] = {}
     for number, samples in enumerate(micro_batches):

@@ -45,10 +45,10 @@ class TrainingSchedule:
     """Batches for the final norm statistics; 0: keep the moving averages."""
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set each group's learning rate to `rate` times its "rate_factor" (default 1)."""
+def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
+    """Set each group's learning rate: `value` times its "rate_factor" (default 1)."""
     for group in optimizer.param_groups:
-        group["lr"] = rate * group.get("rate_factor", 1.0)
+        group["lr"] = value * group.get("rate_factor", 1.0)
 
 
 def learning_rate(schedule: TrainingSchedule, iteration: int) -> float:
@@ -100,7 +100,7 @@ AnyRecipe = TypeVar("AnyRecipe", bound=FineTuningRecipe)
 
 
 def search_learning_rates(
-    rates: Sequence[float], score: Callable[[float], float], metric: str
+    candidates: Sequence[float], score: Callable[[float], float], metric: str
 ) -> dict[float, float]:
     """Return the score of each learning rate that does not diverge.
 
@@ -111,9 +111,9 @@ def search_learning_rates(
 
     process = this_process()
     scores: dict[float, float] = {}
-    for rate in rates:
+    for candidate in candidates:
         try:
-            shared = [score(rate)]
+            shared = [score(candidate)]
         except NotFiniteError as error:
             if process.num_processes > 1 and error.__cause__ is not None:
                 raise  # only this process failed within a step, and the others wait for it
@@ -121,9 +121,9 @@ def search_learning_rates(
         if process.num_processes > 1:
             wait_for_all("that count the score")
             dist.broadcast_object_list(shared)
-        scores[rate] = shared[0]
+        scores[candidate] = shared[0]
         if process.is_main:
-            print_line("rate", f"{rate:g}: {metric} {shared[0]:.2f} on held-out images")
-    if rates and not scores:
-        raise NotFiniteError(f"all of the learning rates {tuple(rates)} diverged")
+            print_line("rate", f"{candidate:g}: {metric} {shared[0]:.2f} on held-out images")
+    if candidates and not scores:
+        raise NotFiniteError(f"all of the learning rates {tuple(candidates)} diverged")
     return scores

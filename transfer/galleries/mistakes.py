@@ -52,7 +52,7 @@ def mistakes(
     return [_tile(images, m.row, m.caption(names), MOST_WRONG) for m in worst]
 
 
-def turned_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile]:
+def rotation_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile]:
     """Return tiles of the worst predicted rotations.
 
     scores (R * n, R) and labels (R * n,): all n images in the first rotation, then in the second,
@@ -137,7 +137,7 @@ def _require_same_number(num_images: int, num_labels: int) -> None:
         raise ValueError(f"{num_labels} predictions for {num_images} images")
 
 
-def misplaced(
+def worst_ranked(
     images: Images, scores: Tensor, present: Tensor, absent: Tensor, classes: Sequence[str]
 ) -> list[Tile]:
     """Return false positives with high ranks, missed ones with low ranks.

@@ -34,7 +34,7 @@ class LinearSegmenter(nn.Module):
     def __init__(
         self,
         maps: nn.Module,
-        form: InputFormat,
+        input_format: InputFormat,
         recipe: LinearRecipe,
         *,
         padded_px: int,
@@ -45,7 +45,7 @@ class LinearSegmenter(nn.Module):
         super().__init__()
         # a tuple hides the submodule: it is not trained, not saved and always in eval mode
         self.encoder = (maps.requires_grad_(False).eval(),)
-        self.normalize = Normalization(form, device())
+        self.normalize = Normalization(input_format, device())
         self.recipe, self.padded_px = recipe, padded_px
         channels = forward(maps, torch.zeros(1, 3, padded_px, padded_px)).shape[1]
         self.dropout = nn.Dropout2d(recipe.dropout)

@@ -20,7 +20,7 @@ from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform, rotate_quarters
-from transfer.galleries.mistakes import turned_mistakes
+from transfer.galleries.mistakes import rotation_mistakes
 from transfer.metrics import top1
 from transfer.tasks.task import CROPS, CenterCrops, Prepared
 
@@ -215,7 +215,7 @@ class RotationProbe(CenterCrops):
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return the rotated test images with the most confident mistakes."""
         images = open_images(self.dataset, "test", folders)
-        return turned_mistakes(images, predictions.scores, predictions.labels)
+        return rotation_mistakes(images, predictions.scores, predictions.labels)
 
 
 def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:

@@ -20,7 +20,7 @@ from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_cache import Features, Predictions, TrainAndTest, open_images
 from transfer.frozen.transforms import EvalTransform
-from transfer.galleries.mistakes import misplaced
+from transfer.galleries.mistakes import worst_ranked
 from transfer.metrics import average_precision
 from transfer.outcomes import resampled, resampled_precision, resamples
 from transfer.tasks.task import Task
@@ -308,7 +308,7 @@ class VOCSVM(Task):
         images = open_images("voc07", "test", folders)
         labels, classes = predictions.labels, list(predictions.details["classes"])
         present, absent = labels == PRESENT, labels == ABSENT
-        return misplaced(images, predictions.scores, present, absent, classes)
+        return worst_ranked(images, predictions.scores, present, absent, classes)
 
 
 def can_be_scored(train: Tensor, test: Tensor) -> list[bool]:

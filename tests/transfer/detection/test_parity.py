@@ -22,7 +22,7 @@ from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.torchvision_engine.network import RCNN
 from transfer.detection.train import sgd
 from transfer.encoders.encoder import random_backbone
-from transfer.finetuning.schedule import learning_rate, set_rate
+from transfer.finetuning.schedule import learning_rate, set_learning_rate
 
 pytestmark = pytest.mark.detectron2
 
@@ -114,7 +114,7 @@ def test_five_steps_of_both_solvers_lead_to_the_same_weights(name: str) -> None:
         rate = learning_rate(recipe, iteration)
         # where the RPN has another rate, that of the rest
         assert rate == pytest.approx(max(g["lr"] for g in optimizer.param_groups), rel=1e-6)
-        set_rate(actual, rate)
+        set_learning_rate(actual, rate)
         losses = step(theirs, samples_of(recipe), optimizer)
         scheduler.step()
         assert worst_tensor(losses, step(ours, samples_of(recipe), actual)) < LOSS

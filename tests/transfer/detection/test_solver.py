@@ -7,7 +7,7 @@ from torch import nn
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe
 from transfer.detection.recipe import COCO_FPN
 from transfer.detection.train import sgd
-from transfer.finetuning.schedule import learning_rate, set_rate
+from transfer.finetuning.schedule import learning_rate, set_learning_rate
 
 
 def group_of(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> dict[str, object]:
@@ -30,7 +30,7 @@ def test_the_rpn_learns_at_a_share_of_the_rate_where_that_is_the_reading() -> No
     detector = TinyDetector()
     recipe = tiny_recipe(rpn_gradient="lr_mult", rpn_gradient_factor=0.1)
     optimizer = sgd(detector, recipe)
-    set_rate(optimizer, 0.5)
+    set_learning_rate(optimizer, 0.5)
     for name, parameter in detector.named_parameters():
         expected = 0.05 if name.startswith("rpn.") else 0.5
         assert group_of(optimizer, parameter)["lr"] == pytest.approx(expected)

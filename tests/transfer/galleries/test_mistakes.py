@@ -10,7 +10,12 @@ import torch
 from PIL import Image
 
 from transfer.datasets.images import ImageArrays, Images
-from transfer.galleries.mistakes import corrupted_mistakes, misplaced, mistakes, turned_mistakes
+from transfer.galleries.mistakes import (
+    corrupted_mistakes,
+    mistakes,
+    rotation_mistakes,
+    worst_ranked,
+)
 
 CLASSES = ("cat", "dog", "fox")
 
@@ -41,7 +46,7 @@ def test_a_turned_image_is_shown_as_it_was_seen_and_once() -> None:
     scores = torch.eye(4)[labels]
     scores[3, 0] = 5.0  # image 1, turned by 90 degrees
     scores[5, 1] = 3.0  # image 1, turned by 180 degrees
-    (tile,) = turned_mistakes(numbered(2), scores, labels)
+    (tile,) = rotation_mistakes(numbered(2), scores, labels)
     assert (tile.name, tile.caption) == ("1.png", "turned by 90°, taken for 0°")
     observed = np.asarray(Image.open(io.BytesIO(tile.jpeg)).convert("L"))
     assert observed[:, 0].min() > 128  # counterclockwise: the row on top is on the left
@@ -66,7 +71,7 @@ def test_a_corruption_and_a_photograph_are_shown_once() -> None:
 def test_misplaced_images_are_those_of_a_count_over_all_pairs() -> None:
     scores = torch.rand(30, 3, generator=torch.Generator().manual_seed(0))
     labels = (torch.arange(90).reshape(30, 3) * 7 % 11 % 3) - 1  # -1 absent, 0 difficult, 1 present
-    tiles = misplaced(numbered(30), scores, labels == 1, labels == -1, CLASSES)
+    tiles = worst_ranked(numbered(30), scores, labels == 1, labels == -1, CLASSES)
     result: dict[str, list[tuple[float, str]]] = {"false positive": [], "missed positive": []}
     for category in range(3):
         ranked = [i for i in range(30) if labels[i, category] != 0]
@@ -91,4 +96,4 @@ def test_misplaced_images_are_those_of_a_count_over_all_pairs() -> None:
 def test_predictions_of_other_images_are_refused() -> None:
     scores = torch.zeros(3, 2)
     with pytest.raises(ValueError, match="3 predictions for 2 images"):
-        misplaced(numbered(2), scores, scores > 0, scores == 0, ("cat", "dog"))
+        worst_ranked(numbered(2), scores, scores > 0, scores == 0, ("cat", "dog"))
