@@ -89,9 +89,9 @@ def recomputed(record: Record) -> dict[str, float]:
     details, metrics = record.details, dict[str, float]()
     if (answers := read_per_image(details)) is not None:
         name = record.primary_metric
-        metrics[name] = 100 * float(answers.weights(name) @ answers.shares)
+        metrics[name] = 100 * float(answers.weights(name) @ answers.fractions)
         if "top1" in record.metrics:
-            metrics["top1"] = 100 * float(answers.shares.mean())
+            metrics["top1"] = 100 * float(answers.fractions.mean())
     for values in (details.get("trials"), details.get("draws")):
         if isinstance(values, Mapping):
             metrics |= {name: fmean(of_trials) for name, of_trials in values.items()}
@@ -118,7 +118,7 @@ def _metric_contradictions(record: Record) -> Iterator[str]:
         classes = np.unique(answers.labels)
         if len(per_class) == len(classes):
             class_accuracies = [
-                100 * answers.shares[answers.labels == label].mean() for label in classes
+                100 * answers.fractions[answers.labels == label].mean() for label in classes
             ]
             # names may be in a different order than labels
             if not np.allclose(

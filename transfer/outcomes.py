@@ -24,7 +24,7 @@ NUM_RESAMPLES = 200
 class PerImage:
     """Correct predictions for each test image."""
 
-    shares: Floats
+    fractions: Floats
     """Fraction (n,) of correct predictions; 0 or 1 for a single prediction."""
     labels: NDArray[np.int64]
     """Classes (n,)."""

@@ -131,7 +131,8 @@ class Score:
             return None
         if any(not np.array_equal(answer.labels, answers[0].labels) for answer in answers):
             return None
-        return PerImage(np.mean([answer.shares for answer in answers], axis=0), answers[0].labels)
+        fractions = np.mean([answer.fractions for answer in answers], axis=0)
+        return PerImage(fractions, answers[0].labels)
 
     @cached_property
     def resampled(self) -> Floats | None:
@@ -160,7 +161,7 @@ class Score:
         """Return whether it is the plain accuracy of one run."""
         if self.per_image is None or self.runs > 1 or self.metric == "mean_per_class":
             return False
-        return bool(np.isin(self.per_image.shares, (0, 1)).all())
+        return bool(np.isin(self.per_image.fractions, (0, 1)).all())
 
     @cached_property
     def variance_over_images(self) -> float:
@@ -170,7 +171,7 @@ class Score:
         if self.stated_error is not None:
             return self.stated_error**2
         if self.per_image is not None:
-            return _weighted_variance(self.per_image.shares, self.per_image.weights(self.metric))
+            return _weighted_variance(self.per_image.fractions, self.per_image.weights(self.metric))
         if self.resampled is not None:
             return float(self.resampled.var(ddof=1))
         if self.num_images and any(name in self.metric for name in SHARES):
@@ -358,7 +359,7 @@ def _paired_variance(first: Score, second: Score) -> float:
     first_answers, second_answers = first.per_image, second.per_image
     if first_answers is not None and second_answers is not None:
         return _weighted_variance(
-            first_answers.shares - second_answers.shares, first_answers.weights(first.metric)
+            first_answers.fractions - second_answers.fractions, first_answers.weights(first.metric)
         )
     values = [score.resampled for score in (first, second) if score.resampled is not None]
     return float(np.var(values[0] - values[1], ddof=1))
@@ -369,7 +370,7 @@ def _mcnemar(first: Score, second: Score) -> float:
     from scipy.special import betainc
 
     first_correct, second_correct = (
-        score.per_image.shares > 0 for score in (first, second) if score.per_image is not None
+        score.per_image.fractions > 0 for score in (first, second) if score.per_image is not None
     )
     discordant = (
         int((first_correct & ~second_correct).sum()),
@@ -388,7 +389,7 @@ def how_compared(first: Score, second: Score, task: str) -> str:
     if not is_paired(first, second):
         source = "seeds" if min(first.runs, second.runs) > 1 else run_deviation(task).source
         return f"errors of both test sets and run-to-run deviation ({source})"
-    images = len(first.per_image.shares) if first.per_image else first.num_images
+    images = len(first.per_image.fractions) if first.per_image else first.num_images
     on = f"on the same {images:,} images" if images else "on the same images"
     if max(first.runs, second.runs) > 1:
         return f"paired {on}, over {first.runs} and {second.runs} seeds"

@@ -194,7 +194,7 @@ def _answers(score: Score) -> Floats | None:
     stored = [read_per_image(details) for details in score.details]
     if score.per_image is None or any(answers is None for answers in stored):
         return None
-    return np.stack([answers.shares for answers in stored if answers is not None])
+    return np.stack([answers.fractions for answers in stored if answers is not None])
 
 
 def _mean_power(

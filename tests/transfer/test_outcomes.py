@@ -31,7 +31,7 @@ def test_right_answers_survive_a_record(of: int) -> None:
     right, labels = rng.integers(0, of + 1, 1001), rng.integers(0, 1000, 1001)
     stored = read_per_image(json.loads(json.dumps(per_image(right, labels, of=of))))
     assert stored is not None
-    np.testing.assert_array_equal(stored.shares, right / of)
+    np.testing.assert_array_equal(stored.fractions, right / of)
     np.testing.assert_array_equal(stored.labels, labels)
 
 
@@ -39,8 +39,8 @@ def test_weights_are_those_of_the_metric() -> None:
     labels = np.array([0, 0, 0, 2])  # a class without images has no part
     stored = read_per_image(per_image(np.array([1, 1, 0, 0]), labels))
     assert stored is not None
-    assert stored.weights("top1") @ stored.shares == pytest.approx(1 / 2)
-    assert stored.weights("mean_per_class") @ stored.shares == pytest.approx((2 / 3 + 0) / 2)
+    assert stored.weights("top1") @ stored.fractions == pytest.approx(1 / 2)
+    assert stored.weights("mean_per_class") @ stored.fractions == pytest.approx((2 / 3 + 0) / 2)
 
 
 def test_answers_that_are_cut_off_or_too_few_are_none() -> None:

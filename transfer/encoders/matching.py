@@ -415,7 +415,7 @@ def _kind(name: str, match: Match, file_names: set[str], copies: list[str]) -> s
     if re.search(NAMES["optimizer"], name):
         return "optimizer"
     if not name.startswith(match.prefix):
-        return "beside the backbone"
+        return "outside the backbone"
     inside = name.removeprefix(match.prefix)
     for kind, pattern in NAMES["parts"].items():
         if any(re.match(pattern, inside.removeprefix(head)) for head in ("", match.plan.heads)):

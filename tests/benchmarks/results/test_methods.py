@@ -35,7 +35,7 @@ def test_counts_of_differences_are_those_of_a_plain_loop(
     for result in read_results(RESULTS).done:
         per_image = read_per_image(result.details)
         if per_image and result.backbone.startswith("cifar10-") and result.task in COLUMNS:
-            right[result.task, result.backbone] = per_image.shares > 0.5
+            right[result.task, result.backbone] = per_image.fractions > 0.5
     names = sorted({name for task, name in right if task == COLUMNS[1]})
 
     def p_value(task: str, first: str, second: str) -> float:
