@@ -95,7 +95,7 @@ def draw_figures(folder: Path, results: Results) -> DrawnFigures:
 def figure_inputs(results: Results, logs: Sequence[TrainingLog]) -> Inputs:
     """Return the inputs of all figures."""
     snapshots = [run for run in results.snapshots if not run.failure]
-    return Inputs(results.done, snapshots, logs)
+    return Inputs(results.succeeded, snapshots, logs)
 
 
 def update_figures(contents: Contents) -> None:
@@ -118,7 +118,7 @@ def update_figures(contents: Contents) -> None:
 
 
 def list_lines(folder: Path) -> list[str]:
-    """Return the lines of --list: each figure and what it lacks."""
+    """Return the lines of --list: each figure and its missing inputs."""
     inputs = figure_inputs(read_results(folder), read_logs(folder)[0])
     lines: list[str] = []
     for figure in figures().values():
@@ -155,7 +155,7 @@ def main(args: list[str]) -> int:
     for problem in outcome.problems:
         print(problem, file=sys.stderr)
     if not outcome.paths:
-        print("no figure could be drawn; --list prints what is missing", file=sys.stderr)
+        print("no figure could be drawn; --list prints the missing runs", file=sys.stderr)
     return 0
 
 

@@ -172,7 +172,7 @@ def render(machine: str, answers: Mapping[str, Facts], not_run: list[str]) -> st
         page += ["## Failed", "\n".join(problems)]
     if not_run:
         page += ["## Not run", ", ".join(not_run)]
-    table = grid(["measurement", "quantity", "value"], quantities, left=2)
+    table = grid(["measurement", "quantity", "value"], quantities, num_left=2)
     return markdown([*page, "## All quantities", table])
 
 

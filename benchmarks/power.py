@@ -70,7 +70,7 @@ class Row(NamedTuple):
 def rows_for(numbers: Sequence[Number], request: Request) -> list[Row]:
     """Return a row per task that both checkpoints have under one protocol.
 
-    Raises OptionError if there is no common task.
+    Raises OptionError without a common task.
     """
     scored = [n for n in main_numbers(numbers) if n.metric not in SIGNED_METRICS]
     backbones = rows_of(scored, request.name)
@@ -120,7 +120,7 @@ def text_of(rows: Sequence[Row], request: Request) -> str:
                 f"{row.further_hours:.2f}" if reached else "-",
             ]
         )
-    lines = aligned(table, left={0})
+    lines = aligned(table, left_columns={0})
     return "\n".join([*lines, "", *_notes(rows, request)])
 
 

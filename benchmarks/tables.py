@@ -102,8 +102,8 @@ def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
 def update_tables(results: Path) -> Contents | None:
     """Write all pages and figures and print their paths; return the contents.
 
-    A failure is printed in one line, and the result is None. The records are not affected, but the
-    exit status of the run is 1.
+    Returns None after a failure, which is printed in one line. The records are not affected, but
+    the exit status of the run is 1.
     """
     from benchmarks.figures import update_figures  # --help draws nothing
 

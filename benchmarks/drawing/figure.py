@@ -47,7 +47,7 @@ class Figure(NamedTuple):
     def draw(self, inputs: Inputs) -> tuple[Picture | None, list[str]]:
         """Return the best picture, and error messages.
 
-        A picture of the paper's runs has precedence. None if there are no inputs, or if a record is
+        A picture of the paper's runs has precedence. None without inputs, or if a record is
         malformed (with a message).
         """
         try:

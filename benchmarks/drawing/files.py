@@ -50,7 +50,7 @@ def metadata_of(svg: Path) -> dict[str, str]:
     """Return title, description and identifier of an SVG file, if any."""
     if not svg.is_file():
         return {}
-    # matplotlib writes the metadata first; the rest may have megabytes
+    # matplotlib writes the metadata first; the remaining text may have megabytes
     text = svg.read_text(encoding="utf-8", errors="replace").partition("</metadata>")[0]
     entries = re.findall(r"<dc:(title|description|identifier)>(.*?)</dc:\1>", text, flags=re.DOTALL)
     return {name: html.unescape(content) for name, content in entries}
@@ -72,7 +72,7 @@ def remove_stale(current: Container[str], folder: Path) -> None:
 
 
 def write_page(folder: Path, command: str) -> None:
-    """Write a page with all pictures; remove it if there are none."""
+    """Write a page with all pictures; without pictures, remove it."""
     page = folder / PAGE
     sections = [f"{OPENING} Made by `{command}`."]
     for path in sorted(folder.glob("*_figure*.svg")):

@@ -151,7 +151,7 @@ def sweep(
                 runs={line.label: members(points) for line, points in all_lines},
                 header=("series", symbol, metric, "standard_deviation", "runs", "recipes"),
                 rows=[
-                    (line.label, *point.words(), " ".join(_recipes(runs)))
+                    (line.label, *point.csv_fields(), " ".join(_recipes(runs)))
                     for line, (_, points) in zip(series, all_lines, strict=True)
                     for point, runs in zip(line.points, points.values(), strict=True)
                 ],
@@ -282,7 +282,9 @@ def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -
                 panels=[Lines("epoch of pre-training", accuracy_label(task), series)],
                 runs=runs,
                 header=("series", "epoch", "top1", "standard_deviation", "runs"),
-                rows=[(line.label, *point.words()) for line in series for point in line.points],
+                rows=[
+                    (line.label, *point.csv_fields()) for line in series for point in line.points
+                ],
                 findings=[*_unfinished(curves), *_order(curves)],
                 labels=variants,
                 exact=all(is_own(run) for own_runs in runs.values() for run in own_runs),
@@ -406,7 +408,7 @@ def log_curves(
                 runs={label: largest[method] for method, label in methods.items()},
                 header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
                 rows=[
-                    (name, line.label, *point.words())
+                    (name, line.label, *point.csv_fields())
                     for name, lines in series.items()
                     for line in lines
                     for point in line.points
@@ -476,21 +478,21 @@ def histograms(
         }
         if len(selected) < 2:
             continue
-        shown = [histogram(run, label) for label, run in selected.items()]
+        hists = [histogram(run, label) for label, run in selected.items()]
         first = next(iter(selected.values())).details
-        counts = sorted({int(sum(hist.counts)) for hist in shown})
-        ordered = sorted(shown, key=lambda hist: -hist.mean)
+        counts = sorted({int(sum(hist.counts)) for hist in hists})
+        ordered = sorted(hists, key=lambda hist: -hist.mean)
         means = ", ".join(
             f"{hist.label} {hist.mean:#.3g} ± {2 * hist.error:.2g}" for hist in ordered
         )
         pictures.append(
             Picture(
-                panels=[Histograms(x_label, shown)],
+                panels=[Histograms(x_label, hists)],
                 runs={label: [run] for label, run in selected.items()},
                 header=("series", "from", "to", "images"),
                 rows=[
                     (hist.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")
-                    for hist in shown
+                    for hist in hists
                     for (low, high), count in zip(pairwise(hist.edges), hist.counts, strict=True)
                     if count
                 ],
@@ -565,7 +567,7 @@ def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Draw
                 f"{_num_images_words(runs[0])}."
             )
             rows += [
-                (task, name, *share.words(6)[1:], f"{bits:.4f}")
+                (task, name, *share.csv_fields(6)[1:], f"{bits:.4f}")
                 for name, share in zip(names, shares, strict=True)
             ]
             shown_runs += runs

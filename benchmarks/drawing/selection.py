@@ -34,7 +34,7 @@ class Point(NamedTuple):
     """Standard deviation over the runs; None for a single run."""
     num_runs: int = 1
 
-    def words(self, digits: int = 4) -> tuple[str, ...]:
+    def csv_fields(self, digits: int = 4) -> tuple[str, ...]:
         """Return x, mean, standard deviation and count as CSV texts."""
         x = "" if math.isnan(self.x) else f"{self.x:g}"
         spread = "" if self.spread is None else f"{self.spread:.{digits}f}"
@@ -178,7 +178,7 @@ def is_published(run: Run, recipes: Iterable[str], key: str) -> bool:
 
     data = run.recipe.partition("/")[2].partition("-")[0]
     return (
-        not run.reasons.words
+        not run.reasons.texts
         and run.task == reading_of(key)[0]
         and run.reading == TASKS[key].protocol.partition("/")[0]
         and run.recipe in recipes

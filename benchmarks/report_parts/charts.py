@@ -34,7 +34,7 @@ class Draft:
     y: str
     series: Mapping[str, Points]
     """Points of each line by its name."""
-    chosen: Mapping[str, float] = field(default_factory=dict)
+    marked: Mapping[str, float] = field(default_factory=dict)
     """Value of x to mark with a ring, by line."""
     note: str = ""
     log_x: bool = False
@@ -84,15 +84,15 @@ def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
             looks.setdefault(name, Look(len(looks)))
         if not series:
             continue
-        drawn = dict(list(series.items())[: len(COLORS)])
+        series_to_draw = dict(list(series.items())[: len(COLORS)])
         note = draft.note
-        if num_more := len(series) - len(drawn):
+        if num_more := len(series) - len(series_to_draw):
             note = f"{note} {num_more} more are not drawn.".strip()
         legend = [
             (looks[name].legend_sign(markers=draft.markers), looks[name].color, name)
-            for name in drawn
+            for name in series_to_draw
         ]
-        charts.append(Chart(draft.title, _svg(draft, drawn, looks), legend, note))
+        charts.append(Chart(draft.title, _svg(draft, series_to_draw, looks), legend, note))
     return charts
 
 
@@ -161,7 +161,7 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
         for x, y in points:
             if draft.markers and len(points) <= MAX_MARKED:
                 text(px(x), py(y) + 4, look.sign, attributes=f' fill="{look.color}"')
-            if draft.chosen.get(name) == x:
+            if draft.marked.get(name) == x:
                 elements.append(f'<circle cx="{px(x)}" cy="{py(y)}" r="8" {stroke}/>')
     text((LEFT + right) / 2, HEIGHT - 8, draft.x)
     text(0, 0, draft.y, attributes=f' transform="translate(13 {(TOP + end) / 2}) rotate(-90)"')

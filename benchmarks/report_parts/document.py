@@ -178,9 +178,9 @@ def _image(image: Image) -> str:
 def _sheet(sheet: Sheet, address: Address) -> str:
     grid = sheet.grid
     head, *body = grid.cells()
-    left = len(grid.words) if grid.numbers else grid.left
+    num_left = len(grid.texts) if grid.numbers else grid.num_left
     columns = zip(*body, strict=True) if body else [()] * len(head)
-    are_numbers = [i >= left and _has_numbers(column) for i, column in enumerate(columns)]
+    are_numbers = [i >= num_left and _has_numbers(column) for i, column in enumerate(columns)]
     kinds = [' class="num"' if is_number else "" for is_number in are_numbers]
     heads = (
         f'<th scope="col"{kind}>{inline(cell.text)}</th>'
@@ -230,7 +230,7 @@ def _cell(cell: Cell, kind: str, address: Address) -> str:
     text = f"<b>{escape(cell.text)}</b>" if cell.best else inline(cell.text)
     if anchor := address(cell.files):
         text = f'<a class="open" href="{escape(anchor)}">{text}</a>'
-    if marks := cell.after.strip():
+    if marks := cell.suffix.strip():
         text = f'{text} <span class="marks">{inline(marks)}</span>'
     value = cell.score.mean if cell.score else _number(cell.text)
     sort = f' data-sort="{value}"' if kind and value is not None else ""
@@ -249,15 +249,17 @@ def sheet(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
-    left: int = 1,
+    num_left: int = 1,
     note: str = "",
 ) -> Sheet:
-    """Return a table of plain texts; the first `left` columns are left-aligned."""
+    """Return a table of plain texts; the first `num_left` columns are left-aligned."""
     lines = [
-        Line(words=[plain(text) if i < left else text for i, text in enumerate(row)])
+        Line(texts=[plain(text) if i < num_left else text for i, text in enumerate(row)])
         for row in rows
     ]
-    return Sheet(title, Grid(words=[plain(text) for text in header], lines=lines, left=left), note)
+    return Sheet(
+        title, Grid(texts=[plain(text) for text in header], lines=lines, num_left=num_left), note
+    )
 
 
 def jpeg_address(content: bytes) -> str:

@@ -37,14 +37,14 @@ def evaluated_parts(
         command = f"`{' '.join(RUN_ALL)} --ckpt FILE --data DATA`"
         elements.append(f"No records yet. To evaluate a checkpoint, run {command}.")
     elements += declaration_notes(results.runs)
-    if results.done:
-        hours = sum(run.record.wall_s for run in results.done) / 3600
-        elements.append(f"{plural(len(results.done), 'result')} in {hours:.2f} hours.")
+    if results.succeeded:
+        hours = sum(run.record.wall_s for run in results.succeeded) / 3600
+        elements.append(f"{plural(len(results.succeeded), 'result')} in {hours:.2f} hours.")
     failed = [run for run in results.runs if run.failure]
     if failed:
         header = ["checkpoint", "task", "schedule", "seed", "reason"]
         rows = [[r.backbone, r.task, r.schedule, str(r.seed), r.failure] for r in failed]
-        elements.append(sheet("Failed evaluations", header, rows, left=5))
+        elements.append(sheet("Failed evaluations", header, rows, num_left=5))
     if results.unused:
         elements += [
             "### Files that are not used",
@@ -61,5 +61,5 @@ def evaluated_parts(
     ]
     if rows:
         header = ["checkpoint", "tasks", "reason", "next step"]
-        elements.append(sheet("Requested, without a result", header, rows, left=4))
+        elements.append(sheet("Requested, without a result", header, rows, num_left=4))
     return elements

@@ -68,13 +68,13 @@ class Explanations:
         self.sections: dict[object, int] = {}
         self.addresses: dict[str, str] = {}
         taken: set[str] = set()
-        results_folders = (contents.folder, *contents.others)
+        results_folders = (contents.folder, *contents.further_folders)
         folders = {
             str(path): "RESULTS"
             for folder in results_folders
             for path in (folder.absolute(), folder)
         }
-        for run in contents.results.done:
+        for run in contents.results.succeeded:
             short = f"{run.backbone}/{run.key}"
             names = [short, f"{short}.{run.schedule}.seed{run.seed}", run.file]
             address = next(name for name in names if name not in taken)
@@ -128,7 +128,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     folder, results = contents.folder, contents.results
     explanations = Explanations(contents)
     comparison = compared(contents.numbers, explanations.address)
-    reasons = [{*run.reasons.words} for run in results.done]
+    reasons = [{*run.reasons.texts} for run in results.succeeded]
     identities = {run.identity for run in results.runs}
     tasks = task_folds(folder, contents.numbers, contents.snapshots)
     pretraining = pretraining_parts(folder, runs)
@@ -160,8 +160,8 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         title=plural(len(identities), "checkpoint") if identities else "No results yet",
         badges=sorted(set.intersection(*reasons)) if reasons else [],
         comparison=comparison,
-        num_results=plural(len(results.done), "result"),
-        num_tasks=count_tasks({run.key for run in results.done}),
+        num_results=plural(len(results.succeeded), "result"),
+        num_tasks=count_tasks({run.key for run in results.succeeded}),
         num_failed=sum(bool(run.failure) for run in results.runs),
         num_unsupported=sum(group.num_cells for group in remaining if group.is_unsupported),
         num_missing=sum(group.num_cells for group in remaining if not group.is_unsupported),
@@ -188,7 +188,7 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
     tasks = {pair.printed.task: None for pair in pairs}
     lines = [
         Line(
-            words=[
+            texts=[
                 pair.printed.task,
                 plain(pair.ours.label),
                 f"{pair.printed.where}: {pair.printed.row.label}, {pair.printed.label}",
@@ -219,7 +219,7 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
         "\n".join(legend),
         Sheet(
             "Differences from the papers",
-            Grid(words=header, numbers=numbers, lines=lines),
+            Grid(texts=header, numbers=numbers, lines=lines),
             id="papers",
         ),
     ]
@@ -247,14 +247,14 @@ def _chosen_parts(numbers: Iterable[Number]) -> list[Part]:
 
 
 def _interval(pair: Pair) -> str:
-    return pair.difference.interval_text().replace("-", "−") if pair.difference.known else "–"
+    return pair.difference.interval_text().replace("-", "−") if pair.difference.is_known else "–"
 
 
 def _paper_parts(papers_tables: Sequence[PaperTables]) -> list[Part]:
     """Return the papers' tables with our rows, shared notes, and links."""
     papers_tables = [
         tables._replace(
-            shown=[table._replace(grid=_measured(table.grid)) for table in tables.shown]
+            tables=[table._replace(grid=_measured(table.grid)) for table in tables.tables]
         )
         for tables in papers_tables
     ]
@@ -296,11 +296,11 @@ def _measured(grid: Grid) -> Grid:
 
 
 def _num_ours(tables: PaperTables) -> int:
-    return sum(table.num_ours for table in tables.shown)
+    return sum(table.num_ours for table in tables.tables)
 
 
 def _legend_lines(tables: PaperTables) -> list[str]:
-    return [line for table in tables.shown for line in table.legend]
+    return [line for table in tables.tables for line in table.legend]
 
 
 def _paper_fold(tables: PaperTables, shared_notes: Container[str]) -> Fold:
@@ -352,7 +352,7 @@ def _all_numbers(contents: Contents) -> list[Part]:
     shared = [f"{name} {distinct.pop()}" for name, distinct in values.items() if name not in varied]
     text = "One row per record and metric, the same as `results.csv`."
     text += f" All: {', '.join(shared)}." if shared else ""
-    runs = {run.file: run for run in contents.results.done}
+    runs = {run.file: run for run in contents.results.succeeded}
     lines = []
     for row in rows:
         run = runs[row["record"]]
@@ -361,13 +361,13 @@ def _all_numbers(contents: Contents) -> list[Part]:
         value = Cell(text=f"{row['value']:.2f}", files=(run.file,))
         lines.append(
             Line(
-                words=[plain(str(text)) for text in (row["backbone"], run.key, row["metric"])],
+                texts=[plain(str(text)) for text in (row["backbone"], run.key, row["metric"])],
                 numbers=[value, *(Cell(text=plain(text)) for text in cells)],
                 is_secondary=not row["primary"],
             )
         )
     grid = Grid(
-        words=["checkpoint", "task", "metric"],
+        texts=["checkpoint", "task", "metric"],
         numbers=["value", "protocol", "engine", *varied, "verdict"],
         lines=lines,
     )

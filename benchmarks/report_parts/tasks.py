@@ -213,7 +213,7 @@ def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> 
     note += "Shaded: edges of the search; the best value may be outside."
     note += f" Diverged (not shown): {num_diverged}." if num_diverged else ""
     title = f"Search over the {setting}"
-    options: dict[str, Any] = {"chosen": rings, "note": note, "log_x": True, "edges": True}
+    options: dict[str, Any] = {"marked": rings, "note": note, "log_x": True, "edges": True}
     return Draft(title=title, x=setting, y=y, series=series, **options)
 
 
@@ -328,7 +328,7 @@ def _confusions(records: Iterable[Record]) -> list[Sheet]:
             f"Most confused classes: {name}",
             header,
             [[str(pair[key]) for key in ("class", "taken_for", "images", "of")] for pair in pairs],
-            left=2,
+            num_left=2,
             note=_counted_over([run]),
         )
         for name, run in records

@@ -25,7 +25,7 @@ class ChosenTable(NamedTuple):
 
     table: Grid
     keys: list[str]
-    """Task and reading of each column."""
+    """Task and protocol variant of each column."""
     notes: list[str]
 
     def text(self, form: Format) -> str:
@@ -84,7 +84,7 @@ def chosen_table(
     for label, entries in zip(rows.values(), cells, strict=True):
         shown_numbers = [*entries, *([_mean(entries)] if len(columns) > 1 else [])]
         lines.append(
-            Line(words=[plain(label)], numbers=[_cell(number) for number in shown_numbers])
+            Line(texts=[plain(label)], numbers=[_cell(number) for number in shown_numbers])
         )
     for index, column in enumerate(columns):
         if column.first.metric not in SIGNED_METRICS:
@@ -104,7 +104,7 @@ def chosen_table(
     for (name, text), own_labels in subjects.items():
         notes.append(f"{', '.join(filter(None, [name, *own_labels]))}: {text}.")
     heads = [*labels, *(["mean"] if len(columns) > 1 else [])]
-    return ChosenTable(Grid(words=["checkpoint"], numbers=heads, lines=lines), keys, notes)
+    return ChosenTable(Grid(texts=["checkpoint"], numbers=heads, lines=lines), keys, notes)
 
 
 def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
@@ -221,7 +221,7 @@ def _column_notes(
     """
     # the notes list the altered settings
     column_text = (
-        ", ".join(column.first.reasons._replace(altered="").words) or "paper schedule, full data"
+        ", ".join(column.first.reasons._replace(altered="").texts) or "paper schedule, full data"
     )
     notes_by_row = {name: _number_notes(number, column_text) for name, number in numbers if number}
     shared = [

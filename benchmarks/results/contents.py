@@ -51,12 +51,12 @@ class Contents:
     snapshots: Sequence[Number]
     """Numbers of the snapshots of pre-training runs."""
     pairs: Sequence[Pair]
-    others: tuple[Path, ...] = ()
+    further_folders: tuple[Path, ...] = ()
     """Further folders with records to show."""
 
     def command(self, module: str) -> str:
         """Return the command that writes pages of these folders, such as benchmarks.tables."""
-        folders = [folder.as_posix() for folder in (self.folder, *self.others)]
+        folders = [folder.as_posix() for folder in (self.folder, *self.further_folders)]
         return f"python -m {module} --results {shlex.join(folders)}"
 
     @cached_property
@@ -86,23 +86,23 @@ def results_folders(results: Sequence[Path], *, with_reference: bool) -> list[Pa
     return [*{folder.resolve(): folder for folder in reversed(folders)}.values()][::-1]
 
 
-def read_contents(folder: Path, *others: Path) -> Contents:
+def read_contents(folder: Path, *further_folders: Path) -> Contents:
     """Read results folders; FileNotFoundError if one does not exist.
 
-    folder: pages are written here. others: their records are shown, too.
+    folder: pages are written here. further_folders: their records are shown, too.
     """
-    for path in (folder, *others):
+    for path in (folder, *further_folders):
         require_folder(path)
-    results = read_results(folder, others)
+    results = read_results(folder, further_folders)
     numbers = numbers_of(results.runs)
     snapshots = numbers_of(results.snapshots, by_pretraining=True)
-    return Contents(folder, results, numbers, snapshots, pairs_of(numbers), others)
+    return Contents(folder, results, numbers, snapshots, pairs_of(numbers), further_folders)
 
 
 def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:
     """Yield a row of CSV_COLUMNS per record and metric, by path."""
     verdicts = verdict_words(contents.pairs)
-    for run in contents.results.done:
+    for run in contents.results.succeeded:
         for metric, value in run.metrics.items():
             yield {
                 "backbone": run.label,
@@ -116,7 +116,7 @@ def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:
                 "primary": metric == run.primary_metric,
                 "data": SMALL_DATA.get(run.small, "full data"),
                 "departures": "; ".join(run.departures),
-                "comparable": not run.reasons.words,
+                "comparable": not run.reasons.texts,
                 "verdict": verdicts.get((run.file, metric), ""),
                 "record": run.file,
                 "wall_s": run.record.wall_s,

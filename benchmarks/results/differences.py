@@ -45,7 +45,7 @@ class RunDeviation(NamedTuple):
 
     points: float
     source: str
-    reach: float = 1.0
+    max_distance: float = 1.0
     """Limit for the interval of a reproduced number, in points from 0."""
 
 
@@ -231,7 +231,7 @@ class Difference(NamedTuple):
         return self.points - half, self.points + half
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Return whether the difference and its error are known."""
         return math.isfinite(self.points) and math.isfinite(self.error)
 
@@ -247,7 +247,11 @@ class Difference(NamedTuple):
             return "above"
         if high < 0:
             return "below"
-        return "reproduced" if max(-low, high) <= run_deviation(metric).reach else "inconclusive"
+        return (
+            "reproduced"
+            if max(-low, high) <= run_deviation(metric).max_distance
+            else "inconclusive"
+        )
 
     def interval_text(self) -> str:
         """Return the interval in brackets, such as "[-0.4, +0.6]"."""

@@ -102,7 +102,7 @@ def explain(run: Run) -> Explanation:
     sections = {
         "Number": list(_numbers(record)),
         "Published": list(_published(run)),
-        "Comparable": [("with", run.comparison.words)],
+        "Comparable": [("with", run.comparison.description)],
         "Protocol": list(_protocol(record)),
         "Checkpoint": checkpoint_lines(record),
         "Data": [*_fields(record.data), *_fields(copied)],
@@ -131,8 +131,8 @@ def _published(run: Run) -> Iterator[Entry]:
     if run.protocol_hash != run.paper_hash:
         yield "none", "the protocol is not the paper's, see its deviations"
         return
-    if run.reasons.words:
-        yield "none", ", ".join(run.reasons.words)
+    if run.reasons.texts:
+        yield "none", ", ".join(run.reasons.texts)
         return
     pairs = [pair for pair in pairs_of(numbers_of([run])) if pair.printed.task == run.task]
     for pair in pairs:

@@ -121,7 +121,7 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     """Return the reasons why the numbers are not comparable with papers."""
     if not runs:
         return []
-    reasons = [run.reasons.words for run in runs]
+    reasons = [run.reasons.texts for run in runs]
     common = [
         reason for reason in reasons[0] if all(reason in run_reasons for run_reasons in reasons)
     ]
@@ -132,12 +132,12 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     return []
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
-    """Return lines with padded columns; `left` columns are left-aligned."""
+def aligned(rows: Sequence[Sequence[str]], left_columns: Container[int]) -> list[str]:
+    """Return lines with padded columns; `left_columns` are left-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
-            text.ljust(width) if i in left else text.rjust(width)
+            text.ljust(width) if i in left_columns else text.rjust(width)
             for i, (text, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

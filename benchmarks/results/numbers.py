@@ -75,7 +75,7 @@ class Number(NamedTuple):
     @property
     def comparable(self) -> bool:
         """Return whether it may be compared with the papers' numbers."""
-        return not self.reasons.words and not self.version
+        return not self.reasons.texts and not self.version
 
     @property
     def label(self) -> str:
@@ -94,12 +94,12 @@ class Block:
     @property
     def comparable(self) -> bool:
         """Return whether the numbers may be compared with the papers'."""
-        return not self.reasons.words and not self.version
+        return not self.reasons.texts and not self.version
 
     @property
     def heading(self) -> str:
         """Return the reasons as a heading."""
-        text = ", ".join(self.reasons.words) or "paper schedule, full data"
+        text = ", ".join(self.reasons.texts) or "paper schedule, full data"
         if self.version:
             text += f", other settings or data ({self.version})"
         return text[0].upper() + text[1:]
@@ -150,7 +150,7 @@ def rank(reasons: Reasons, version: int) -> tuple[int, tuple[str, ...], int]:
     """
     lengths = ["", *map(schedule_words, SCHEDULES[1:])]
     index = lengths.index(reasons.length) if reasons.length in lengths else len(lengths)
-    return index, reasons.words, version
+    return index, reasons.texts, version
 
 
 def blocks(numbers: Iterable[Number]) -> list[Block]:

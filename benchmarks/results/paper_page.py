@@ -77,7 +77,7 @@ class PaperTables(NamedTuple):
 
     paper: Paper
     table: Table
-    shown: Sequence[PaperTable]
+    tables: Sequence[PaperTable]
     """The table with the paper's rows, then tables of our other rows."""
     notes: Notes
     """Notes on single numbers and rows."""
@@ -121,7 +121,7 @@ def paper_page(tables: PaperTables, pairs: Sequence[Pair], command: str) -> Page
     page += ["## Notes", notes.list()] if notes else []
     ours = [number for paper_table in paper_tables for number in paper_table.block.numbers]
     # on this page, a row's protocol is as valid as its column's
-    comparable = [n for n in ours if n.runs and not n.reasons.of_runs.words and not n.version]
+    comparable = [n for n in ours if n.runs and not n.reasons.of_runs.texts and not n.version]
     rows = Block(Reasons(), 0, comparable).rows
     page += ["## Differences from the paper", *comparison_parts(table, pairs, rows)]
     if missing := missing_row_lines(table, rows):
@@ -134,8 +134,8 @@ def paper_page(tables: PaperTables, pairs: Sequence[Pair], command: str) -> Page
 def settings_page(table: Table, paper: Paper, command: str) -> Page:
     """Return the page of a table that contains settings instead of results."""
     paper_table = _paper_table(table, EMPTY, Notes(), printed=True)
-    facts = "\n".join(f"- {fact}" for fact in table.facts)
-    return [*_title(table, paper), f"Made by `{command}`.", paper_table.grid, facts]
+    facts_list = "\n".join(f"- {fact}" for fact in table.facts)
+    return [*_title(table, paper), f"Made by `{command}`.", paper_table.grid, facts_list]
 
 
 def _title(table: Table, paper: Paper) -> Page:
@@ -165,9 +165,9 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
     def unexpected_protocol(number: Number) -> str:
         reading, protocol = number.reading, protocols[number.task]
         rows = [r for r in rows_of_recipe(table, number.run) if r.task in ("", number.task)]
-        with_rows = {row.protocol_for(number.task, protocol) for row in rows} - {""}
-        if with_rows and reading not in with_rows and reading in {protocol, *row_protocols}:
-            return f"protocol {reading} instead of {', '.join(sorted(with_rows))}"
+        expected = {row.protocol_for(number.task, protocol) for row in rows} - {""}
+        if expected and reading not in expected and reading in {protocol, *row_protocols}:
+            return f"protocol {reading} instead of {', '.join(sorted(expected))}"
         return "" if reading == protocol else f"protocol {reading}"
 
     all_blocks = blocks(
@@ -198,7 +198,7 @@ def _rows_with_protocol(table: Table, block: Block) -> tuple[Row, ...]:
     The result is empty if the block has any other reason not to be comparable.
     """
     protocol = block.reasons.protocol
-    if block.version or block.reasons.of_runs.words:
+    if block.version or block.reasons.of_runs.texts:
         return ()
     return tuple(
         row for row in table.rows if protocol in {f"protocol {name}" for name in row.own_protocols}
@@ -242,14 +242,14 @@ def _paper_table(
     lines: list[Line] = []
     for group, printed_lines, ours in sections:
         group_lines = [*printed_lines, *(formatted_lines.pop(0) for _ in ours)]
-        lines += [Line(words=[group])] if group and group_lines else []
+        lines += [Line(texts=[group])] if group and group_lines else []
         lines += group_lines
     mark_best(lines, table.columns)
     measured = any(number.runs for number in block.numbers)
     notes_text = "; ".join([f"protocol {block.protocols(block.columns)}", *shared_notes])
     return PaperTable(
         grid=Grid(
-            words=["method", *table.attributes.values()],
+            texts=["method", *table.attributes.values()],
             numbers=[column.label for column in table.columns],
             lines=lines,
         ),
@@ -267,7 +267,7 @@ def _our_row(table: Table, block: Block, row: Number, section_task: str) -> OurR
         numbers=[
             _checked_number(table, block, row, column, section_task) for column in table.columns
         ],
-        words=[attributes.get(key, "") for key in table.attributes],
+        texts=[attributes.get(key, "") for key in table.attributes],
         scope=section_task,
     )
 
@@ -283,8 +283,10 @@ def _checked_number(
     if metric != column.metric:
         return number
     random = [printed.values.get(column.key) for printed in table.rows if printed.role == "random"]
-    untrained = (other for other in block.rows if other.run.is_untrained)
-    ours = [_number(block, other, column, section_task).score for other in untrained]
+    untrained = (untrained_row for untrained_row in block.rows if untrained_row.run.is_untrained)
+    ours = [
+        _number(block, untrained_row, column, section_task).score for untrained_row in untrained
+    ]
     random += [score.mean for score in ours if score]
     random_score = next((value for value in random if value is not None), math.nan)
     if not number.score.mean - random_score <= margin:  # NaN is neither above nor below
@@ -307,7 +309,7 @@ def _printed_line(table: Table, row: Row, task: str, decimals: Sequence[int]) ->
     notes += [f"protocol {row.protocol}"] if row.protocol else []
     label = f"{row.label} ({'; '.join(notes)})" if notes else row.label
     return Line(
-        words=[label, *(_attribute(row, key) for key in table.attributes)],
+        texts=[label, *(_attribute(row, key) for key in table.attributes)],
         numbers=[
             _printed_number(row, column, digits)
             for column, digits in zip(table.columns, decimals, strict=True)
@@ -335,7 +337,7 @@ def _printed_number(row: Row, column: Column, decimals: int) -> Cell:
         mark = row.markers.get("bracketed", "")
         suffix += f" ({row.bracketed[column.key]:.{decimals}f}{mark})"
     score = published_score(row, column, value)
-    return Cell(text=f"{value:.{decimals}f}", after=suffix, score=score)
+    return Cell(text=f"{value:.{decimals}f}", suffix=suffix, score=score)
 
 
 def _decimals(table: Table, column: Column) -> int:

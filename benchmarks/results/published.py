@@ -280,7 +280,7 @@ def completed(first: Pretraining, second: Pretraining) -> Pretraining:
 AVERAGE = "transfer_linear/average"
 """Column of LORAC's Table II: the mean over twelve tasks."""
 CORRUPTED = "imagenet_c100_eval"
-NUM_PHOTOGRAPHS = 5_000
+NUM_ORIGINAL_IMAGES = 5_000
 """Number of original images of that task.
 
 All corruptions of one image are correct or wrong together.
@@ -295,7 +295,7 @@ def num_test_images(task: str) -> int | None:
 
     evaluation = next((TASKS[key] for key in TASKS if reading_of(key)[0] == task), None)
     if task == CORRUPTED:
-        return NUM_PHOTOGRAPHS
+        return NUM_ORIGINAL_IMAGES
     return (DATASETS[evaluation.datasets()[0]].counts.get("test") or None) if evaluation else None
 
 

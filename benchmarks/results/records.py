@@ -99,7 +99,7 @@ class Comparison(NamedTuple):
     """
 
     key: str
-    """Task and reading."""
+    """Task and protocol variant."""
     protocol: str
     """Name and version."""
     fields: str
@@ -107,17 +107,17 @@ class Comparison(NamedTuple):
     length: str
     """Schedule as text; empty for the paper's."""
     data: str
-    """Fingerprints of the data sets; empty for full data."""
+    """Fingerprints of the datasets; empty for full data."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Return which records a record may be compared with."""
-        of_input = f"what a network's input sets ({', '.join(INPUT_FIELDS)})"
+        of_input = f"settings of the network's input ({', '.join(INPUT_FIELDS)})"
         data = f"on the same images ({self.data})" if self.data else "on full data"
         return (
             f"every record of {self.key} under {self.protocol} with the same settings, apart from "
-            f"{of_input}; {self.length or 'paper schedule'}; {data}; whatever the networks and "
-            "their pre-training"
+            f"{of_input}; {self.length or 'paper schedule'}; {data}; any network and "
+            "any pre-training"
         )
 
 
@@ -136,7 +136,7 @@ class Reasons(NamedTuple):
     """A page expects another protocol."""
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[str, ...]:
         """Return the reasons."""
         return tuple(filter(None, self))
 
@@ -196,11 +196,11 @@ class Run(NamedTuple):
     engine: str = ""
     protocol_hash: str = ""
     fingerprint: str = ""
-    """Fingerprints of all data sets of the task."""
+    """Fingerprints of all datasets of the task."""
     small: str = ""
     """A key of SMALL_DATA; empty for the published data."""
     tolerated: tuple[tuple[str, int], ...] = ()
-    """Data sets with missing, surplus, repeated or unreadable images, and how many."""
+    """Datasets with missing, surplus, repeated or unreadable images, and how many."""
     departures: tuple[str, ...] = ()
     conditions: Conditions = Conditions()
     finished: str = ""
@@ -282,12 +282,12 @@ class UnusedFile(NamedTuple):
     file: str
     """Path in the results folder."""
     reason: str
-    other: str = ""
+    related_file: str = ""
     """Path in the results folder of the file named in the reason."""
 
     def __str__(self) -> str:
         """Return a line for people."""
-        return f"{self.file}: not used ({' '.join(filter(None, [self.reason, self.other]))})"
+        return f"{self.file}: not used ({' '.join(filter(None, [self.reason, self.related_file]))})"
 
 
 class Results(NamedTuple):
@@ -300,7 +300,7 @@ class Results(NamedTuple):
     unused: list[UnusedFile]
 
     @property
-    def done(self) -> list[Run]:
+    def succeeded(self) -> list[Run]:
         """Return the records, without snapshots."""
         return [run for run in self.runs if not run.failure]
 
@@ -314,23 +314,23 @@ def require_folder(results: Path) -> None:
         )
 
 
-def read_results(results: Path, others: Sequence[Path] = ()) -> Results:
+def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results:
     """Read all records and failures of one or several results folders.
 
     Only files at the paths where the suite writes them are used, and each evaluation once: copies,
     and files that were renamed or moved by hand, are warnings. The records folder, and the folder
     of a row, may be a link to another disk.
 
-    others: further results folders. Their files are named relative to the first folder; an
+    further_folders: further results folders. Their files are named relative to the first folder; an
     evaluation that is in several folders is read from the first of them.
     """
-    folders = [_read_folder(folder) for folder in (results, *others)]
-    if not others:
+    folders = [_read_folder(folder) for folder in (results, *further_folders)]
+    if not further_folders:
         return folders[0]
     unused: list[UnusedFile] = []
     rows = [
         (run, path)
-        for path, read in zip((results, *others), folders, strict=True)
+        for path, read in zip((results, *further_folders), folders, strict=True)
         for run in (*read.runs, *read.snapshots)
     ]
     weights = grouped((run.backbone, run.sha256) for run, _ in rows)
@@ -355,11 +355,11 @@ def read_results(results: Path, others: Sequence[Path] = ()) -> Results:
 
     runs = joined([folder.runs for folder in folders])
     snapshots = joined([folder.snapshots for folder in folders])
-    for folder, read in zip((results, *others), folders, strict=True):
+    for folder, read in zip((results, *further_folders), folders, strict=True):
         unused += [
             file._replace(
                 file=_relative(folder / file.file, results),
-                other=file.other and _relative(folder / file.other, results),
+                related_file=file.related_file and _relative(folder / file.related_file, results),
             )
             for file in read.unused
         ]
@@ -572,7 +572,7 @@ def schedule_words(schedule: str) -> str:
 
 
 def tolerated_notes(tolerated: Iterable[tuple[str, int]]) -> list[str]:
-    """Return a note for each incomplete data set."""
+    """Return a note for each incomplete dataset."""
     return [
         f"{count} missing, surplus, repeated or unreadable images or annotations of {key} tolerated"
         for key, count in tolerated

@@ -130,19 +130,19 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
         if uncompared:
             values = ", ".join(f"{key} {_value_text(value)}" for key, value in uncompared.items())
             other_lines.append(f"- {statement.where}, {statement.what}: {values}")
-    parts: list[Part] = [
+    page_parts: list[Part] = [
         f"## {paper.name}",
         f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}.",
     ]
     if lines:
-        parts += [grid(HEADER, lines, left=3), "\n".join(_deviation_sources(paper))]
+        page_parts += [grid(HEADER, lines, num_left=3), "\n".join(_deviation_sources(paper))]
     if needed:
-        parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
+        page_parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
     if assumed := _assumptions(paper):
-        parts += ["Assumptions, and numbers without a verdict:", "\n".join(assumed)]
+        page_parts += ["Assumptions, and numbers without a verdict:", "\n".join(assumed)]
     if other_lines:
-        parts += ["Settings, cited numbers and shapes of curves:", "\n".join(other_lines)]
-    return parts
+        page_parts += ["Settings, cited numbers and shapes of curves:", "\n".join(other_lines)]
+    return page_parts
 
 
 def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], list[str]]:
@@ -183,8 +183,8 @@ def _line(
         return [*line, ours.text(2) + sign, "–", "–", "–"]
     diff = difference(ours, _stated_score(measurement, paper), scale)
     line += [ours.text(2) + sign, f"{diff.points:+.2f}"]
-    line.append(diff.interval_text() if diff.known else "–")
-    has_verdict = diff.known and not measurement.no_verdict
+    line.append(diff.interval_text() if diff.is_known else "–")
+    has_verdict = diff.is_known and not measurement.no_verdict
     return [*line, diff.verdict(scale) if has_verdict else "no verdict"]
 
 

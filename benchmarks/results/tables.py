@@ -39,7 +39,7 @@ class Cell:
     """One entry of a table: text, or a number (ours or published)."""
 
     text: str
-    after: str = ""
+    suffix: str = ""
     """Footnote marks, or text that a paper prints after the number."""
     score: Score | None = None
     files: tuple[str, ...] = ()
@@ -52,20 +52,20 @@ class Cell:
     def markdown(self) -> str:
         """Return the cell on one line, with escaped bars."""
         mark = "**" if self.best else "*" if self.is_title else ""
-        return escape(f"{mark}{self.text}{mark}{self.after}")
+        return escape(f"{mark}{self.text}{mark}{self.suffix}")
 
     def latex(self) -> str:
-        """Return it with bold and raised marks, in signs that compilers know."""
-        text, after = latex_text(self.text), latex_text(self.after)
+        """Return the cell in LaTeX, with bold text and raised marks."""
+        text, suffix = latex_text(self.text), latex_text(self.suffix)
         command = r"\textbf" if self.best else r"\textit" if self.is_title else ""
-        return (f"{command}{{{text}}}" if command else text) + after
+        return (f"{command}{{{text}}}" if command else text) + suffix
 
 
 @dataclass(kw_only=True)
 class Line:
     """One row of a table, or a title row (without numbers)."""
 
-    words: Sequence[str]
+    texts: Sequence[str]
     numbers: Sequence[Cell] = ()
     scope: str = ""
     """Task of the row's section; the best number is marked per scope."""
@@ -82,21 +82,21 @@ class Line:
 
 @dataclass(kw_only=True)
 class Grid:
-    """A table: columns of words, columns of numbers, lines."""
+    """A table: text columns, number columns and lines."""
 
-    words: Sequence[str]
+    texts: Sequence[str]
     numbers: Sequence[str] = ()
     lines: Sequence[Line] = ()
-    left: int = 1
+    num_left: int = 1
     """Number of left-aligned columns."""
 
     def cells(self) -> list[list[Cell]]:
         """Return the cells of all rows, the header's first."""
-        rows = [[Cell(text=text) for text in (*self.words, *self.numbers)]]
+        rows = [[Cell(text=text) for text in (*self.texts, *self.numbers)]]
         for line in self.lines:
-            row = [*(Cell(text=text) for text in line.words), *line.numbers]
+            row = [*(Cell(text=text) for text in line.texts), *line.numbers]
             if missing := len(rows[0]) - len(row):
-                row = [Cell(text=line.words[0], is_title=True)]
+                row = [Cell(text=line.texts[0], is_title=True)]
                 row += [Cell(text="") for _ in range(missing)]
             rows.append(row)
         return rows
@@ -106,10 +106,10 @@ class Grid:
         rows = [[cell.markdown() for cell in row] for row in self.cells()]
         widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
         rule = ["-" * (width - 1) for width in widths]
-        rule = [f":{d}" if i < self.left else f"{d}:" for i, d in enumerate(rule)]
+        rule = [f":{d}" if i < self.num_left else f"{d}:" for i, d in enumerate(rule)]
         padded = [
             " | ".join(
-                text.ljust(width) if i < self.left else text.rjust(width)
+                text.ljust(width) if i < self.num_left else text.rjust(width)
                 for i, (text, width) in enumerate(zip(row, widths, strict=True))
             )
             for row in (rows[0], rule, *rows[1:])
@@ -121,14 +121,14 @@ class Grid:
         lines = [" & ".join(cell.latex() for cell in row) + r" \\" for row in self.cells()]
         # [ and * at the beginning would be arguments of the line break before it
         head, *body = (re.sub(r"^[\[*]", r"{\g<0>}", line) for line in lines)
-        columns = "l" * self.left + "r" * (len(self.words) + len(self.numbers) - self.left)
+        columns = "l" * self.num_left + "r" * (len(self.texts) + len(self.numbers) - self.num_left)
         start = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
         return "\n".join([*start, *body, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Grid:
-    """Return a table of texts; the first `left` columns are left-aligned."""
-    return Grid(words=header, lines=[Line(words=row) for row in rows], left=left)
+def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, num_left: int = 1) -> Grid:
+    """Return a table of texts; the first `num_left` columns are left-aligned."""
+    return Grid(texts=header, lines=[Line(texts=row) for row in rows], num_left=num_left)
 
 
 Part = str | Grid
@@ -201,7 +201,7 @@ class OurRow(NamedTuple):
     label: str
     numbers: Sequence[Number]
     """The number of each column."""
-    words: Sequence[str] = ()
+    texts: Sequence[str] = ()
     scope: str = ""
 
 
@@ -223,9 +223,9 @@ def our_lines(
             ]
             text = number.score.text(digits) if number.score else number.text
             marks = notes.mark([*number_notes, *number.failures])
-            cells.append(Cell(text=text, after=marks, score=number.score, files=number.files))
-        texts = [label, *row.words]
-        lines.append(Line(words=texts, numbers=cells, scope=row.scope, ours=True))
+            cells.append(Cell(text=text, suffix=marks, score=number.score, files=number.files))
+        texts = [label, *row.texts]
+        lines.append(Line(texts=texts, numbers=cells, scope=row.scope, ours=True))
     return lines, shared_notes
 
 
@@ -250,7 +250,7 @@ def our_grid(
     lines, shared_notes = our_lines(rows, notes, [1] * len(columns))
     mark_best(lines, columns)
     labels = [column.label for column in columns]
-    return Grid(words=["backbone"], numbers=labels, lines=lines), shared_notes
+    return Grid(texts=["backbone"], numbers=labels, lines=lines), shared_notes
 
 
 def row_label(row: Number, rows: Iterable[Number]) -> str:

@@ -97,7 +97,7 @@ def _pair(ours: Number, published: Printed) -> Pair:
         published.task,
     )
     reason = published.row.no_verdict(published.column)
-    return Pair(ours, published, diff, reason or ("" if diff.known else NO_ERRORS))
+    return Pair(ours, published, diff, reason or ("" if diff.is_known else NO_ERRORS))
 
 
 def verdict_words(pairs: Iterable[Pair]) -> dict[tuple[str, str], str]:
@@ -133,7 +133,7 @@ def comparison_parts(table: Table, pairs: Sequence[Pair], rows: Iterable[Number]
     ]
     lines += [_remark(pair) for pair in pairs if pair.is_variant]
     lines += [f"- {plain(row.label)}: {why_apart(table, row.run)}." for row in uncompared]
-    page_parts: list[Part] = [grid(HEADER, map(_line, pairs), left=3)] if pairs else []
+    page_parts: list[Part] = [grid(HEADER, map(_line, pairs), num_left=3)] if pairs else []
     return [*page_parts, "\n".join(dict.fromkeys(lines))]
 
 
@@ -161,7 +161,7 @@ def _line(pair: Pair) -> list[str]:
         pair.ours.score.text(2) if pair.ours.score else "",
         f"{pair.printed.value}",
         f"{pair.difference.points:+.2f}",
-        pair.difference.interval_text() if pair.difference.known else "–",
+        pair.difference.interval_text() if pair.difference.is_known else "–",
         pair.verdict,
     ]
 
@@ -284,7 +284,7 @@ def norm_group_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def trained_on(data: str, run: Run) -> bool:
-    """Return whether a backbone was pre-trained on a data set.
+    """Return whether a backbone was pre-trained on a dataset.
 
     Its recipe or folder must name the set. The number of images, if known, must fit within 1 %.
     """

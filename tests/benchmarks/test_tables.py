@@ -184,12 +184,12 @@ def test_record_without_a_nested_entry_is_not_used(
 
 
 NUMBERS = Grid(
-    words=["method"],
+    texts=["method"],
     numbers=["top_1 | %"],
     lines=[
-        Line(words=["→ mine ¹²"], numbers=[Cell(text="71.2", after=" ± 0.3", best=True)]),
-        Line(words=["group"]),
-        Line(words=["*"], numbers=[Cell(text="3")]),
+        Line(texts=["→ mine ¹²"], numbers=[Cell(text="71.2", suffix=" ± 0.3", best=True)]),
+        Line(texts=["group"]),
+        Line(texts=["*"], numbers=[Cell(text="3")]),
     ],
 )
 PAGE: Page = ["# Title", "Text.", "## A block", NUMBERS, "- note"]

@@ -41,7 +41,7 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     planned += rows(transfer_tasks()[0], names=("mine",), seeds=10, schedule="paper")
     for location in range(7):  # problems of figures, too
         put(results / "training", f"{location}.json", {})
-    result = {(item.backbone, item.task): item.record for item in read_results(results).done}
+    result = {(item.backbone, item.task): item.record for item in read_results(results).succeeded}
     monkeypatch.setattr(ending, "finished", lambda cell: result.get((cell.backbone.name, cell.key)))
     request = RunAll(settings=Settings(results=results, runs=tmp_path / "runs"))
     assert finish_run(planned, request, time.monotonic(), {"torn": REASON}) == 1
@@ -95,7 +95,7 @@ def test_fault_in_one_step_of_the_end_leaves_the_others(
     monkeypatch.setattr(step, MagicMock(side_effect=ZeroDivisionError("division by zero")))
     request = RunAll(settings=Settings(results=tmp_path / "results", runs=tmp_path / "runs"))
     planned = rows("voc07_svm", names=("mine",), schedule="paper")
-    (result,) = read_results(tmp_path / "results").done
+    (result,) = read_results(tmp_path / "results").succeeded
     monkeypatch.setattr(ending, "finished", lambda cell: result.record)
     assert finish_run(planned, request, time.monotonic(), {}) == status
     printed = capsys.readouterr()

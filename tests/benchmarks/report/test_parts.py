@@ -24,7 +24,7 @@ NUMBERS = ((1.0, 1.0), (2.0, 2.0))
 
 def test_name_has_one_color_in_all_charts_of_a_section() -> None:
     series = {"a": ((0.1, 1.0), (1.0, 3.0), (10.0, 2.0))}
-    (chart,) = line_charts([replace(SEARCH, series=series, chosen={"a": 1})])
+    (chart,) = line_charts([replace(SEARCH, series=series, marked={"a": 1})])
     assert "currentColor" in chart.svg
     assert ">0.1</text>" in chart.svg
     assert chart.svg.count("<circle") == 1
@@ -154,7 +154,7 @@ def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
 
 def test_only_pictures_next_to_a_record_are_embedded(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
-    (result,) = read_contents(tmp_path).results.done
+    (result,) = read_contents(tmp_path).results.succeeded
     folder = write_gallery(tmp_path / result.file, [tile(), tile()])
     (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # not a JPEG
     (image,) = galleries(tmp_path)[0].images
@@ -170,7 +170,7 @@ def test_only_pictures_next_to_a_record_are_embedded(tmp_path: Path) -> None:
 
 def test_pictures_of_an_older_record_are_not_shown(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
-    (result,) = read_contents(tmp_path).results.done
+    (result,) = read_contents(tmp_path).results.succeeded
     path = tmp_path / result.file
     write_gallery(path, [tile()], finished=result.finished)
     assert galleries(tmp_path)
@@ -219,7 +219,7 @@ def test_page_is_below_the_size_limit(tmp_path: Path) -> None:
     details = {"queries": [image | {"neighbors": [image] * 3}] * 6}
     for task in transfer_tasks()[:3]:
         complete(tmp_path, "mine", task, details=details)
-    for result in read_contents(tmp_path).results.done:
+    for result in read_contents(tmp_path).results.succeeded:
         write_gallery(tmp_path / result.file, [tile(24_000)] * 12)
     run = tmp_path / "run"
     for folder in (tmp_path / "figures", run):

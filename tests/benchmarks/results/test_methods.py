@@ -32,7 +32,7 @@ def test_counts_of_differences_are_those_of_a_plain_loop(
     counts: dict[str, tuple[int, ...]],
 ) -> None:
     right = {}
-    for result in read_results(RESULTS).done:
+    for result in read_results(RESULTS).succeeded:
         per_image = read_per_image(result.details)
         if per_image and result.backbone.startswith("cifar10-") and result.task in COLUMNS:
             right[result.task, result.backbone] = per_image.fractions > 0.5

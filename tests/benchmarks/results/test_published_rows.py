@@ -59,7 +59,7 @@ def models() -> list[dict[str, Any]]:
 @pytest.fixture
 def some_result(tmp_path: Path) -> Run:
     record(tmp_path, 50.0)
-    return read_results(tmp_path).done[0]
+    return read_results(tmp_path).succeeded[0]
 
 
 def pairs_in(table: Table, mine: dict[str, Any], some_result: Run) -> Sequence[Pair]:

@@ -38,11 +38,11 @@ def test_a_cell_in_two_folders_is_that_of_the_first(tmp_path: Path) -> None:
     failure(mine, "voc07_svm", "out of memory")
     record(theirs, 62.0)
     results = read_contents(mine, theirs).results
-    assert [[*run.metrics.values()] for run in results.done] == [[60.0], [62.0]]
+    assert [[*run.metrics.values()] for run in results.succeeded] == [[60.0], [62.0]]
     (unused,) = results.unused
     assert unused.file.startswith("../theirs/records/jcl/")
-    assert (unused.reason, unused.other[:12]) == ("the same cell as", "records/jcl/")
-    assert results.runs == results.done, "the other folder has the failed cell's record"
+    assert (unused.reason, unused.related_file[:12]) == ("the same cell as", "records/jcl/")
+    assert results.runs == results.succeeded, "the other folder has the failed cell's record"
 
 
 def test_backbones_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
