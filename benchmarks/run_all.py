@@ -90,9 +90,9 @@ CLUSTER_PRECISION = (
 
 
 def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
-    """Plan every cell of the request and the classifiers they use, backbone by backbone.
+    """Plan every cell of the request, and the classifiers that the cells use.
 
-    Also return the errors of unreadable snapshots, by name.
+    Rows are ordered by backbone. Also return the errors of unreadable snapshots, by name.
     """
     fingerprint.cache_clear()
     settings = request.settings
@@ -133,7 +133,7 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
 
 
 def run(request: RunAll) -> int:
-    """Print the plan, run or submit its cells, and write the tables; return the exit status."""
+    """Plan, run or submit all cells, and write the tables; return the exit status."""
     start, results, runs = time.monotonic(), request.settings.results, request.settings.runs
     require_launcher()
     check_writable(results, "--results")
@@ -226,15 +226,15 @@ def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
         if reasons and (len(skipped) == len(rows) or not all_unsupported):
             raise DataError(f"no snapshot can be evaluated. {'; '.join(reasons)}")
     elif len(skipped) == len(rows):
-        shown = first_lines(reasons, MAX_LINES, "more reasons, see --plan full")
-        text = "\n  ".join(["nothing to run", *shown])
+        first_reasons = first_lines(reasons, MAX_LINES, "more reasons, see --plan full")
+        text = "\n  ".join(["nothing to run", *first_reasons])
         if command := get_data_command(rows):
             text += f"\n{command}"
         raise DataError(text)
 
 
 def check_mode_options(request: RunAll, mode: str, invalid: str, valid: str) -> None:
-    """Raise ValueError if options were given that cannot be combined with a mode."""
+    """Raise ValueError for given options that a mode does not support."""
     if options := [option for option in given_options(request) if option in invalid.split()]:
         raise ValueError(
             f"{mode} cannot be combined with {', '.join(options)}. Use it with {valid}"
@@ -276,7 +276,7 @@ def demo(request: RunAll) -> int:
 
 
 def manage_submitted_cells(request: RunAll) -> int:
-    """Retry or cancel submitted cells if requested, and print the states of all cells.
+    """Retry or cancel submitted cells if requested, and print all states.
 
     Returns 1 if any cell failed or was cancelled, otherwise 0. ValueError for options of other
     modes, which would seem to select cells.
@@ -304,7 +304,7 @@ def manage_submitted_cells(request: RunAll) -> int:
 
 
 def gpus_of_cells(request: RunAll) -> AbstractContextManager[None]:
-    """Return a context in which `num_gpus` returns the GPUs that each cell will see."""
+    """Return a context in which `num_gpus` counts the GPUs of each cell."""
     if request.cluster.slurm:  # the GPUs of the submitting machine must not change the protocol
         return assume_gpus(0)
     if request.workers > 1:

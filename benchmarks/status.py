@@ -1,4 +1,4 @@
-"""Print the states of all evaluations, on a cluster or locally: python -m benchmarks.status.
+"""Print the states of all evaluations: python -m benchmarks.status.
 
 Each evaluation is queued, running, done, failed or cancelled. For a failed one, the reason and the
 log are printed. --watch prints counts until all have ended. Nothing is computed or submitted. Exit
@@ -23,7 +23,7 @@ from pretrain.running.command_line import one_line_errors, parse, run_command
 
 
 def print_states(results: Path, runs: Path) -> int:
-    """Print the states of all cells; return 1 if one failed or was cancelled, otherwise 0."""
+    """Print the states of all cells; return 1 if one failed, otherwise 0."""
     states, no_answer = all_states(results)
     if not states:
         print(f"no evaluations were started or submitted with --results {results}")

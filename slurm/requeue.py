@@ -1,4 +1,4 @@
-"""Run a command as a job: signal it to save before the time limit, and requeue it.
+"""Run a command in a job: signal it before the time limit, and requeue it.
 
 This fills gaps of Slurm and submitit. On some clusters the signal reaches only the process that
 Slurm started (proctrack/cgroup). submitit ignores SIGTERM. Slurm does not requeue a job that it
@@ -82,14 +82,17 @@ class Command:
         sys.exit(status)
 
     def checkpoint(self) -> Any:
-        """Return the submission that submitit requeues if its handler gets the signal first."""
+        """Return the submission to requeue if submitit's handler gets the signal."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
 def killing_signal(status: int) -> str:
-    """Return the signal that ended a process, from Python's or a shell's status, or ""."""
+    """Return the name of the signal that ended a process, or "".
+
+    status: exit status as in Python (negative) or in a shell (above 128).
+    """
     names = {number.value: number.name for number in signal.Signals}
     return names.get(-status if status < 0 else status - 128, "")
 
@@ -100,7 +103,7 @@ class _Requests:
     def __init__(self) -> None:
         self.signal_name = ""
         self.late = False
-        """True if the command was killed because it did not exit in time."""
+        """True if the command was killed at the time limit."""
         self.command: subprocess.Popen[bytes] | None = None
 
     def note(self, number: int, frame: FrameType | None) -> None:
@@ -110,7 +113,7 @@ class _Requests:
             self.command.send_signal(signal.SIGTERM)
 
     def run(self, args: tuple[str, ...], settings: dict[str, str], limit_s: float) -> int:
-        """Run a command; return its exit status, negative if a signal killed it.
+        """Run a command; return its exit status as in Python.
 
         It gets SIGTERM before the time limit unless it already got one, and is killed if it does
         not exit.
@@ -134,12 +137,15 @@ class _Requests:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel stop the command if its parent is killed, so that it never runs twice."""
+    """Let the kernel stop the command if its parent is killed.
+
+    Otherwise, the command would run twice after a requeue.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def ask_repeatedly(*args: str) -> str:
-    """Return the output of a Slurm program, after repeated calls if it fails."""
+    """Return the output of a Slurm program; repeat failing calls."""
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -174,7 +180,7 @@ def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def first_status(folder: Path, job_id: str, status: int) -> int:
-    """Return the exit status of the first process of this start that failed.
+    """Return the exit status of the first failed process of this start.
 
     A file stores it, since srun ends the other processes and returns any status. If nothing is
     stored yet, the given status is stored and returned.
@@ -189,7 +195,7 @@ def first_status(folder: Path, job_id: str, status: int) -> int:
 
 
 def start_again(folder: Path, job_id: str, status: int) -> str:
-    """Requeue a failed job if that may help; return the reason if it was not requeued.
+    """Requeue a failed job if that may help; otherwise, return the reason.
 
     Requeueing may help if the command saved, if it was killed, or if the job has several nodes:
     then another node may have died, which Slurm notices minutes later. A job that is killed in four

@@ -1,4 +1,4 @@
-"""States of jobs, from squeue, from accounting if available, and from log files."""
+"""States of jobs, from squeue, accounting and log files."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ Stage = Literal["queued", "running", "ended", "unknown"]
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 GOING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"}
 LOG_BYTES = 16_384
-"""Number of bytes at the end of a log that are searched for its last line."""
+"""Number of bytes at the end of a log to search for its last line."""
 ENDLESS = {
     "PartitionTimeLimit": "its time limit is above the partition's",
     "PartitionNodeLimit": "it requests more nodes than the partition allows",
@@ -29,7 +29,7 @@ ENDLESS = {
     "JobHeldAdmin": "an administrator holds it",
     "ReservationDeleted": "its reservation was deleted",
 }
-"""Reasons for which a job waits until a user or an administrator acts, and their meanings."""
+"""Meanings of reasons for which a job waits until somebody acts."""
 LAUNCHER_PREFIXES = ("srun:", "slurmstepd", "submitit ")
 
 
@@ -70,7 +70,7 @@ def _parse_states(jobs: Sequence[str], text: str) -> dict[str, JobState]:
 
 
 def _rows(text: str) -> Iterable[tuple[str, JobState]]:
-    """Yield the id and state of each job; a line such as "7_[2-5,8%2]" stands for several."""
+    """Yield the id and state of each job; expand ids such as "7_[2-5,8%2]"."""
     for line in text.splitlines():
         name, word, reason, nodes = [*line.split("|"), "", "", ""][:4]
         word = word.split()[0] if word else ""  # "CANCELLED by 0"
@@ -93,7 +93,7 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
 
 
 def _explained(reason: str) -> str:
-    """Return the reason why a job waits, with its meaning if the job would wait forever."""
+    """Return the reason for waiting, with a note if the job waits forever."""
     meaning = ENDLESS.get(reason)
     if meaning is None and reason.endswith("PerJob"):  # such as QOSMaxCpuPerJob
         meaning = "it requests more than a job may have"

@@ -55,7 +55,7 @@ Arrays = Sequence[tuple[Array, Sequence[Job]]]
 
 
 def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
-    """Return the cell with a number of GPUs for the nodes, not for the submitting machine.
+    """Return the cell with a number of GPUs for the cluster's nodes.
 
     The default is the largest number of GPUs of a node that divides the batch into equal
     micro-batches.
@@ -71,7 +71,7 @@ def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
 
 
 def replace_gpus(cell: Cell, gpus: int) -> Cell:
-    """Return the same cell with another number of GPUs; its protocol does not change."""
+    """Return the cell with another number of GPUs but the same protocol."""
     training = replace(cell.settings.training, gpus=gpus)
     return cell.with_request(settings=replace(cell.settings, training=training))
 
@@ -94,7 +94,7 @@ def resources(job: Job, options: SlurmOptions, site: Cluster) -> Resources:
 
 
 def num_cpus(options: SlurmOptions, gpus: int) -> int:
-    """Return the number of CPU cores of a job with this number of GPUs."""
+    """Return the number of CPU cores per job."""
     return options.cpus or CPUS_PER_GPU * max(1, gpus)
 
 
@@ -107,8 +107,9 @@ def _allowed_hours(
 
 
 def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, site: Cluster) -> Arrays:
-    """Return one array per job size and dependencies, and at the end the array of the tables.
+    """Return the arrays of jobs, and the array that writes the tables.
 
+    Jobs with the same resources and dependencies form one array; the array of the tables is last.
     The files of the jobs are in the folder, named after the array and the index in it. RequestError
     if a job has more GPUs than --max-gpus.
     """
@@ -153,7 +154,7 @@ def _array_name(jobs: Sequence[Job]) -> str:
 
 
 def _parallel_jobs(job: Job, gpus: int, options: SlurmOptions) -> int:
-    """Return how many jobs with this number of GPUs run at a time; 0 for no limit."""
+    """Return the maximum number of parallel jobs; 0 for no limit."""
     if not (options.max_gpus and gpus):
         return options.parallel
     if gpus > options.max_gpus:
@@ -166,7 +167,7 @@ def _parallel_jobs(job: Job, gpus: int, options: SlurmOptions) -> int:
 
 
 def gpus_at_a_time(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> list[str]:
-    """Return a line with the maximum number of GPUs in use by all arrays, if it is limited."""
+    """Return a line with the limit of GPUs in use, if there is one."""
     jobs = job_graph(rows)
     if not (options.max_gpus and jobs):
         return []
@@ -203,8 +204,9 @@ def _unfinished(results: Path) -> list[CellState]:
 
 
 def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> int:
-    """Submit the cells in state "run" that are not queued or running; return their number.
+    """Submit the cells in state "run" and return their number.
 
+    Cells that are already queued or running are not submitted again.
     ClusterError if the cluster refuses them, or if their states cannot be written.
     """
     settings = rows[0].cell.settings
@@ -264,8 +266,9 @@ def _submission_folder(settings: Settings, options: SlurmOptions, name: str) -> 
 
 
 def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) -> None:
-    """Write that a cell is queued, or only its submission if the job has already started.
+    """Write the state of a submitted cell.
 
+    The state is "queued", or unchanged if the job has already started.
     Also create a link with the cell's name to the log of the job, which has a number as its name.
     """
     log = folder / f"{cell.path.parent.name}.{cell.path.stem}.err"
@@ -280,7 +283,7 @@ def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) 
 
 
 def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> str:
-    """Return the sbatch scripts, each after a comment that lists its jobs and cells."""
+    """Return the sbatch scripts, each after comments with its jobs and cells."""
     if not (jobs := job_graph(rows)):
         return ""
     folder = _submission_folder(rows[0].cell.settings, options, "WHEN")
@@ -326,7 +329,7 @@ def _without_weights(request: Request) -> Cell:
 
 
 def merge_options(options: SlurmOptions, earlier: SlurmOptions) -> SlurmOptions:
-    """Return the options of the earlier submission, replaced by those that are given now."""
+    """Return the earlier options, overridden by options that are given now."""
     names = ("parallel", "max_gpus", "hours", "cpus", "memory_gb", "tables_partition", "log_folder")
     given = {name: getattr(options, name) for name in names if getattr(options, name)}
     defaults = vars(Queue())
@@ -349,10 +352,10 @@ def cancel_all(results: Path) -> int:
 
 
 def collect(results: Path) -> int:
-    """Write tables and report, even of incomplete results; return 1 if one cannot be written.
+    """Write tables and report, even of incomplete results.
 
     The final job of a submission calls this. First, the failures of killed cells are written to
-    their state files.
+    their state files. Returns 1 if the tables or the report cannot be written, otherwise 0.
     """
     from benchmarks.report import update_report  # the other functions need neither
     from benchmarks.tables import update_tables

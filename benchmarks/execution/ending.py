@@ -1,4 +1,4 @@
-"""Start and end of a run: the states of its cells, the tables, the report and the summary."""
+"""Start and end of a run: states of cells, tables, report and summary."""
 
 import shutil
 import sys
@@ -29,7 +29,7 @@ def finish_run(
     start_s: float,
     unreadable: Mapping[str, str],
 ) -> int:
-    """Write tables and report, print the summary and the counts; return the exit status.
+    """Write the results and print the summary; return the exit status.
 
     start_s: start of the run, by time.monotonic. unreadable: errors of checkpoints that could not
     be read and thus have no cells, by name.
@@ -83,9 +83,10 @@ def cell_id(cell: Cell) -> CellId:
 
 
 def write_requested(rows: Sequence[PlannedCell], *, named: bool, here: bool) -> None:
-    """Write the states of requested cells, so that the report lists those without a result.
+    """Write the states of requested cells, and delete outdated states.
 
-    States of earlier cells of these checkpoints that could not start are removed.
+    The report uses them to list cells without a result. States of earlier cells of these
+    checkpoints that could not start are deleted.
 
     named: the user named the tasks; otherwise, cells with missing data were not requested.
     here: the cells run on this machine; a submission to a cluster writes the states itself.

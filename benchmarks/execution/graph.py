@@ -1,4 +1,4 @@
-"""Jobs of a run: groups of cells that one process evaluates, and their dependencies.
+"""Jobs of a run: cells that one process evaluates, and their dependencies.
 
 Cells that share work form one job. All backbones on tasks that use only features of the same
 datasets share a job, so that each image is decoded once. They are split into several jobs if their
@@ -23,7 +23,7 @@ class Job:
     hours: float
     """Estimated GPU hours."""
     after: tuple["Job", ...] = ()
-    """Jobs that train the classifiers of the cells; they must end first, even if they fail."""
+    """Jobs that must end first, since they train the classifiers of the cells."""
 
     @property
     def cell(self) -> Cell:
@@ -37,7 +37,7 @@ class Job:
 
 
 def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
-    """Return the jobs of the cells in state "run", each after its dependencies."""
+    """Return the jobs of the cells to run, in order of their dependencies."""
     groups = grouped((_shared_work(row), row) for row in rows if row.state == "run")
     jobs: list[Job] = []
     for group in sorted(

@@ -1,4 +1,4 @@
-"""Run jobs on this machine: one after another in this process, or several in parallel.
+"""Run jobs on this machine, in sequence or in parallel.
 
 Parallel jobs have one process each, on separate GPUs if there are any. By default, frozen networks
 use all GPUs, with one process per GPU (tested with CPU processes, but never on two GPUs). Ctrl-C
@@ -25,15 +25,16 @@ from transfer.cells.job import KilledError, command, run, write_job
 from transfer.cells.request import Settings
 
 STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
-"""Exit statuses of a stopped job: it saved, or it did not handle the signal yet."""
+"""Exit statuses of a stopped job, even if it did not handle the signal yet."""
 SIGNAL_DELAY_S = 1.0
-"""Time in s until a signal to all processes of a run has also reached this one."""
+"""Maximum time in s between a signal in a child and in this process."""
 
 
 def run_jobs(jobs: Sequence[Job], workers: int, settings: Settings) -> None:
-    """Run jobs, each after its dependencies; store a reason for each cell without a record.
+    """Run jobs, each after its dependencies.
 
-    Raises Stopped after a signal, once all cells have saved.
+    Each cell without a record gets a reason in its state file. Raises Stopped after a signal, once
+    all cells have saved.
     """
     if workers > 1:
         _Processes(jobs, workers, settings).run()
@@ -67,7 +68,7 @@ def _announce(number: int, total: int, job: Job) -> None:
 
 
 def _note_failures(job: Job, reason: str) -> None:
-    """Write the reason to the states of those cells that have neither a record nor a reason."""
+    """Store the reason for cells that have neither a record nor a reason."""
     for cell in job.cells:
         if finished(cell) is None and not state.failure(cell):
             state.fail(cell, RuntimeError(reason))
@@ -116,7 +117,7 @@ class _Processes:
         stop.exit_if_requested()
 
     def _next_job(self) -> Job | None:
-        """Return the first job without open dependencies; None if no GPU or worker is free."""
+        """Return the next job; None if no job, worker or GPU is available."""
         unfinished = {*self.waiting, *(job for job, *_ in self.running.values())}
         job = next((job for job in self.waiting if unfinished.isdisjoint(job.after)), None)
         if job is None or len(self.running) >= self.workers:
@@ -125,7 +126,7 @@ class _Processes:
         return job if len(self.free) >= self._gpus_needed(job.cell) else None
 
     def _gpus_needed(self, cell: Cell) -> int:
-        """Return the number of GPUs that a cell uses; 0 on a machine without GPUs."""
+        """Return the number of GPUs that a cell uses on this machine."""
         return min(cell.task.num_processes(cell.settings.training), self.num_gpus)
 
     def _begin(self, job: Job) -> None:
@@ -153,7 +154,7 @@ class _Processes:
         self.running[process] = (job, gpus, file)
 
     def _end(self, job: Job, status: int) -> None:
-        """Store a reason for cells of an ended process that failed, unless it was stopped."""
+        """Store a reason for cells without a record, unless the process was stopped."""
         if status in STOPPED and not stop.is_requested():
             time.sleep(SIGNAL_DELAY_S)
         if status == 0 or (status in STOPPED and stop.is_requested()):
@@ -166,7 +167,7 @@ class _Processes:
 
 
 def visible_gpus() -> list[str]:
-    """Return the names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
+    """Return the visible GPUs, named as in CUDA_VISIBLE_DEVICES."""
     import torch
 
     names = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -30,7 +30,7 @@ SIGNS: dict[StateName, str] = {
     "unsupported": "∅",
     "done": "✓",
 }
-"""Signs of the states; the order in which cells are shown and counted."""
+"""Signs of the states, in the order in which cells are listed."""
 STATUS_PAGE = "status.html"
 REFRESH_S = 5
 PAGE = Path(__file__).with_name("status.html")
@@ -63,7 +63,7 @@ States = Sequence[CellState]
 
 
 def all_states(results: Path) -> tuple[States, str]:
-    """Return the states of all cells, and an error message if Slurm does not respond."""
+    """Return the states of all cells, and Slurm's error message or ""."""
     stored = read_states(results)
     submitted = [state for state in stored if state.is_submitted and state.name != "done"]
     if not submitted:
@@ -73,7 +73,7 @@ def all_states(results: Path) -> tuple[States, str]:
 
 
 def _submitted_states(states: Sequence[State]) -> tuple[Mapping[Path, CellState], str]:
-    """Return the states of submitted cells by path, and an error if Slurm does not respond.
+    """Return the states of submitted cells by path, and Slurm's error message or "".
 
     Slurm reports whether a job waits or runs. How it ended is read from the cell's file, since
     Slurm stores ended jobs only for a short time.
@@ -179,12 +179,12 @@ def write_status_page(results: Path, runs: Path, states: States | None = None) -
 
 
 def earlier_work(runs: Path) -> str:
-    """Return a note on unfinished work of an earlier version; empty if there is none."""
+    """Return a note on unfinished work of an earlier version, or ""."""
     files = [file for pattern in EARLIER_FILES for file in sorted(runs.glob(pattern))]
     if not files:
         return ""
     folders = dict.fromkeys(str(file.parent) for file in files)
     return (
-        f"note: {files[0]} was written by an earlier version, whose unfinished evaluations are not "
+        f"note: {files[0]} was written by an earlier version. Its unfinished evaluations are not "
         f"shown. Run them again, and delete {', '.join(folders)}"
     )

@@ -42,7 +42,7 @@ def _split_names(text: str) -> list[str]:
 
 
 def _keys_of(name: str) -> list[str]:
-    """Return the keys that a name or pattern stands for; TaskError if it is unknown."""
+    """Return the keys that match a name or pattern; TaskError if none does."""
     return matching_keys(name) or list(suites().get(name, ())) or [get(name).key]
 
 
@@ -59,7 +59,10 @@ def split_numbers(text: str, option: str, example: str, allowed: Range) -> list[
 
 
 def suites() -> dict[str, tuple[str, ...]]:
-    """Return the task keys of each paper, in the order of its tables; `also` comes last."""
+    """Return the task keys of each paper, ordered as in its tables.
+
+    Keys that the paper's file lists in `also` come last.
+    """
     suite_keys = {}
     for paper in papers():
         keys = {

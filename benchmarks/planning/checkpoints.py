@@ -94,14 +94,17 @@ def networks(request: RunAll) -> list[EncoderOptions]:
 
 
 def _expand_single(option: str, values: Sequence[Any], uses: Sequence[bool]) -> Sequence[Any]:
-    """Return a value per checkpoint; a single value applies to those that use it, or to all."""
+    """Return a value per checkpoint; a single value applies to several.
+
+    uses: whether a checkpoint uses a single value. If none does, it applies to all.
+    """
     if len(values) == 1 and len(uses) != 1:
         return [values[0] if is_used or not any(uses) else "" for is_used in uses]
     return one_per_checkpoint(option, values, [""] * len(uses))
 
 
 def random_initializations(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpoint]:
-    """Return a random initialization for each network of the checkpoints, in their order.
+    """Return a random initialization for each network of the checkpoints.
 
     The first is named random, further ones random-NETWORK.
     """
@@ -125,7 +128,7 @@ def random_initializations(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpo
 def one_per_checkpoint(
     option: str, values: Sequence[str], defaults: Sequence[str]
 ) -> Sequence[str]:
-    """Return the values, or the defaults if there are none; ValueError for a wrong number."""
+    """Return the values or, without any, the defaults; ValueError for a wrong number."""
     if values and len(values) != len(defaults):
         raise ValueError(
             f"--{option} {' '.join(values)}: {len(values)} given for {len(defaults)} checkpoints "
@@ -135,10 +138,10 @@ def one_per_checkpoint(
 
 
 def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str]]:
-    """Return the backbone of each table row without weights, and errors of unreadable snapshots.
+    """Return the backbone of each table row, and errors by snapshot name.
 
-    The errors are by name. BackboneError for any other unreadable file, ValueError if options
-    contradict each other.
+    The backbones have no weights. BackboneError for any other unreadable file, ValueError if
+    options contradict each other.
     """
     opened: dict[Checkpoint, Encoder] = {}
     unreadable: dict[str, str] = {}
@@ -168,7 +171,7 @@ def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str
 
 
 def _snapshots(request: RunAll) -> list[Checkpoint]:
-    """Return the snapshots of all folders, named after their curves, curve by curve.
+    """Return the snapshots of all folders, named after their curves.
 
     ValueError for a wrong number of names, a duplicate name, or a folder without snapshots.
     """
@@ -198,10 +201,10 @@ def _snapshots(request: RunAll) -> list[Checkpoint]:
 def settle_declarations(
     rows: Sequence[PlannedCell], *, given: bool
 ) -> tuple[list[PlannedCell], list[str]]:
-    """Make declared recipes and finished records agree; return the rows and lines about it.
+    """Make declared recipes and finished records agree.
 
     given: the command line has --trained-with. Without it, recipes that earlier runs declared are
-    kept.
+    kept. Returns the updated rows and messages about the changes.
     """
     settled: dict[str, Encoder] = {}
     lines: dict[str, str] = {}

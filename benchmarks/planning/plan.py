@@ -1,4 +1,4 @@
-"""The plan of a run: which cells would run, what they cost, and what is missing."""
+"""The plan of a run: state, cost and missing data of each cell."""
 
 import math
 import shlex
@@ -25,23 +25,23 @@ State = Literal["run", "cached", "missing data", "unsupported"]
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell, and what the run would do with it."""
+    """A cell with its state and estimated cost."""
 
     cell: Cell
     state: State
     missing: tuple[str, ...]
     """Keys of missing datasets."""
     gpu_hours: float
-    """Estimated GPU hours if the cell will run now or once its data exists; otherwise 0."""
+    """Estimated GPU hours, or 0 if the cell is finished or unsupported."""
     reason: str = ""
     """Why the backbone is not supported, why the data is too small or damaged, or a note on shared
     work."""
     core_hours: float = 0.0
-    """Estimated hours for one CPU core to decode the images of a frozen network."""
+    """Estimated hours to decode the images of a frozen network on one core."""
     limit: str = ""
     """What limits the speed of a frozen network: decoding or the GPU."""
     job_index: int = 0
-    """Index of its job, if the networks of one extraction are split into several jobs."""
+    """Index of its job, if several jobs share one extraction."""
 
 
 def plan_cell(cell: Cell) -> PlannedCell:
@@ -72,16 +72,16 @@ def plan_cell(cell: Cell) -> PlannedCell:
 
 
 def _fits_into_memory(cell: Cell) -> bool:
-    """Return whether the decoded training images fit into memory, judged by their number."""
+    """Return whether the decoded training images probably fit into memory."""
     num_bytes = DATASETS[cell.task.dataset].counts.get("trainval", 0) * IMAGE_BYTES
     with image_memory(cell.settings.image_memory_gb):
         return num_bytes <= image_memory_bytes()
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
-    """Return the rows, and before them rows that train the missing classifiers they use.
+    """Insert rows that train missing classifiers before the rows that use them.
 
-    Each such row is added once, even if it was not requested, or if its record exists but its
+    Each such row is inserted once, even if it was not requested, or if its record exists but its
     weights do not.
     """
     by_path: dict[Path, PlannedCell] = {}
@@ -101,8 +101,8 @@ def with_shared_work_counted_once(
     """Return the rows with GPU hours in which shared work counts once.
 
     If decoding on these cores takes longer than the networks, the GPU waits. Images that several
-    rows read are decoded once, and a pass takes as long as its longest training. A row costs only
-    what it adds to earlier rows in the same state.
+    rows read are decoded once, and a pass takes as long as its longest training. A row has only the
+    hours that it adds to earlier rows in the same state.
 
     processes: maximum number of parallel jobs, among which networks are divided.
     """
@@ -117,7 +117,7 @@ def with_shared_work_counted_once(
 def _split_into_jobs(
     group: Sequence[PlannedCell], cores: int, processes: int
 ) -> Sequence[Sequence[PlannedCell]]:
-    """Split the networks of a group until those of a job take no longer than its decoding."""
+    """Split the networks of a group into jobs that are limited by decoding."""
     networks = list(grouped((row.cell.backbone.sha256, row) for row in group).values())
     hours = sum(max(row.gpu_hours for row in rows) for rows in networks)
     decoding = max(row.core_hours for row in group) / cores
@@ -128,7 +128,7 @@ def _split_into_jobs(
 
 
 def _with_added_hours(rows: Sequence[PlannedCell], cores: int) -> list[PlannedCell]:
-    """Return rows that share work, with the hours that each row adds and what limits them."""
+    """Return rows that share work with the hours that each adds."""
     first, networks, decoding, total = rows[0].cell, dict[str, float](), 0.0, 0.0
     priced = []
     for row in rows:
@@ -151,22 +151,23 @@ def _with_added_hours(rows: Sequence[PlannedCell], cores: int) -> list[PlannedCe
 
 
 def _shared_work(row: PlannedCell) -> object:
-    """Return a key that rows have in common if they share images or a pass."""
+    """Return a common key for rows that share images or a pass."""
     shared = extraction_of(row.cell) or pass_of(row.cell)
     has_hours = row.state in ("run", "missing data")
     return (row.state, shared) if shared and has_hours else row.cell.path
 
 
 def pass_of(cell: Cell) -> object:
-    """Return a key of the pass over images that a cell shares; None if it shares none."""
+    """Return the key of a cell's shared pass over images, or None."""
     shared_pass = cell.task.shared_pass
     return None if shared_pass is None else (cell.backbone.sha256, cell.seed, shared_pass)
 
 
 def extraction_of(cell: Cell) -> object:
-    """Return a key of the images, if a cell uses only features of center crops; otherwise None.
+    """Return the key of a cell's feature extraction, or None.
 
-    Cells with equal keys share one extraction, even if their backbones differ.
+    It is None if the cell does not only use features of center crops. Cells with equal keys share
+    one extraction, even if their backbones differ.
     """
     if not cell.task.extracted() or "crop" in cell.task.units():
         return None
@@ -210,7 +211,7 @@ def _counts(rows: Sequence[PlannedCell]) -> list[int]:
 
 
 def _source_line(rows: Sequence[PlannedCell]) -> str:
-    """Return where the hours come from, and what limits the speed of frozen networks."""
+    """Return a note on the source of the hours and on speed limits."""
     measured = measured_seconds(rows[0].cell.settings.runs)
     line = f"GPU hours: {measured.source}"
     if not any(kind.startswith("forward") for kind in measured.seconds):
@@ -229,7 +230,7 @@ def _source_line(rows: Sequence[PlannedCell]) -> str:
 
 
 def _by_class(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Return the rows that will run, grouped by task class and training options.
+    """Group the rows to run by task class and training options.
 
     On a cluster, cells of one class can have different options: the number of GPUs differs.
     """
@@ -239,7 +240,7 @@ def _by_class(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
 
 
 def _training_line(rows: Sequence[PlannedCell]) -> str:
-    """Return hours, wall time and memory of long trainings; empty if there are none."""
+    """Return the hours, wall time and memory of long trainings, or ""."""
     task, settings = rows[0].cell.task, rows[0].cell.settings
     if not task.trains_backbone and task.distributed_training is None:
         return ""
@@ -274,7 +275,7 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
 
 
 def _crop_cache_size(rows: Sequence[PlannedCell]) -> list[str]:
-    """Return the space that --cache-crops needs for the cells that will run, and the free space."""
+    """Return a note on the space that --cache-crops needs."""
     crops = {
         (row.cell.task.dataset, *extracted)
         for row in rows
@@ -296,7 +297,7 @@ def _crop_cache_size(rows: Sequence[PlannedCell]) -> list[str]:
 
 
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
-    """Return the deviations of runnable cells from the papers' protocols, each line once."""
+    """Return each deviation of runnable cells from the papers' protocols once."""
     cells = [row.cell for row in rows if row.state in ("run", "cached")]
     notes = grouped((line, cell.key) for cell in cells for line in deviations(cell))
     return [
@@ -308,11 +309,11 @@ def protocol_notes(rows: list[PlannedCell]) -> list[str]:
 
 HEADER = ("tasks", "evaluations", "to run", "finished", "missing data", "unsupported", "GPU hours")
 MAX_LINES = 6
-"""Maximum number of deviations that are shown, and of reasons why cells do not run."""
+"""Maximum number of deviations, and of reasons, in the short plan."""
 
 
 def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
-    """Return a table of counts and GPU hours by task group, and notes on what is missing."""
+    """Return a table of counts and GPU hours by task group, with notes."""
     groups = grouped((row.cell.task.heading, row) for row in rows)
     lines = [_group_row(name, group) for name, group in groups.items()]
     table = aligned([HEADER, *lines, _group_row("all", rows)], (0,))
@@ -339,7 +340,7 @@ def _group_row(name: str, rows: Sequence[PlannedCell]) -> tuple[str, ...]:
 
 
 def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
-    """Return the missing datasets, other reasons why cells do not run, and how to see all."""
+    """Return notes on missing datasets and other reasons for skipped cells."""
     missing = sorted({key for row in rows for key in row.missing})
     skipped = [row for row in rows if row.reason and row.state in ("unsupported", "missing data")]
     reasons = list(dict.fromkeys(f"{row.cell.key}: {row.reason}" for row in skipped))
@@ -351,7 +352,7 @@ def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
 
 
 def get_data_command(rows: Sequence[PlannedCell]) -> str:
-    """Return the command that gets the missing datasets, after a line with their size, or ""."""
+    """Return the size of the missing datasets and the command to get them."""
     missing = dict.fromkeys(key for row in rows for key in row.missing if DATASETS[key].sources)
     if not missing:
         return ""

@@ -14,7 +14,7 @@ Ways = Mapping[str, Callable[[], Any]]
 
 
 def compare(title: str, ways: Ways, rounds: int, *, num_images: int = 0) -> dict[str, Any]:
-    """Time several functions, print one line for each, and return their last results.
+    """Time several functions, print the times, and return their last results.
 
     Times are CPU times of this process. The speedup is the median over rounds of the first
     function's time divided by this one's. num_images: images per call, for the throughput.

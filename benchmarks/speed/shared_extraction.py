@@ -1,4 +1,4 @@
-"""Time feature extraction of several networks in one pass over images, or in one pass each.
+"""Compare feature extraction of several networks in one and in separate passes.
 
 Both decode and compute on one thread, and write the same files of the feature cache. "decoding
 alone" is the time of a pass without a network.
@@ -61,14 +61,14 @@ def run(settings: Settings) -> None:
             num_images=len(images),
         )
     if features["one pass per network"] != features["one shared pass"]:
-        raise ValueError("features of the shared pass differ from those of separate passes")
+        raise ValueError("features differ between the shared pass and separate passes")
     print("the features are equal, byte for byte")
 
 
 def features_by(
     passes: list[list[Encoder]], images: Images, transform: EvalTransform
 ) -> list[bytes]:
-    """Extract features with the networks of each pass; return the files, ordered by network."""
+    """Extract features pass by pass; return the files, ordered by network."""
     with tempfile.TemporaryDirectory() as folder:
         for networks in passes:
             entries = {Path(folder) / f"{network.sha256}.npy": network for network in networks}

@@ -1,4 +1,4 @@
-"""Time the views of pre-training on one core, compared with torchvision's usual pipeline.
+"""Compare the speed of pre-training views with torchvision's pipeline on one core.
 
 All ways read the same files on one thread. "whole views" makes batches of normalized views, as the
 usual pipeline does. "crops alone" leaves color augmentations to the training device.
@@ -97,7 +97,7 @@ def _last(way: Callable[[], Iterable[object]]) -> object:
 def usual_batches(
     recipe: ViewRecipe, views: Sequence[View], files: Sequence[Path], batch_size: int = BATCH_SIZE
 ) -> Iterator[list[Tensor]]:
-    """Yield views (n, 3, S, S) of files, collated as by torch's loader; each is decoded once."""
+    """Yield batches of views (n, 3, S, S), collated as by torch's loader."""
     large, small = usual_transform(recipe), usual_transform(recipe.small_view_recipe())
 
     def make(file: Path) -> list[Tensor]:
@@ -110,7 +110,7 @@ def usual_batches(
 
 
 def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
-    """Return the transform of MoCo's code for a recipe: image -> (3, S, S).
+    """Return the transform of MoCo's code, from an image to (3, S, S).
 
     Source: github.com/facebookresearch/moco.
     """
