@@ -18,9 +18,9 @@ from transfer.detection.torchvision_engine.proposals import RPN
 
 
 def everything_sampled(recipe: DetectorRecipe) -> DetectorRecipe:
-    """Return a narrow recipe for small images, with neither anchors nor regions drawn.
+    """Return a narrow recipe for small images without random sampling.
 
-    Its numbers are its own: stored answers hang on them.
+    The stored answers depend on its numbers.
     """
     pyramid = recipe.neck == "fpn"
     return replace(
@@ -41,14 +41,17 @@ def everything_sampled(recipe: DetectorRecipe) -> DetectorRecipe:
 
 
 def lean(recipe: DetectorRecipe) -> DetectorRecipe:
-    """Return the recipe with few regions in a c4 detector, whose layer4 is slow in float64."""
+    """Return the recipe, with few regions for a c4 detector.
+
+    Its layer4 is slow in float64.
+    """
     return replace(recipe, rpn_proposals=(8, 8)) if recipe.neck == "c4" else recipe
 
 
 def fill(tensors: Mapping[str, Tensor]) -> None:
-    """Overwrite tensors of any shape, in the order of their names, with numbers of a useful size.
+    """Overwrite tensors with uniform random numbers, in the order of their names.
 
-    Uniform ones: those of the normal distribution differ in the last bit between processors.
+    Normally distributed numbers differ in the last bit between processors.
     """
     generator = torch.Generator().manual_seed(11)
     for name in sorted(tensors):
@@ -78,7 +81,10 @@ class Answer:
 
 
 def answer(detector: Detector, samples: Sequence[Sample]) -> Answer:
-    """Return losses and gradients in training mode, and detections with that batch's statistics."""
+    """Return losses and gradients in training mode, and detections.
+
+    The detections use the batch norm statistics of that batch.
+    """
     settle_at_once(detector)
     losses = detector.train()(samples)
     torch.stack(list(losses.values())).sum().backward()
@@ -90,7 +96,10 @@ def answer(detector: Detector, samples: Sequence[Sample]) -> Answer:
 
 
 def settle_at_once(network: nn.Module) -> None:
-    """Make running statistics those of the last batch: random ones would drown all signals."""
+    """Set running statistics from the last batch.
+
+    Random statistics would drown all signals.
+    """
     for module in network.modules():
         if isinstance(module, _BatchNorm):
             module.momentum = 1.0

@@ -1,4 +1,4 @@
-"""Cases in which two engines are compared, and the differences of their answers."""
+"""Cases for comparing two engines, and the differences of their answers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,16 +13,22 @@ NUM_CLASSES = 3
 
 EPS = torch.finfo(torch.float32).eps
 LOSS = 16 * EPS
-"""Relative error of a loss: a sum of some thousand terms in float32."""
+"""Relative error of a loss, a sum of thousands of float32 terms."""
 GRADIENT = 64 * EPS
-"""Error in units of a tensor's norm or largest value: a loss sends float32, which norms enlarge."""
+"""Error relative to a tensor's norm or largest value.
+
+The loss passes float32 gradients on, which norm layers enlarge.
+"""
 BOX_PX = 12 * 128 * EPS
-"""Error of boxes and keypoints in px: a dozen operations in float32 on up to 128 px."""
+"""Error of boxes and keypoints in px.
+
+About twelve float32 operations on values up to 128 px.
+"""
 SCORE = 8 * EPS
-"""Error of scores and mask probabilities, which are at most 1: some operations in float32."""
+"""Error of scores and mask probabilities, which are at most 1."""
 
 UNSEEN = "keypoint_head.1.kps_score_lowres.bias"
-"""Adds one number to a whole map, which the softmax over its places ignores: gradient 0."""
+"""A bias that the softmax over positions ignores: its gradient is 0."""
 
 
 CASES = {
@@ -44,9 +50,9 @@ CASES = {
 
 
 def worst_tensor(item: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    """Largest difference within a tensor, relative to the largest value of that tensor.
+    """Return the largest difference within a tensor, relative to its largest value.
 
-    Under the torchvision engine's names; both must have the same.
+    Names are those of the torchvision engine. Both must have the same names.
     """
     assert item.keys() == other.keys()
     return max(

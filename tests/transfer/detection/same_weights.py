@@ -42,7 +42,7 @@ def to_torchvision(state_dict: Mapping[str, Tensor], recipe: DetectorRecipe) -> 
 
 
 def torchvision_name(name: str, recipe: DetectorRecipe) -> str:
-    """Return the name of a tensor of detectron2, with or without the prefix "rcnn."."""
+    """Return detectron2's name of a tensor, optionally with the prefix "rcnn."."""
     part, _, kind = name.removeprefix("rcnn.").rpartition(".")
     location = _place(part, recipe)
     assert location is not None, name

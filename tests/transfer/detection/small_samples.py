@@ -1,4 +1,4 @@
-"""Three images of noise with objects of every kind, no side larger than 128 px."""
+"""Three noise images of at most 128 px, with every kind of object."""
 
 import math
 
@@ -35,7 +35,7 @@ def small_samples(num_images: int = 2, num_classes: int = 1) -> list[Sample]:
 
 
 def outlines(box: tuple[float, ...]) -> Polygons:
-    """Return the outlines of an ellipse, and of a triangle in a corner of the box."""
+    """Return the outlines of an ellipse and a triangle in a box."""
     left, top, right, bottom = box
     angles = np.arange(12) * (2 * math.pi / 12)
     x = (left + right) / 2 + (right - left) / 2 * np.cos(angles)

@@ -1,4 +1,7 @@
-"""Ten images with one object each, and detections that are all right or all of the next class."""
+"""Ten images with one object each, and detections with known scores.
+
+All detections are right, or all are of the next class.
+"""
 
 from pathlib import Path
 

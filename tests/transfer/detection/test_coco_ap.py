@@ -33,9 +33,9 @@ CATEGORIES = {"cat": 3, "dog": 17, "emu": 90}
 def annotation(
     image: int, category: str, box: tuple[float, float, float, float], *, crowd: bool = False
 ) -> dict[str, Any]:
-    """An ellipse in its box (left, top, width, height), with keypoints on its border.
+    """Return an ellipse in a box (left, top, width, height), with keypoints on its border.
 
-    As in COCO, a crowd is a raster, here all of the image, and has no keypoints.
+    A crowd is a raster of the whole image without keypoints, as in COCO.
     """
     left, top, width, height = box
     turns = np.linspace(0, 2 * math.pi, 17, endpoint=False)
@@ -156,7 +156,7 @@ def test_a_broken_object_is_neither_hit_nor_missed(tmp_path: Path) -> None:
 
 
 def make_odd(file: dict[str, Any]) -> None:
-    """A flat box, long numbers, the number 0, a short outline, broken objects, an image twice."""
+    """Annotations with unusual values, broken objects and a repeated image."""
     entries = file["annotations"]
     entries[2] |= {"bbox": [10, 10, 0, 5]}
     entries[3] |= {"num_keypoints": 3, "area": 1e-17}
@@ -168,7 +168,7 @@ def make_odd(file: dict[str, Any]) -> None:
 
 
 def own_summary(scenes: Scenes, results: list[Any], kind: Kind) -> dict[str, float]:
-    """Return what pycocotools tells of a file that holds the sound annotations only."""
+    """Return pycocotools' results for the valid annotations of a file."""
     assert scenes.annotations is not None
     content = json.loads(scenes.annotations.read_text())
     content["images"] = content["images"][: len(scenes)]
@@ -232,7 +232,10 @@ def test_detections_without_the_asked_kind_are_refused(tmp_path: Path) -> None:
 def random_found(
     annotations: Sequence[dict[str, Any]], rng: np.random.Generator
 ) -> ResizedDetections:
-    """Three detections near each object on an image of half the size, some of another class."""
+    """Return three detections near each object, some of another class.
+
+    The image has half the size.
+    """
     boxes = np.repeat([entry["bbox"] for entry in annotations], 3, axis=0)
     boxes[:, 2:] += boxes[:, :2]
     k = len(boxes)
@@ -250,7 +253,7 @@ def random_found(
 
 
 def random_annotations(rng: np.random.Generator, num_images: int) -> list[list[dict[str, Any]]]:
-    """Return objects by image, of all sizes, and a crowd now and then."""
+    """Return objects of all sizes by image, with occasional crowds."""
     return [
         [
             annotation(

@@ -1,4 +1,4 @@
-"""What a detector must be before it trains: buildable, on exactly the weights of its backbone."""
+"""A detector is checked before training: buildable, with exactly the backbone's weights."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ ENGINES = [
 
 
 def backbone(arch: str = "resnet18") -> dict[str, Tensor]:
-    """Random, with statistics and scales of norms that no freshly built network has."""
+    """Return random weights, also for statistics and scales of norm layers."""
     generator = torch.Generator().manual_seed(3)
     state_dict = random_backbone(arch=arch, stem="imagenet", seed=0).state_dict
     return {

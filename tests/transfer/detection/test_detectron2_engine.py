@@ -1,4 +1,4 @@
-"""detectron2's detector is configured as its own files say, but for what is meant."""
+"""detectron2's detector is configured as its own files, except for intended differences."""
 
 from collections.abc import Mapping
 from pathlib import Path

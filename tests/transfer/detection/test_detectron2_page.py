@@ -1,4 +1,4 @@
-"""The page of detectron2 names the pinned commit, all fields of the recipe, and existing keys."""
+"""The detectron2 page names the pinned commit and all recipe fields."""
 
 import re
 from dataclasses import fields

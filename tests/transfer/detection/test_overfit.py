@@ -1,4 +1,4 @@
-"""A handful of images can be learned by heart: boxes and masks, from random weights."""
+"""A detector overfits a few images from random weights."""
 
 from dataclasses import replace
 from pathlib import Path

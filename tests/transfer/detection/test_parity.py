@@ -1,7 +1,7 @@
-"""Both engines are one detector: the same draws, losses, gradients, detections and steps.
+"""Both engines give equal samples, losses, gradients, detections and steps.
 
-Convolutions in float64: then no rounding of theirs decides which proposal is kept, and what is left
-are some operations in float32 on losses, scores and boxes.
+Convolutions run in float64, so that no rounding decides which proposal is kept. Only some float32
+operations on losses, scores and boxes differ.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Detections in the original image against hand-made pixels, a slow loop and detectron2."""
+"""Detections are mapped to the original image as in detectron2."""
 
 import torch
 

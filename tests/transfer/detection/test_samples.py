@@ -26,7 +26,7 @@ ROUNDING_PX = 4 * 80 * 2**-23
 
 
 def one_scene(folder: Path, **changes: Any) -> Scenes:
-    """A black image of 40 x 20 px with a white column on its left, and one object."""
+    """Write a black 40 x 20 px image with a white column and one object."""
     pixels = np.zeros((20, 40, 3), dtype=np.uint8)
     pixels[:, 0] = 255
     Image.fromarray(pixels).save(folder / "0.png")

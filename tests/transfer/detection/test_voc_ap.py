@@ -1,4 +1,4 @@
-"""VOC's average precision against hand-counted curves, the definition as a loop, and detectron2."""
+"""VOC's average precision equals hand counts, a plain loop and detectron2."""
 
 import warnings
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def random_split(seed: int, *, classes: int = 4) -> tuple[list[Detections], Scen
 def slow_curve(
     detections: list[Detections], scenes: Scenes, label: int, threshold: float
 ) -> tuple[list[float], list[float]]:
-    """Recall and precision after each detection of a class, one at a time."""
+    """Return recall and precision after each detection of a class."""
     each = [scenes.scene(i) for i in range(len(scenes))]
     total = sum(int(((s.classes == label) & ~s.aside).sum()) for s in each)
     lines = [

@@ -1,4 +1,4 @@
-"""Small scenes in files, and a detector of a few lines, for what does not depend on an engine."""
+"""Small scenes in files, and a tiny detector for engine-independent tests."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ RECIPE = replace(
 
 
 def tiny_scenes(folder: Path, *, coco: bool = True) -> Scenes:
-    """Seven images of noise with two objects and a third that is aside.
+    """Write seven noise images with two objects and an ignored one.
 
     The first object's class shows in the image's brightness.
     """

@@ -1,4 +1,4 @@
-"""Random networks whose every tensor matters, and other projects' names of their tensors."""
+"""Random networks in which every tensor matters, under other projects' names."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -80,7 +80,7 @@ def numbered(weights: Weights, first_layer: int = 4) -> Weights:
 
 
 def detectron2_names(weights: Weights) -> Weights:
-    """Return the names as MoCo's own script replaces them, for encoders with a head, too."""
+    """Return the names that MoCo's script uses, also with a head."""
     renamed = {}
     for name, tensor in weights.items():
         name = name if "layer" in name else f"stem.{name}"
@@ -102,7 +102,7 @@ def load(content: object, path: Path) -> Encoder:
 
 
 def refuse(content: object, path: Path, *args: str) -> None:
-    """The file is refused, and the message holds its path and these words."""
+    """Assert that a file is refused with its path and this text."""
     with pytest.raises(BackboneError) as error:
         load(content, path)
     for arg in (str(path), *args):

@@ -1,6 +1,6 @@
-"""A ResNet-18 in every file format, and the kinds of damage that files of it can take.
+"""A ResNet-18 in every file format, and ways to damage the file.
 
-Each convolution repeats one stored value where a format allows it, so that a file has 60 kB.
+If a format allows it, each convolution repeats one stored value, so that a file has 60 kB.
 """
 
 import argparse
@@ -28,7 +28,7 @@ Weights = dict[str, Tensor]
 REFUSED = frozenset({"refused"})
 EQUAL = frozenset({"equal"})
 NOTICED = REFUSED | EQUAL
-"""Ends of damage that a checksum covers, or that hits bytes which nobody reads."""
+"""Outcomes of damage to bytes that a checksum covers or nobody reads."""
 UNNOTICED = NOTICED | {"changed"}
 """Ends of damage to a format without a checksum."""
 
@@ -127,7 +127,7 @@ def flipped(form: str, dice: random.Random, _: Path) -> Damaged:
 
 
 def zeroed(form: str, dice: random.Random, _: Path) -> Damaged:
-    """Fill a block of the file with zeros, as a dying machine does."""
+    """Fill a block of the file with zeros, as a crash does."""
     content = bytearray(whole_file(form))
     start = dice.randrange(len(content) if dice.random() < 0.5 else 9000)
     end = min(start + dice.choice((16, 512, 4096)), len(content))
@@ -162,7 +162,7 @@ def reshaped(dice: random.Random, weights: Weights, name: str) -> None:
 
 
 def duplicated(dice: random.Random, weights: Weights, name: str) -> None:
-    """Store a tensor under a second name of the network, or twice under one name."""
+    """Store a tensor twice, under a second name or the same name."""
     outer, _, inner = name.partition(".")
     if dice.random() < 0.5:
         weights[outer] = {inner: weights[name]}  # type: ignore[assignment]
@@ -180,7 +180,7 @@ def retyped(
 
 
 def not_finite(dice: random.Random, weights: Weights, name: str) -> None:
-    """Put a value that is not finite into a tensor, everywhere if it repeats one."""
+    """Put an infinite value into a tensor, everywhere if it repeats one."""
     tensor, value = weights[name], dice.choice((float("nan"), float("inf"), -float("inf")))
     if tensor.ndim == 4:
         weights[name] = torch.full((1,), value).half().expand(tensor.shape)

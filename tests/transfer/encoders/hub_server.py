@@ -1,4 +1,4 @@
-"""A local server that answers the calls of huggingface_hub: a file, and the list of files."""
+"""A local server for the requests of huggingface_hub."""
 
 import hashlib
 import json

@@ -18,7 +18,7 @@ Weights = Mapping[str, Tensor]
 
 
 def plain_features(raw: Weights, images: Tensor, stem_kind: Stem | None = None) -> Tensor:
-    """Return features (n, C) from the raw tensors of a ResNet, under the names of any scheme."""
+    """Return features (n, C) from a ResNet's tensors under any names."""
     stem, stages = _split(raw)
     (kernel,) = (tensor for tensor in stem.values() if tensor.ndim == 4)
     (norm,) = _norms(stem)
@@ -35,7 +35,10 @@ def plain_features(raw: Weights, images: Tensor, stem_kind: Stem | None = None) 
 
 
 def _split(raw: Weights) -> tuple[dict[str, Tensor], list[list[dict[str, Tensor]]]]:
-    """Return the stem and the blocks of four stages, by the two numbers that begin their names."""
+    """Return the stem and the blocks of four stages.
+
+    Keys are the two numbers that begin the names.
+    """
     stem: dict[str, Tensor] = {}
     blocks: dict[tuple[int, int], dict[str, Tensor]] = {}
     for name, tensor in raw.items():
@@ -49,7 +52,10 @@ def _split(raw: Weights) -> tuple[dict[str, Tensor], list[list[dict[str, Tensor]
 
 
 def _block(x: Tensor, block: Weights, *, stride: int) -> Tensor:
-    """Apply a basic block or bottleneck, (n, C, H, W) -> (n, C', H / stride, W / stride)."""
+    """Apply a basic block or bottleneck.
+
+    (n, C, H, W) -> (n, C', H / stride, W / stride).
+    """
     main = sorted(name for name in block if re.fullmatch(r"conv\d\.weight", name))
     strided = main[-2]  # the first of two convolutions, the second of three
     norms = _norms(block)

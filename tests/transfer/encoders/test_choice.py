@@ -1,4 +1,4 @@
-"""What a file holds beside a ResNet or instead of one is named; the user chooses among several."""
+"""Files with several networks, or without a ResNet, are explained."""
 
 import bz2
 import io
@@ -23,7 +23,7 @@ from transfer.encoders.opening import load_backbone, open_file
 
 
 def tar_bytes() -> bytes:
-    """Return a tar archive as torch wrote in 2017, without the mark of later ones."""
+    """Return a tar archive as torch wrote in 2017."""
     header = bytearray(tarfile.TarInfo("\x80\x02\x8a\nl").tobuf(tarfile.GNU_FORMAT))
     magic = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
     header[: len(magic)], header[257:265] = magic, bytes(8)
@@ -82,7 +82,7 @@ FOLDERS = {
     "deepspeed/global_step1/zero_pp_rank_0_mp_rank_00_optim_states.pt": "zero_to_fp32",
     "hf/config.json": "encoder='hf:",
 }
-"""A file in a folder that holds a checkpoint in parts, and a fact of the folder's refusal."""
+"""Files of checkpoints in several parts, and words of the refusal."""
 
 
 def test_a_refusal_says_what_it_is_and_what_to_do(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Encoders of other libraries: features are the source's own, and what does not fit is refused."""
+"""Encoders of other libraries give the library's own features."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ def images(size_px: int) -> torch.Tensor:
 
 
 def timm_model(name: str, **settings: Any) -> nn.Module:
-    """Return a network of timm with weights of seed 0 and some classes."""
+    """Return a timm network with weights of seed 0."""
     torch.manual_seed(0)
     network: nn.Module = timm.create_model(name, num_classes=7, **settings).eval()
     return network
@@ -182,7 +182,7 @@ def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None
 
 @pytest.fixture
 def own_file(tmp_path: Path) -> tuple[str, Path, nn.Module]:
-    """The words for a user's file, a checkpoint, and the network in it."""
+    """Arguments for a user's file, a checkpoint, and its network."""
     (tmp_path / "own").mkdir()
     code = tmp_path / "own" / "my_file.py"
     code.write_text(OWN)

@@ -44,7 +44,10 @@ def test_address_of_another_form_is_refused(text: str) -> None:
 
 
 def ask(endpoint: str, cache: Path, *addresses: str, offline: bool = False) -> list[str]:
-    """Return the answer to each address, in a new process, since settings are read once."""
+    """Return the result for each address, in a new process.
+
+    Settings are read once per process.
+    """
     code = """
 import json, sys
 from pathlib import Path

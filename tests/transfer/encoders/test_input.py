@@ -1,4 +1,4 @@
-"""The size, mean and std of an encoder's images are checked in the same way for every source."""
+"""Image size, mean and std are checked equally for every source."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Maps of encoders equal what each library computes, at its native size and at another one."""
+"""Feature maps equal each library's, at native and other sizes."""
 
 from dataclasses import replace
 from pathlib import Path

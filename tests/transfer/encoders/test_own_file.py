@@ -1,4 +1,4 @@
-"""The backbone file comes back as it was written, and every deviation from it is refused."""
+"""A backbone file is read as written, and deviations are refused."""
 
 import hashlib
 from dataclasses import replace

@@ -54,7 +54,7 @@ def plain_lite0(file: Path) -> Any:
 
 
 def plain_pixels(file: Path, resize_px: int, crop_px: int) -> Tensor:
-    """Return the center (3, crop_px, crop_px) of an image in the range of EfficientNet-Lite."""
+    """Return the center crop (3, crop_px, crop_px), normalized as EfficientNet-Lite expects."""
     image = Image.open(file).convert("RGB")
     short = min(image.size)
     width, height = (int(resize_px * side / short) for side in image.size)
@@ -65,7 +65,7 @@ def plain_pixels(file: Path, resize_px: int, crop_px: int) -> Tensor:
 
 
 def plain_neighbors(bank: Tensor, labels: Tensor, queries: Tensor, k: int = 200) -> list[int]:
-    """Return the class of each query by weighted nearest neighbors, one query at a time."""
+    """Return the kNN class of each query by a plain loop."""
     classes = []
     for query in normalize(queries, dim=1):
         similarity = normalize(bank, dim=1) @ query
@@ -77,7 +77,7 @@ def plain_neighbors(bank: Tensor, labels: Tensor, queries: Tensor, k: int = 200)
 
 
 def files_and_labels(folder: Path, first: int | None = None) -> tuple[list[Path], Tensor]:
-    """Return the files of a folder of class folders, and the indices of their classes."""
+    """Return the files of class folders, and their class indices."""
     files, labels = [], []
     for index, path in enumerate(sorted(folder.iterdir())):
         chosen = sorted(path.iterdir())[:first]

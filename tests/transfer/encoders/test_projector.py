@@ -1,4 +1,4 @@
-"""The projector of a backbone: our encoder file, MoCo's head, and what is refused."""
+"""Projectors in our encoder file and in MoCo's head."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from transfer.encoders.resnets import build_resnet
 
 
 def two_layers() -> list[dict[str, Any]]:
-    """A projector 512 -> 8 -> 4 with batch norm, and a plain output."""
+    """Return a projector 512 -> 8 -> 4 with batch norm and plain output."""
     generator = torch.Generator().manual_seed(0)
     first, mean, scale, shift = (torch.randn(8, n, generator=generator) for n in (512, 1, 1, 1))
     norm = {"running_mean": mean[:, 0], "weight": scale[:, 0], "bias": shift[:, 0]}
@@ -108,7 +108,7 @@ def test_the_encoder_file_of_another_backbone_is_refused(
 def one_head(
     *, features: tuple[int, int] = (0, 512), layers: object = None, **norm: object
 ) -> list[dict[str, object]]:
-    """Projectors as usual but for their features, their layers, or entries of the batch norm."""
+    """Projectors with unusual features, layers or batch norm entries."""
     usual = two_layers()
     usual[1] |= norm
     return [{"features": [*features], "layers": usual if layers is None else layers}]

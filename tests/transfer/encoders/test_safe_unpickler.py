@@ -173,7 +173,7 @@ def test_numpy_arrays_are_read_as_numpy_reads_them(protocol: int, file: Path) ->
 
 
 def test_a_tensor_beyond_its_numbers_is_refused() -> None:
-    """The values that as_strided would read lie in another tensor, or in none."""
+    """Values of as_strided outside of the tensor's storage."""
     content, size = pickle.dumps(torch.ones(4), protocol=2), b"K\x04\x85"
     assert size in content
     with pytest.raises(DAMAGE_ERRORS, match="storage"):
@@ -239,7 +239,7 @@ MADE_BY_FUNCTIONS: dict[str, Callable[[], object]] = {
         torch._utils._rebuild_device_tensor_from_numpy, np.ones(3), torch.float32, "xla:0", False
     ),
 }
-"""Values that torch and NumPy rebuild by functions which the reader does not know."""
+"""Values that torch and NumPy rebuild by functions unknown to the reader."""
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")

@@ -1,4 +1,4 @@
-"""Statements of a file on its network: a known variant is built, a contradiction refused."""
+"""A known variant that a file declares is built; contradictions are refused."""
 
 import time
 from argparse import Namespace
@@ -58,7 +58,7 @@ def test_a_stated_stem_is_built(case: str, file: Path) -> None:
 def test_solo_learns_own_files_are_told_without_hyper_parameters(
     version: str, head: str, stem: Stem, file: Path
 ) -> None:
-    """The training stores none: Lightning's version and the names of all parts tell."""
+    """Files without settings, known by Lightning's version and part names."""
     tensors = below("backbone.", another(weights(stem="cifar")))
     state_dict = {**tensors, **linear(head, 64, 512), **linear("classifier", 10, 512)}
     lightning = {"pytorch-lightning_version": version} if version else {}
@@ -70,7 +70,7 @@ CHANGES: dict[str, Callable[[ResNet], object]] = {
     "bolts, 3x3 and pool": lambda network: setattr(network, "maxpool", nn.MaxPool2d(3, 2, 1)),
     "solo-learn": lambda network: setattr(network.conv1, "padding", (2, 2)),
 }
-"""Changes of torchvision's network of the plain stem by hand to the variant."""
+"""Manual changes of torchvision's network that give the variant."""
 
 
 @pytest.mark.parametrize("case", CHANGES)

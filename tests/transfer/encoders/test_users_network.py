@@ -1,4 +1,4 @@
-"""Networks of users: each is evaluated, or refused with what it returned and what is expected."""
+"""Networks of users are evaluated, or refused with the expected output."""
 
 import threading
 from collections import OrderedDict
@@ -263,7 +263,7 @@ def on_meta() -> nn.Module:
 
 
 class WithState(nn.Linear):
-    """A layer with a state that is no tensor, as quantized ones have."""
+    """A layer whose state is not a tensor, as in quantized layers."""
 
     def get_extra_state(self) -> dict[str, float]:
         return {"scale": 0.5}
@@ -309,7 +309,7 @@ def normalized(features: Tensor) -> Tensor:
 
 
 class Calls(nn.Module):
-    """Counts its calls in a buffer, and adds the count to the features."""
+    """A layer that adds its number of calls to the features."""
 
     def __init__(self) -> None:
         super().__init__()

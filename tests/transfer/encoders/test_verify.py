@@ -11,7 +11,7 @@ from transfer.encoders.architectures import BackboneError
 
 @pytest.mark.parametrize("name", ["", "conv1.weight", "layer4.1.bn2.weight"])
 def test_a_network_that_does_not_see_the_image_is_refused(name: str, file: Path) -> None:
-    """All tensors are zero, the first kernel is, or the last block ends in a constant."""
+    """Weights with zeros, or with a constant last block."""
     raw = weights()
     zeroed = {key: tensor * (name not in key) for key, tensor in raw.items()}
     if name == "layer4.1.bn2.weight":  # without its shortcut's part

@@ -16,7 +16,7 @@ from transfer.detection import detectron2_engine
 
 
 def rounded(value: Any) -> Any:
-    """Nine digits of each number: float32, which boxes and scores are, is kept as it is."""
+    """Round each number to nine digits, enough for float32."""
     match value:
         case float():
             return float(f"{value:.9g}")

@@ -1,4 +1,4 @@
-"""Heads: how they start, and what the stored answers to a few objects do not show."""
+"""Initialization of heads, and cases that the stored answers lack."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The whole network: its norms, batches without objects, gradients of the RPN, sizes."""
+"""The whole network: norm layers, empty batches, RPN gradients and sizes."""
 
 from dataclasses import replace
 

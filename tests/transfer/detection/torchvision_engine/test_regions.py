@@ -1,4 +1,4 @@
-"""Boxes, their matches to objects, samples of them, and RoIAlign in half precision."""
+"""Boxes, matching, sampling, and RoIAlign in half precision."""
 
 import pytest
 import torch
