@@ -30,6 +30,7 @@ if find_spec("tyro") is None:
 
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -44,6 +45,7 @@ from benchmarks.planning.checkpoints import (
     settle_declarations,
 )
 from benchmarks.planning.options import (
+    CURVE_TASKS,
     OPTION_RANGES,
     RunAll,
     SlurmOptions,
@@ -75,6 +77,7 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
 from transfer.encoders.architectures import BackboneError
+from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
 from transfer.tasks import task_of
 
@@ -82,16 +85,19 @@ NOT_WITH_SNAPSHOTS = (
     "--ckpt --trained-with --checkpoint-key --encoder --skip --heads --random --suite --seeds "
     "--slurm --workers --demo"
 )
-SNAPSHOT_TASKS = "cifar10_knn"
+NOT_WITH_FOLLOW = "--ckpt --snapshots --skip --heads --random --suite --seeds --plan --demo"
 CLUSTER_PRECISION = (
     "note: frozen networks use bfloat16 on the GPUs of the cluster. To use float32 as in the "
     "papers, pass --feature-precision float32"
 )
 
 
-def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
+def plan(
+    request: RunAll, given: Sequence[Checkpoint] = ()
+) -> tuple[list[PlannedCell], dict[str, str]]:
     """Plan every cell of the request, and the classifiers that the cells use.
 
+    given: checkpoints instead of those that the request names.
     Rows are ordered by backbone. Also return the errors of unreadable snapshots, by name.
     """
     fingerprint.cache_clear()
@@ -100,13 +106,13 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
     engine_for(settings.training.engine)
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     tasks = request.tasks
-    if request.snapshots and not tasks:
-        tasks = SNAPSHOT_TASKS
+    if request.makes_curves and not tasks:
+        tasks = CURVE_TASKS
     keys = task_keys(tasks, request.suite, request.skip)
     datasets = (name for key in keys for name in task_of(key).datasets())
     require_data_folder(settings.data, datasets, may_be_empty=request.plan)
     check_options_are_used(settings, map(task_of, keys))
-    opened, unreadable = backbones(request)
+    opened, unreadable = backbones(request, given)
     cells = [
         Cell(
             request=Request(task=key, checkpoint=checkpoint, seed=seed, settings=settings),
@@ -132,8 +138,11 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], dict[str, str]]:
     return rows, unreadable
 
 
-def run(request: RunAll) -> int:
-    """Plan, run or submit all cells, and write the tables; return the exit status."""
+def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
+    """Plan, run or submit all cells, and write the tables; return the exit status.
+
+    followed: checkpoints of a followed run, whose plan is not printed.
+    """
     start, results, runs = time.monotonic(), request.settings.results, request.settings.runs
     require_launcher()
     check_writable(results, "--results")
@@ -150,12 +159,14 @@ def run(request: RunAll) -> int:
                 raise
             print(f"note: {error}; the scripts ignore the cluster's limits", file=sys.stderr)
             site = Cluster({})
-    rows, unreadable = plan(request)
+    rows, unreadable = plan(request, followed)
+    if followed and all(row.state == "cached" for row in rows):
+        return 0
     if site is not None:
         from benchmarks.cluster.arrays import check_submitted_weights
 
         check_submitted_weights(rows, results)
-    if not request.quiet or request.plan:
+    if request.plan or not (request.quiet or followed):
         print_plan(rows, request, site)
     if request.plan:
         if site is not None:
@@ -168,18 +179,18 @@ def run(request: RunAll) -> int:
     require_something_to_run(rows, request)
     with explain_write_errors(results, "--results"):
         results.mkdir(parents=True, exist_ok=True)
-    if not request.snapshots:
+    if not request.makes_curves:
         rows, lines = settle_declarations(rows, given=bool(request.declared))
         if not request.quiet:
             print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
-    if line := earlier_work(runs):
+    if not followed and (line := earlier_work(runs)):
         print(line, file=sys.stderr)
     write_requested(rows, named=bool(request.tasks or request.suite), here=site is None)
     if site is not None:
         from benchmarks.cluster.arrays import submit_cells
         from benchmarks.report_parts.pretraining import remember_runs, runs_of_files
 
-        remember_runs(results, runs_of_files(row.cell.backbone.file for row in rows))
+        remember_runs(results, runs_of_files(row.cell.source_file for row in rows))
         submit_cells(rows, request.cluster, site)
         return 0
     jobs = job_graph(rows)
@@ -221,7 +232,7 @@ def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
     data = request.settings.data
     reasons = [f"missing data in {data}: {', '.join(missing)}"] if missing else []
     reasons += dict.fromkeys(f"{row.cell.key}: {row.reason}" for row in skipped if row.reason)
-    if request.snapshots:
+    if request.makes_curves:
         all_unsupported = all(row.state == "unsupported" for row in skipped)
         if reasons and (len(skipped) == len(rows) or not all_unsupported):
             raise DataError(f"no snapshot can be evaluated. {'; '.join(reasons)}")
@@ -331,6 +342,14 @@ def main(words: list[str]) -> int:
         valid = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
         valid += "--feature-precision and --plan"
         check_mode_options(request, "--snapshots", NOT_WITH_SNAPSHOTS, valid)
+    request.following.require_used()
+    if request.following.follow is not None:
+        valid = "--tasks and the options of its evaluations"
+        check_mode_options(request, "--follow", NOT_WITH_FOLLOW, valid)
+        from benchmarks.follow import follow
+
+        with gpus_of_cells(request):
+            return follow(request, run)
     with gpus_of_cells(request):
         return demo(request) if request.demo else run(request)
 

@@ -47,7 +47,7 @@ def finish_run(
     except Exception as error:  # even a bug of the suite must not hide the results
         explain_failed_step("the summary is missing", error, "the same command")
         successes.append(False)
-    runs = runs_of_files(row.cell.backbone.file for row in rows)
+    runs = runs_of_files(row.cell.source_file for row in rows)
     successes.append(update_report(request.settings.results, runs, contents))
     counts = [plural(len(rows), "evaluation"), f"{len(failed)} failed"]
     for state_name, text in (("unsupported", "unsupported"), ("missing data", "with missing data")):
@@ -69,7 +69,7 @@ def _summary(
 ) -> str:
     results = contents.results if contents else read_results(request.settings.results)
     # the records of snapshots are in a separate folder
-    runs = results.snapshots if request.snapshots else results.runs
+    runs = results.snapshots if request.makes_curves else results.runs
     record_of = {cell_id(cell): record for cell, record in records}
     runs_of_request = [run for run in runs if run.failure or record_of.get(run.cell) == run.stored]
     width = shutil.get_terminal_size().columns

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from benchmarks.planning.cells import split_numbers
@@ -21,7 +22,7 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, default_name
 from transfer.encoders.file_types import check_is_checkpoint
 from transfer.encoders.hub import local_file
-from transfer.encoders.options import Checkpoint, EncoderOptions
+from transfer.encoders.options import Checkpoint, EncoderOptions, Origin
 from transfer.finetuning.options import RANGES
 
 
@@ -63,6 +64,24 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
     for path in paths:
         check_is_checkpoint(path)
     return [*complete, *with_heads]
+
+
+def followed_checkpoint(request: RunAll, copy: Path, name: str, origin: Origin) -> Checkpoint:
+    """Return the checkpoint in a copy of a followed run's file; ValueError for wrong options."""
+    (network,) = networks(replace(request, ckpt=(copy,)))
+    (branch,) = one_per_checkpoint("checkpoint-key", request.branch, [""])
+    (declared,) = one_per_checkpoint("trained-with", request.declared, [""])
+    if declared:
+        check_declared_recipe(declared)
+    return Checkpoint(
+        ckpt=copy,
+        name=name,
+        branch=branch,
+        declared=declared if request.declared else None,
+        network=network,
+        snapshot=True,
+        origin=origin,
+    )
 
 
 def networks(request: RunAll) -> list[EncoderOptions]:
@@ -137,9 +156,12 @@ def one_per_checkpoint(
     return values or defaults
 
 
-def backbones(request: RunAll) -> tuple[dict[Checkpoint, Encoder], dict[str, str]]:
+def backbones(
+    request: RunAll, given: Sequence[Checkpoint] = ()
+) -> tuple[dict[Checkpoint, Encoder], dict[str, str]]:
     """Return the backbone of each table row, and errors by snapshot name.
 
+    given: checkpoints instead of those that the request names.
     The backbones have no weights. BackboneError for any other unreadable file, ValueError if
     options contradict each other.
     """

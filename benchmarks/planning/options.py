@@ -21,8 +21,14 @@ OPTION_RANGES: Mapping[str, Range] = {
     "max_gpus": COUNT,
     "memory_gb": Range(0, 1e6),
     "parallel": COUNT,
+    "settle_s": Range(0, 86_400),
+    "until_idle": Range(0, 1e5),
 }
 """Ranges by field name; a name has the same meaning in all commands."""
+
+
+CURVE_TASKS = "cifar10_knn"
+"""Tasks of snapshots and followed runs unless --tasks is given."""
 
 
 def given_options(request: Any) -> list[str]:
@@ -95,6 +101,35 @@ class SlurmOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FollowOptions:
+    """Options for checkpoints that a training run writes in the meantime."""
+
+    follow: Path | None = None
+    """Folder of a training run, instead of --ckpt: wait for its checkpoints and evaluate each one
+    once, as a curve; --tasks is cifar10_knn unless given."""
+    pattern: tuple[str, ...] = ()
+    """Patterns of the checkpoints of --follow, searched in all subfolders; default: *.ckpt, *.pth,
+    *.pth.tar and snapshots/*.pt."""
+    newest: bool = False
+    """Evaluate the newest waiting checkpoint first, not the oldest."""
+    settle_s: float = 20.0
+    """Time in s for which the size and the time of a file must not change before it is copied."""
+    until: Path | None = None
+    """File whose existence ends --follow, once the remaining checkpoints are evaluated."""
+    until_idle: float = 0.0
+    """Time in h without a new or changed checkpoint that ends --follow. 0: no limit."""
+    until_job: str = ""
+    """Id of a SLURM job whose end ends --follow, once the remaining checkpoints are evaluated."""
+    stop_below: tuple[str, ...] = ()
+    """TASK=VALUE in percent: end with status 3 if the main metric of a checkpoint is lower."""
+
+    def require_used(self) -> None:
+        """Raise ValueError for an option of --follow on another run."""
+        if self.follow is None and (options := given_options(self)):
+            raise ValueError(f"{options[0]} has no effect without --follow")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunAll:
     """Evaluate checkpoints on every downstream task whose data exists."""
 
@@ -130,6 +165,10 @@ class RunAll:
     snapshots: tuple[Path, ...] = ()
     """Folders of pre-training snapshots, instead of --ckpt. Each folder becomes a curve. Default
     task: cifar10_knn."""
+    following: Annotated[FollowOptions, tyro.conf.arg(name="")] = field(
+        default_factory=FollowOptions
+    )
+    """Options for following a training run."""
     heads: tuple[str, ...] = ()
     """Subsets of the heads of LooC++ files, such as 0 0,1 0,2. Each adds a row to the tables."""
     tasks: str = ""
@@ -158,3 +197,8 @@ class RunAll:
     demo: bool = False
     """Generate small datasets, pre-train JCL on them, and evaluate it and a random
     initialization."""
+
+    @property
+    def makes_curves(self) -> bool:
+        """Return whether the checkpoints are points of curves, apart from the tables' rows."""
+        return bool(self.snapshots) or self.following.follow is not None

@@ -21,7 +21,7 @@ from benchmarks.report_parts.document import (
     sheet,
 )
 from benchmarks.results.numbers import Number, main_numbers, rank, shared_heading
-from benchmarks.results.overview import curve_of
+from benchmarks.results.overview import curve_of, curve_positions, curve_rank
 from benchmarks.results.records import Run, grouped, plural
 from benchmarks.results.tables import row_label
 from transfer.galleries.tile import CAPTIONS, gallery_folder
@@ -218,13 +218,23 @@ def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> 
 
 
 def _curves(snapshots: Sequence[Number]) -> Iterator[Draft]:
-    """Yield the main number over pre-training epochs, a line per run."""
-    epochs = [(number, float(number.runs[0].epochs or 0)) for number in snapshots]
-    points = grouped((curve_of(number), (epoch, _main_number(number))) for number, epoch in epochs)
-    if points:
-        series = {name: sorted(curve) for name, curve in points.items()}
-        x, y = "epoch of pre-training", f"{snapshots[0].metric}, percent"
+    """Yield the main number, and RankMe of followed runs, during pre-training: a line per run."""
+    curves = grouped((curve_of(number), number) for number in snapshots)
+    accuracies: dict[str, dict[str, Any]] = {}
+    ranks: dict[str, dict[str, Any]] = {}
+    for name, numbers in curves.items():
+        unit, positions = curve_positions(number.run for number in numbers)
+        points = [(positions[number.run.backbone], number) for number in numbers]
+        accuracies.setdefault(unit, {})[name] = sorted((x, _main_number(n)) for x, n in points)
+        rank = sorted((x, value) for x, n in points if (value := curve_rank(n)) is not None)
+        if rank:
+            ranks.setdefault(unit, {})[name] = rank
+    for unit, series in accuracies.items():
+        x, y = f"{unit} of pre-training", f"{snapshots[0].metric}, percent"
         yield Draft(title="During pre-training", x=x, y=y, series=series)
+    for unit, series in ranks.items():
+        x, y = f"{unit} of pre-training", "RankMe (effective rank of the features)"
+        yield Draft(title="Effective rank during pre-training", x=x, y=y, series=series)
 
 
 def _precisions(records: Sequence[Record]) -> list[Sheet]:

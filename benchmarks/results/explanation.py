@@ -209,8 +209,9 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
         return
     results, of_snapshot = _results_folder(path, record.task)
     curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
+    source = (record.request.get("checkpoint", {}).get("origin") or {}).get("file", "")
     if of_snapshot:
-        args = [*RUN_ALL, "--snapshots", "DIR", "--name", curve]
+        args = [*RUN_ALL, "--follow" if source else "--snapshots", "DIR", "--name", curve]
         args += ["--tasks", key]
     else:
         args = [*TRANSFER, key, *_checkpoint_words(record)]
@@ -220,8 +221,9 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
     yield "command", shlex.join([*args, *_option_words(record)])
     hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
     if of_snapshot:
-        file = "DIR"
-        yield file, f"a folder of the run's snapshots; this record: {snapshot}.pt {hash_words}"
+        file, name = "DIR", source or f"{snapshot}.pt"
+        folder = "the folder of the run" if source else "a folder of the run's snapshots"
+        yield file, f"{folder}; this record: {name} {hash_words}"
     elif (record.backbone.get("made_by") or {}).get("method") == UNTRAINED:
         file = file_of(record)
         yield file, _network_of(record)

@@ -7,7 +7,7 @@ from itertools import combinations, groupby
 from benchmarks.results.differences import LEVEL, Difference, Score, difference, holm, with_errors
 from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
 from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
-from benchmarks.results.records import UnusedFile, grouped
+from benchmarks.results.records import Run, UnusedFile, grouped
 from benchmarks.results.tables import (
     RULE,
     Notes,
@@ -20,6 +20,7 @@ from benchmarks.results.tables import (
     plain,
     row_label,
 )
+from transfer.frozen.rankme import RANKME
 
 
 def overview_page(
@@ -265,15 +266,35 @@ def curve_of(number: Number) -> str:
     return f"{run} ({number.conditions})" if number.conditions else run
 
 
-def _epoch(number: Number) -> float:
-    return float(number.run.epochs or 0)
+def curve_positions(runs: Iterable[Run]) -> tuple[str, dict[str, float]]:
+    """Return the unit of a curve's horizontal axis, and the position of each backbone on it.
+
+    It is the epoch. If a followed run has checkpoints without one, or different weights of one
+    epoch, it is the step, or else the checkpoint's number in the order of the files' times.
+    """
+    by_name = {run.backbone: run for run in runs}
+    followed = [run for run in by_name.values() if run.modified]
+    for unit, field in (("epoch", "epochs"), ("step", "step")):
+        values = {name: getattr(run, field) for name, run in by_name.items()}
+        weights = {(values[name], run.sha256) for name, run in by_name.items()}
+        is_clear = all(values.values()) and len(weights) == len({*values.values()})
+        if is_clear or not followed:
+            return unit, {name: float(value or 0) for name, value in values.items()}
+    ordered = sorted(by_name.values(), key=lambda run: (run.modified, run.backbone))
+    return "checkpoint", {run.backbone: float(n) for n, run in enumerate(ordered, 1)}
+
+
+def curve_rank(number: Number) -> float | None:
+    """Return RankMe of a checkpoint of a followed run; None for others."""
+    stored = number.runs[0].details.get(RANKME)
+    return float(stored["value"]) if stored else None
 
 
 def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
     """Return a CSV text per curve, by file name.
 
-    It has the epoch and every metric of the task. Results in different columns of the overview are
-    in different files.
+    It has the epoch and every metric of the task; for followed runs, also RankMe. Results in
+    different columns of the overview are in different files.
     """
     curves = grouped(
         ((block.reasons, block.version, column, run_name(n.run.backbone), n.conditions), (block, n))
@@ -290,12 +311,18 @@ def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
         data = reasons.data.replace("subset", "excerpt")  # file names of earlier versions stay
         fields += [data, f"other {version}" if version else "", conditions]
         name_parts = [re.sub(r"[ /]+", "-", field) for field in fields if field]
-        values = {(_epoch(n), n.metric): n.score.mean for _, n in members if n.score}
+        unit, positions = curve_positions(n.run for _, n in members)
+        values = {
+            (positions[n.run.backbone], n.metric): n.score.mean for _, n in members if n.score
+        }
+        for _, n in members:
+            if (rank := curve_rank(n)) is not None:
+                values[positions[n.run.backbone], RANKME] = rank
         # head entropy is undefined if no image is classified correctly
         metrics = list(dict.fromkeys(metric for _, metric in values))
         rows = [
-            [f"{e:g}", *(f"{values[e, m]:.4f}" if (e, m) in values else "" for m in metrics)]
-            for e in sorted({epoch for epoch, _ in values})
+            [f"{x:.10g}", *(f"{values[x, m]:.4f}" if (x, m) in values else "" for m in metrics)]
+            for x in sorted({position for position, _ in values})
         ]
-        files[".".join([run, *name_parts, "csv"])] = csv_text(["epoch", *metrics], rows)
+        files[".".join([run, *name_parts, "csv"])] = csv_text([unit, *metrics], rows)
     return files

@@ -171,6 +171,10 @@ class Run(NamedTuple):
     """Method of pre-training; empty for third-party checkpoints, as is the following."""
     recipe: str = ""
     epochs: str = ""
+    step: str = ""
+    """Step of pre-training that a checkpoint of a followed run states."""
+    modified: str = ""
+    """Time of the file of a followed run, in UTC; empty for other backbones."""
     data: str = ""
     changed: str = ""
     """Settings that differ from the recipe."""
@@ -491,8 +495,13 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
     entropy = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
     stored = conditions(record)
     norm = f" with {stored['shared_norm']}" if stored["shared_norm"] else ""
+    facts = backbone_facts(record.backbone, record.declared)
+    origin = record.request.get("checkpoint", {}).get("origin") or {}
+    if origin.get("file"):
+        facts["epochs"] = facts["epochs"] or origin["epoch"]
+        facts |= {"step": origin["step"], "modified": origin["modified"]}
     return Run(
-        **backbone_facts(record.backbone, record.declared),
+        **facts,
         task=record.task,
         protocol=protocol["name"],
         schedule=record.schedule,

@@ -46,6 +46,7 @@ LAYERS = {
     ),
     "benchmarks": (
         ("speed", "run_all", "explain", "power", "verify", "export", "gpu_check", "scripts"),
+        ("follow",),
         ("status",),
         ("gpu",),
         ("cluster",),

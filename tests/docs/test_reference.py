@@ -28,6 +28,8 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 def option_names(settings: Any) -> Iterator[str]:
     for spec in fields(settings):
+        if spec.name in NO_OPTIONS:
+            continue
         value = getattr(settings, spec.name)
         if is_dataclass(value):
             yield from option_names(value)

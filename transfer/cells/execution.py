@@ -39,6 +39,7 @@ from transfer.encoders.encoder import Encoder
 from transfer.encoders.hub import address_of
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import features_of_backbones, measured_speed
+from transfer.frozen.rankme import rankme_details
 from transfer.galleries.tile import keep_gallery
 from transfer.record import (
     COPIED,
@@ -150,6 +151,10 @@ def _compute(cell: Cell, process: Process) -> Path | None:
         if not process.is_main:
             return None
         record = _record(cell, predictions, reports, classifier_record, evaluation_start_s)
+        if cell.request.checkpoint.origin.file:
+            task, backbone = cell.task, cell.feature_backbone
+            rank = rankme_details(task.dataset, task.extracted(), backbone, folders)
+            record = replace(record, details=record.details | rank)
         check_unchanged(reports, cell.settings.data)
         file = store_record(cell.path, record)
         draw = partial(cell.task.gallery, predictions, folders)
@@ -333,6 +338,8 @@ def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[
         del content["settings"][name]
     if opened is None:  # Python code created the backbone: no command line can select it
         del content["checkpoint"]
+    elif request.checkpoint.origin.file:  # the copy is removed after the evaluation
+        content["checkpoint"]["ckpt"] = request.checkpoint.origin.file
     elif address := address_of(
         request.checkpoint.ckpt
     ):  # the cache path is valid on this machine only

@@ -120,7 +120,7 @@ def _restored(hint: Any, value: Any) -> Any:
     return Path(value) if hint is Path else value
 
 
-NO_OPTIONS = ("snapshot", "variant", "changes")
+NO_OPTIONS = ("snapshot", "origin", "variant", "changes")
 """Fields without a command-line option."""
 
 

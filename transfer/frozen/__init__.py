@@ -2,6 +2,7 @@
 
 feature_cache.py   features and predictions; the feature cache, its keys and precision
 transforms.py      evaluation transforms, normalization, settings of random views
+rankme.py          RankMe: the effective rank of features
 finite.py          check that features are finite
 network.py         the frozen network: device, precision, forward pass
 extraction.py      extraction of missing features

@@ -1,0 +1,407 @@
+"""Follow a training run: evaluate its checkpoints while any trainer writes them.
+
+A file whose size and time have not changed for a while is copied into the folder of runs, read
+there, evaluated, and the copy is removed. A file is identified by the hash of its content, so that
+an overwritten last.ckpt is another checkpoint, and a second name of the same bytes is not.
+
+Exit status: 0 the run ended, 1 a task failed, 2 the request is wrong, 3 a result is below
+--stop-below, 75 stopped by a signal; the same command continues.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.execution.states import CellState, all_states
+from benchmarks.planning.cells import require_data_folder, task_keys
+from benchmarks.planning.checkpoints import followed_checkpoint
+from benchmarks.planning.options import CURVE_TASKS, FollowOptions, RunAll
+from benchmarks.results.records import CURVE_SEPARATOR, TRANSFER, read_results
+from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError, explain_write_errors
+from pretrain.running.console import print_line
+from pretrain.running.lock import BusyError, lock_folder
+from transfer.cells.cell import open_checkpoint
+from transfer.cells.request import from_json
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.expected import DataError
+from transfer.datasets.folders import check_row_name
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.encoder import RUN_SUBFOLDERS
+from transfer.encoders.files import read_file
+from transfer.encoders.options import Checkpoint, Origin
+from transfer.tasks import task_of
+
+PATTERNS = ("*.ckpt", "*.pth", "*.pth.tar", "snapshots/*.pt")
+EXIT_BELOW = 3
+"""Exit status if a result is below --stop-below."""
+POLL_S, JOBS_POLL_S = 5.0, 60.0
+"""Time between two looks at the folder, and between two questions to Slurm, in s."""
+ENDINGS = re.compile(r"(\.(pth|pt|ckpt|tar))+$")
+KEYS = {
+    "epoch": ("epoch", "current_epoch", "meta.epoch"),
+    "step": ("global_step", "step", "iteration", "iter", "meta.iter"),
+}
+"""Entries of files that state the epoch or the step of the training."""
+IN_NAME = {"epoch": r"(?:epoch|ep)[=_-]?(\d+)", "step": r"(?:step|iteration|iter)[=_-]?(\d+)"}
+Evaluate = Callable[[RunAll, Sequence[Checkpoint]], int]
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is written."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+
+@dataclass
+class Watch:
+    """Checkpoints in the folder of a training run, and which of them are complete."""
+
+    folder: Path
+    patterns: Sequence[str]
+    settle_s: float
+    copies: Path
+    changed_s: float
+    """Time at which a file was last found new or changed."""
+    waiting: dict[Path, tuple[Stamp, float]] = field(default_factory=dict)
+    """Files to evaluate, with the time from which they have not changed."""
+    taken: dict[Path, Stamp] = field(default_factory=dict)
+    """Files that were copied, or cannot be used, as they were then."""
+
+    def ready(self, now_s: float) -> list[Path]:
+        """Return the files that have not changed for settle_s, from the oldest to the newest."""
+        try:
+            stamps = dict(self._stamps())
+        except OSError:  # a subfolder vanished while it was listed
+            return []
+        for path in [path for path in self.waiting if path not in stamps]:
+            del self.waiting[path]
+            print_line("follow", f"{path}: vanished before it was copied")
+        for path, stamp in stamps.items():
+            if self.taken.get(path) == stamp:
+                self.waiting.pop(path, None)  # written again as it was
+            elif path not in self.waiting or self.waiting[path][0] != stamp:
+                self.waiting[path] = stamp, now_s
+                self.changed_s = now_s
+        settled = [
+            (stamp.modified_ns, path)
+            for path, (stamp, since_s) in self.waiting.items()
+            if now_s - since_s >= self.settle_s
+        ]
+        return [path for _, path in sorted(settled)]
+
+    def _stamps(self) -> Iterator[tuple[Path, Stamp]]:
+        patterns = [*self.patterns]
+        patterns += ["*.pt"] * (self.folder.name == "snapshots" and "snapshots/*.pt" in patterns)
+        paths = {path for pattern in patterns for path in self.folder.rglob(pattern)}
+        for path in sorted(paths):
+            if self.copies in path.absolute().parents:
+                continue
+            with suppress(OSError):  # vanished, or a link to nothing
+                if path.is_file():
+                    yield path, stamp_of(path.stat())
+
+    def copy(self, path: Path) -> tuple[Path, str] | None:
+        """Return a copy of a waiting file and its SHA-256; None if it changes or vanishes.
+
+        WriteError if the copy cannot be written.
+        """
+        stamp, _ = self.waiting.pop(path)
+        self.taken[path] = stamp
+        self.copies.mkdir(parents=True, exist_ok=True)
+        temporary = self.copies / ".copying"
+        digest = hashlib.sha256()
+        try:
+            with path.open("rb") as source, temporary.open("wb") as target:
+                while chunk := source.read(2**22):
+                    stop.exit_if_requested()
+                    digest.update(chunk)
+                    with explain_write_errors(temporary, "--runs"):
+                        target.write(chunk)
+            is_same = stamp_of(path.stat()) == stamp == stamp_of(path.stat())
+            is_same = is_same and temporary.stat().st_size == stamp.size
+        except WriteError:
+            raise
+        except OSError as error:
+            print_line("follow", f"{path}: left out: {error.strerror or error}")
+            return None
+        if not is_same:  # it waits from the beginning
+            del self.taken[path]
+            return None
+        copy = self.copies / digest.hexdigest()[:16] / path.name
+        copy.parent.mkdir(exist_ok=True)
+        temporary.replace(copy)
+        return copy, digest.hexdigest()
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Return the stamp in the status of a file."""
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def origin_of(path: Path, modified_ns: int, values: Mapping[str, str | int | float]) -> Origin:
+    """Return the origin of a file, with the epoch and step that it states, or else its name."""
+    found = {}
+    for name, keys in KEYS.items():
+        stated = [values[key] for key in keys if type(values.get(key)) in (int, float)]
+        in_name = re.findall(IN_NAME[name], path.name, re.I)
+        found[name] = next((f"{float(value):.10g}" for value in [*stated, *in_name]), "")
+    # nanoseconds order files of one second
+    modified = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(modified_ns // 10**9))
+    modified += f".{modified_ns % 10**9:09d}Z"
+    return Origin(file=str(path.absolute()), modified=modified, **found)
+
+
+def curve_name(folder: Path) -> str:
+    """Return the default name of a run's curve: that of its folder."""
+    resolved = folder.resolve()
+    names = [one.name for one in (resolved, *resolved.parents)]
+    return next((name for name in names if name not in RUN_SUBFOLDERS), "")
+
+
+def thresholds(options: FollowOptions, keys: Sequence[str]) -> dict[str, float]:
+    """Return the values of --stop-below by task; ValueError for another form or task."""
+    found = {}
+    for text in options.stop_below:
+        key, _, value = text.partition("=")
+        try:
+            found[key] = float(value)
+        except ValueError as error:
+            raise ValueError(
+                f"--stop-below {text}: expected TASK=VALUE, such as {keys[0]}=15"
+            ) from error
+        if key not in keys:
+            raise ValueError(f"--stop-below {text}: not one of the tasks {', '.join(keys)}")
+    return found
+
+
+def pause(seconds: float) -> None:
+    """Sleep, but not beyond a signal."""
+    end_s = time.monotonic() + seconds
+    while not stop.is_requested() and (left_s := end_s - time.monotonic()) > 0:
+        time.sleep(min(0.2, left_s))
+
+
+def follow(
+    request: RunAll,
+    evaluate: Evaluate,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = pause,
+) -> int:
+    """Evaluate the checkpoints of a run until it ends; return the exit status.
+
+    evaluate: evaluates checkpoints on the tasks of a request, or submits them, and returns the exit
+    status. now, sleep: the clock, in s.
+    """
+    options, settings = request.following, request.settings
+    if (folder := options.follow) is None:
+        raise ValueError("--follow expects the folder of a training run")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--follow {folder}: not a folder; expected that of a training run")
+    keys = task_keys(request.tasks or CURVE_TASKS, "")
+    datasets = list(dict.fromkeys(name for key in keys for name in task_of(key).datasets()))
+    require_data_folder(settings.data, datasets)
+    if missing := [key for key in datasets if not DATASETS[key].is_there(settings.data)]:
+        raise DataError(
+            f"--follow: no {', '.join(missing)} in {settings.data}. To get data, run: "
+            f"{shlex.join([*TRANSFER, 'get-data', *missing, '--data', str(settings.data)])}"
+        )
+    if absolute := [pattern for pattern in options.pattern if pattern.startswith("/")]:
+        raise ValueError(f"--pattern {absolute[0]}: expected a pattern inside of the folder")
+    if len(request.name) > 1:
+        raise ValueError("--follow takes one --name, that of the curve")
+    curve = request.name[0] if request.name else curve_name(folder)
+    check_row_name(curve, curve_name(folder))
+    copies = (settings.runs / "follow" / curve).absolute()
+    followed_checkpoint(request, copies, curve, Origin())  # checks the options
+    follower = _Follower(request, evaluate, folder, curve, copies, thresholds(options, keys))
+    watch = Watch(folder, options.pattern or PATTERNS, options.settle_s, copies, now())
+    if not folder.exists():
+        print_line("follow", f"{folder}: does not exist yet; waiting")
+    try:
+        with lock_folder(copies):
+            return _loop(follower, watch, now, sleep)
+    except BusyError as error:
+        raise ValueError(f"{error}. To follow another run, pass another --name") from error
+
+
+def _loop(
+    follower: "_Follower",
+    watch: Watch,
+    now: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> int:
+    options = follower.request.following
+    jobs = _JobEnd(options.until_job)
+    follower.resume()
+    while True:
+        stop.exit_if_requested()
+        idle_h = (now() - watch.changed_s) / 3600
+        is_ending = bool(options.until and options.until.exists()) or jobs.has_ended(now())
+        is_ending |= bool(options.until_idle) and idle_h >= options.until_idle
+        ready = watch.ready(now())  # after the conditions: what was written before is evaluated
+        if ready:
+            path = ready[-1 if options.newest else 0]
+            modified_ns = watch.waiting[path][0].modified_ns
+            if copied := watch.copy(path):
+                follower.take(path, modified_ns, *copied)
+        follower.collect(now())
+        if follower.ended is not None:
+            return follower.ended
+        if is_ending and not watch.waiting and not follower.submitted:
+            return int(follower.failed)
+        if not ready:
+            sleep(min(POLL_S, max(options.settle_s / 4, 0.1)))
+
+
+class _JobEnd:
+    """The end of a job of Slurm, which is asked once in a while."""
+
+    def __init__(self, job: str) -> None:
+        self.job, self.ended, self.asked_s = job, False, -JOBS_POLL_S
+
+    def has_ended(self, now_s: float) -> bool:
+        """Return whether the job has ended, or Slurm does not know it any more."""
+        if self.job and not self.ended and now_s - self.asked_s >= JOBS_POLL_S:
+            from slurm.cluster import ClusterError  # other runs need neither
+            from slurm.state import job_states
+
+            self.asked_s = now_s
+            try:
+                state = job_states([self.job]).get(self.job)
+            except ClusterError as error:
+                print_line("follow", f"--until-job {self.job}: {error}; asking again later")
+            else:
+                self.ended = state is None or state.stage == "ended"
+        return self.ended
+
+
+class _Follower:
+    """Evaluation of copies, and what became of them."""
+
+    def __init__(
+        self,
+        request: RunAll,
+        evaluate: Evaluate,
+        folder: Path,
+        curve: str,
+        copies: Path,
+        thresholds: Mapping[str, float],
+    ) -> None:
+        self.request, self.evaluate, self.folder = request, evaluate, folder
+        self.curve, self.copies, self.thresholds = curve, copies, thresholds
+        self.seen: dict[str, str] = {}
+        """Names of the checkpoints that were evaluated or refused, by SHA-256."""
+        self.submitted: dict[str, Path] = {}
+        """Copies that jobs of a cluster read, by the name of the checkpoint."""
+        self.asked_s = -JOBS_POLL_S
+        self.failed = False
+        self.ended: int | None = None
+        """Exit status if the run ends here."""
+
+    def resume(self) -> None:
+        """Evaluate the copies that an earlier process has left; ValueError if of another run."""
+        for one in self._states():
+            checkpoint = from_json(Checkpoint, one.stored.content["request"]["checkpoint"])
+            source = checkpoint.origin.file
+            if source and self.folder.absolute() not in Path(source).parents:
+                raise ValueError(
+                    f"the curve {self.curve} in {self.request.settings.results} has checkpoints of "
+                    f"another folder: {source}. Pass another --name"
+                )
+            name, sha256 = one.identity[0], one.stored.content["file_sha256"]
+            if not checkpoint.ckpt.is_file() or self.copies not in checkpoint.ckpt.parents:
+                continue
+            if one.stored.is_submitted and one.name in ("queued", "running"):
+                self.submitted[name], self.seen[sha256] = checkpoint.ckpt, name
+            elif one.name != "done" and sha256 not in self.seen:
+                self._evaluate(checkpoint, sha256)
+        kept = {copy.parent for copy in self.submitted.values()}
+        for copy in [*self.copies.iterdir()]:
+            if copy.is_dir() and copy not in kept:
+                shutil.rmtree(copy, ignore_errors=True)
+
+    def take(self, path: Path, modified_ns: int, copy: Path, sha256: str) -> None:
+        """Evaluate a copy, unless its content was evaluated before or is not a checkpoint."""
+        if sha256 in self.seen:
+            if self.seen[sha256] not in self.submitted:
+                shutil.rmtree(copy.parent, ignore_errors=True)
+            print_line("follow", f"{path}: same content as {self.seen[sha256]}")
+            return
+        try:
+            values = read_file(copy).values
+            origin = origin_of(path, modified_ns, values)
+            name = self._name(path, sha256)
+            checkpoint = followed_checkpoint(self.request, copy, name, origin)
+            open_checkpoint(checkpoint)
+        except (BackboneError, OSError) as error:
+            print_line("follow", f"{path}: left out: {error}")
+            self.seen[sha256] = str(path)
+            shutil.rmtree(copy.parent, ignore_errors=True)
+            return
+        print_line("follow", f"{name}: {path}")
+        self._evaluate(checkpoint, sha256)
+
+    def _name(self, path: Path, sha256: str) -> str:
+        """Return the name of a checkpoint: with its hash if other content has that of the file."""
+        taken = {name: other for other, name in self.seen.items()}
+        taken |= {one.identity[0]: one.stored.content["file_sha256"] for one in self._states()}
+        if known := next((name for name, other in taken.items() if other == sha256), ""):
+            return known
+        name = f"{self.curve}{CURVE_SEPARATOR}{ENDINGS.sub('', path.name)}"
+        return f"{name}-{sha256[:8]}" if name in taken else name
+
+    def _states(self) -> list[CellState]:
+        """Return the states of the curve's evaluations."""
+        start = f"{self.curve}{CURVE_SEPARATOR}"
+        states, _ = all_states(self.request.settings.results)
+        return [one for one in states if one.identity[0].startswith(start)]
+
+    def _evaluate(self, checkpoint: Checkpoint, sha256: str) -> None:
+        name = str(checkpoint.name)
+        self.seen[sha256] = name
+        status = self.evaluate(self.request, [checkpoint])
+        if status == stop.EXIT_RESUMABLE:  # a disk could not be read; the copy stays
+            self.ended = status
+        elif self.request.cluster.slurm:
+            self.submitted[name] = checkpoint.ckpt
+        else:
+            self._end(name, checkpoint.ckpt, failed=status != 0)
+
+    def collect(self, now_s: float) -> None:
+        """Remove the copies whose jobs have ended, and compare their results."""
+        if not self.submitted or now_s - self.asked_s < JOBS_POLL_S:
+            return
+        self.asked_s = now_s
+        states = self._states()
+        for name, copy in [*self.submitted.items()]:
+            names = [one.name for one in states if one.identity[0] == name]
+            if not {"queued", "running"}.intersection(names):
+                del self.submitted[name]
+                self._end(name, copy, failed={*names} != {"done"})
+
+    def _end(self, name: str, copy: Path, *, failed: bool) -> None:
+        """Remove a copy whose evaluations have ended; end the run if a result is too low."""
+        shutil.rmtree(copy.parent, ignore_errors=True)
+        self.failed |= failed
+        if not self.thresholds:
+            return
+        settings = self.request.settings
+        for run in read_results(settings.results).snapshots:
+            limit = self.thresholds.get(run.key)
+            if limit is None or run.failure or run.backbone != name:
+                continue
+            value = run.metrics[run.primary_metric]
+            if run.schedule == settings.schedule and value < limit:
+                print_line("follow", f"{name}: {run.key} {value:.2f} is below {limit:g}; ending")
+                self.ended = EXIT_BELOW
