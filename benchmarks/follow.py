@@ -211,7 +211,7 @@ def follow(
     keys = task_keys(request.tasks or CURVE_TASKS, "")
     datasets = list(dict.fromkeys(name for key in keys for name in task_of(key).datasets()))
     require_data_folder(settings.data, datasets)
-    if missing := [key for key in datasets if not DATASETS[key].is_there(settings.data)]:
+    if missing := [key for key in datasets if not DATASETS[key].exists_in(settings.data)]:
         raise DataError(
             f"--follow: no {', '.join(missing)} in {settings.data}. To get data, run: "
             f"{shlex.join([*TRANSFER, 'get-data', *missing, '--data', str(settings.data)])}"
