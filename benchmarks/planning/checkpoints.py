@@ -186,7 +186,7 @@ def backbones(
                 )
             opened[checkpoint] = replace(backbone, state_dict={})
 
-    open_all(checkpoints(request))
+    open_all(given or checkpoints(request))
     if request.random:
         open_all(random_initializations(opened))
     return opened, unreadable
