@@ -2,7 +2,7 @@
 
 In a terminal, and in a notebook with ipywidgets, progress is a bar that is redrawn in place, below
 the lines printed in the meantime. Elsewhere it is a line every half minute. `--quiet` disables
-both. A function may also be called with the progress (`telling`).
+both. A function may also be called with the progress (`progress_callback`).
 """
 
 import errno
@@ -27,14 +27,14 @@ LINE_INTERVAL_S = 30.0
 FIRST_LINE_S = 10.0
 """Seconds until the first line of a log."""
 BAR_INTERVAL_S = 0.2
-TELL_INTERVAL_S = 5.0
+CALLBACK_INTERVAL_S = 5.0
 BAR_WIDTH = 24
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """Errors of files after which later lines may succeed."""
 
 _bars: "ContextVar[Bars | None]" = ContextVar("bars", default=None)
-_tell: ContextVar[Callable[[str], None] | None] = ContextVar("tell", default=None)
+_callback: ContextVar[Callable[[str], None] | None] = ContextVar("callback", default=None)
 
 
 class _Output(io.FileIO):
@@ -143,13 +143,13 @@ def live_bars() -> "Iterator[Bars | None]":
 
 
 @contextmanager
-def telling(tell: Callable[[str], None]) -> Iterator[None]:
+def progress_callback(callback: Callable[[str], None]) -> Iterator[None]:
     """Call a function with the progress as text, every few seconds."""
-    token = _tell.set(tell)
+    token = _callback.set(callback)
     try:
         yield
     finally:
-        _tell.reset(token)
+        _callback.reset(token)
 
 
 class Progress:
@@ -164,16 +164,16 @@ class Progress:
         """Subject and number of finished items of the last line."""
         self.start = self.last_call = time.monotonic()
         self.last_update = self.start - LINE_INTERVAL_S + FIRST_LINE_S
-        self.bars, self.tell = bars, _tell.get()
+        self.bars, self.callback = bars, _callback.get()
         self.bar = None if bars is None else bars.add_task(self._title(), total=total, count="")
 
     def add(self, count: int) -> None:
         """Add `count` finished items."""
         self.done += count
         now = time.monotonic()
-        if self.tell is not None and now - self.last_call >= TELL_INTERVAL_S:
+        if self.callback is not None and now - self.last_call >= CALLBACK_INTERVAL_S:
             self.last_call = now
-            self.tell(f"{self.step}  {self.subject}  {self.state()}")
+            self.callback(f"{self.step}  {self.subject}  {self.state()}")
         if now - self.last_update < (LINE_INTERVAL_S if self.bars is None else BAR_INTERVAL_S):
             return
         self.last_update = now

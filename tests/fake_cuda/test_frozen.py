@@ -135,7 +135,7 @@ def test_training_of_few_shot_heads_waits_as_often_as_its_budget_says_however_lo
 def test_each_part_of_the_queries_waits_as_often_as_its_budget_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nearest, "QUERIES_PER_PART", 8)
+    monkeypatch.setattr(nearest, "QUERIES_PER_CHUNK", 8)
     with pretend_cuda(), Watch() as watch:
         votes = knn_scores(POOL, torch.ones(8, 16), num_classes=2, num_neighbors=5, temperature=0.1)
     assert votes.device.type == "cpu"

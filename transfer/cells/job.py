@@ -27,7 +27,7 @@ from pathlib import Path
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, write_text, write_whole
 from pretrain.running.command_line import exit_status_of, one_line_errors, run_command
-from pretrain.running.console import format_duration, protect_output, telling
+from pretrain.running.console import format_duration, progress_callback, protect_output
 from pretrain.running.errors import SuiteError
 from pretrain.running.host_memory import network_memory_bytes
 from pretrain.running.processes import (
@@ -143,7 +143,7 @@ def _extract_together(cells: Sequence[Cell]) -> None:
             with suppress(WriteError):  # the evaluation itself will report a full disk
                 state.write(cell, name, progress)
 
-    with telling(partial(write, "running")):
+    with progress_callback(partial(write, "running")):
         extract_together(cells)
     write("queued")
 

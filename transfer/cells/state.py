@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pretrain.running.atomic_files import WriteError
-from pretrain.running.console import telling
+from pretrain.running.console import progress_callback
 from pretrain.running.errors import SuiteError
 from pretrain.running.reading import ReadError
 from transfer.cells.request import Request, from_json
@@ -150,7 +150,7 @@ def reporting(cell: Cell) -> Iterator[None]:
 
     report("running", reason="starts")
     try:
-        with telling(lambda progress: report("running", reason=progress)):
+        with progress_callback(lambda progress: report("running", reason=progress)):
             yield
     except Exception as error:
         report("failed", **_failure(error))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.running import console
-from pretrain.running.console import live_bars, progress, telling
+from pretrain.running.console import live_bars, progress, progress_callback
 
 SHOW = """
 import time
@@ -69,9 +69,12 @@ def test_a_notebook_with_widgets_has_bars(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_progress_is_told_to_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "TELL_INTERVAL_S", 0.0)
+    monkeypatch.setattr(console, "CALLBACK_INTERVAL_S", 0.0)
     output: list[str] = []
-    with telling(output.append), progress("train", "7 rates", 8, "steps", done=2) as counter:
+    with (
+        progress_callback(output.append),
+        progress("train", "7 rates", 8, "steps", done=2) as counter,
+    ):
         counter.add(2)
     assert output[0].startswith("train  7 rates  4/8 steps")
 

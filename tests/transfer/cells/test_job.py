@@ -208,7 +208,7 @@ def test_an_encoder_that_fails_leaves_the_others_and_its_reason(
 def test_states_show_the_progress_of_a_joint_extraction(
     two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pretrain.running.console.TELL_INTERVAL_S", 0.0)
+    monkeypatch.setattr("pretrain.running.console.CALLBACK_INTERVAL_S", 0.0)
     observed: list[str] = []
 
     def evaluated(cell: Cell) -> int:
