@@ -22,7 +22,7 @@ def stored_state(backbone: str) -> State:
 
 @pytest.fixture
 def rows(small_backbone: Encoder, settings: Settings) -> Rows:
-    """Cells to run of these tasks, of one backbone or several, each of these hours."""
+    """Return planned evaluations of tasks and backbones, with equal hours."""
 
     def make(
         *keys: str,

@@ -1,4 +1,4 @@
-"""Snapshots become a table and a CSV file per curve, apart from the tables of backbones."""
+"""Snapshots become a table and a CSV file per curve."""
 
 import csv
 import shutil

@@ -1,4 +1,4 @@
-"""A recipe that the user declares for a foreign file: compared, marked, and kept in the records."""
+"""Declared recipes are compared, marked, and stored in the records."""
 
 import json
 import re

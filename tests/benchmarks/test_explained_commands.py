@@ -34,7 +34,7 @@ def lines_of(path: Path) -> dict[str, str]:
 
 
 def planned_cell(words: list[str], backbone: Encoder, monkeypatch: pytest.MonkeyPatch) -> Cell:
-    """The one cell that the command plans on a machine without a GPU."""
+    """Return the evaluation that a command plans without GPUs."""
     if words[:3] == ["python", "-m", "transfer"]:
         monkeypatch.setattr(cell_module, "load", lambda *_, **__: backbone)
         monkeypatch.setattr(command, "check_is_checkpoint", lambda _: None)
@@ -71,7 +71,7 @@ def test_commands_of_all_own_records_plan_them(monkeypatch: pytest.MonkeyPatch) 
 
 
 def stored(cell: Cell) -> Path:
-    """The record that a cell leaves, but for its numbers, its data and what shaped them."""
+    """Return the record of an evaluation, without numbers and data."""
     ours, task = read_record(OWN), reading_of(cell.key)[0]
     record = replace(
         ours,

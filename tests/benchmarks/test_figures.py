@@ -1,4 +1,4 @@
-"""The command that draws figures, and figures at the end of other commands."""
+"""The figures command, and figures at the end of other commands."""
 
 from pathlib import Path
 

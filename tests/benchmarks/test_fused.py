@@ -1,4 +1,4 @@
-"""The way that calls cuDNN's fused convolutions has the features of an extraction."""
+"""Features by cuDNN's fused convolutions equal extracted ones."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The page of GPU rates, what counts as a failed measurement, and the rates that plans use."""
+"""The page of GPU throughputs, failed measurements, and use in plans."""
 
 from functools import partial
 from pathlib import Path

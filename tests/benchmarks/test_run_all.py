@@ -1,4 +1,4 @@
-"""One command: what is finished stays, what fails says why, and the rest goes on."""
+"""run_all skips finished work, reports failures and continues."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_a_missing_file_of_one_data_set_leaves_the_other_cells(
 
 
 def two_runs(backbone: Encoder, folder: Path) -> list[Path]:
-    """Two files backbone.pt of other weights, each in the folder of its run."""
+    """Write two files backbone.pt with different weights."""
     second = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=backbone.input)
     paths = [folder / run / "backbone.pt" for run in ("run1", "run2")]
     for path, network in zip(paths, (backbone, second), strict=True):

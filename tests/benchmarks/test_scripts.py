@@ -1,4 +1,4 @@
-"""The commands of an installed wheel run the modules that `python -m` runs."""
+"""Console scripts run the same modules as `python -m`."""
 
 import os
 import runpy

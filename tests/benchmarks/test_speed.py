@@ -1,4 +1,4 @@
-"""Ways are timed in turn, and they do the same where they must."""
+"""Alternatives are timed in turn and compute the same."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Steps on tensors that stay in place equal the loop's, and a graph could hold them."""
+"""Steps on static tensors equal the loop's, and fit a CUDA graph."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""All pages of a results folder: overview, methods, and how they are written."""
+"""All pages of a results folder: overview, methods, and files."""
 
 import csv
 import json

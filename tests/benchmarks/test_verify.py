@@ -1,4 +1,4 @@
-"""python -m benchmarks.verify finds a planted contradiction of each kind, and no other."""
+"""benchmarks.verify finds exactly the planted contradictions."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Everything whose change would make records, caches or unfinished trainings of before useless.
+"""Facts whose change invalidates records, caches or unfinished trainings.
 
-python -m tests.contracts.frozen writes frozen.json anew: only for a change that is meant.
+After an intended change, `python -m tests.contracts.frozen` writes frozen.json again.
 """
 
 import hashlib
@@ -46,12 +46,15 @@ FIRST_WORDING = {
     "; 200 epochs with cosine are ours, the paper has steps and no length": "",
     "LORAC (arXiv:2108.02696), section 6.2": "LORAC (arXiv:2108.02696), section 6.3",
 }
-"""Text of a recipe's `paper` -> what stood there when it was frozen; runs do not depend on it."""
+"""Present text of a recipe's `paper` -> frozen text.
+
+Runs do not depend on it.
+"""
 RETIRED: dict[str, dict[str, object]] = {
     "looc": {"config.coincidences": "literal"},
     "loocpp": {"config.coincidences": "literal"},
 }
-"""Method -> settings that its recipes no longer have, with the only value that they had."""
+"""Method -> removed settings of its recipes, with their only value."""
 SCHEDULES = ("paper", "short", "smoke", "0.02")
 TRANSFORMS = {
     "center": EvalTransform.center(224, 32),
@@ -100,7 +103,7 @@ def cells(schedule: str, network: Encoder) -> dict[str, Cell]:
 
 
 def protocols() -> dict[str, str]:
-    """Protocol hash and record of every task, at every schedule, for each backbone."""
+    """Return protocol hash and record of every task, schedule and backbone."""
     return {
         f"{key} {schedule} {name}": (
             f"{protocol_hash(reading_of(key)[0], cell.task)} {cell.path.name}"

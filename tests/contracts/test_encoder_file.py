@@ -1,4 +1,4 @@
-"""encoder.pt of every method holds the projector of the network that is exported."""
+"""encoder.pt of every method has the projector of the exported network."""
 
 from functools import partial
 from pathlib import Path

@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmarks.gpu": set(ROOMS),
     "benchmarks.speed": {*ROOMS, "benchmarks.gpu"},
 }
-"""What the files of a room may import beside its own and the SHARED ones."""
+"""Packages that each package may import, besides the SHARED ones."""
 LAYERS = {
     "transfer": (
         ("__main__",),
@@ -60,14 +60,14 @@ LAYERS = {
         ("results",),
     ),
 }
-"""Rooms from top to bottom: imports go downwards, and rooms of one layer do not know each other."""
+"""Modules from top to bottom: each imports only from lower layers."""
 METHODS = {("transfer.encoders.encoder", "transfer.frozen.on_images")}
-"""Imports upwards within methods of the Python API: an object offers a function above it."""
+"""Upward imports inside methods of the Python API."""
 ALLOWED_BELOW = {
     "pretrain.methods.": ("pretrain.parts.", "pretrain.recipes.", "pretrain.method."),
     "pretrain.parts.": ("pretrain.parts.",),
 }
-"""What the files of a room may import of pre-training."""
+"""Packages that each package may import, besides the SHARED ones."""
 HEAVY = {"detectron2", "mmseg", "mmcv", "mmengine", "submitit"}
 NOT_A_TASKS_BUSINESS = {"transfer.cells.execution", "transfer.record", "transfer.__main__"}
 BASE_OF_TASKS = re.compile(

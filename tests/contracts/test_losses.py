@@ -1,4 +1,4 @@
-"""Facts of every pure loss: float32 under autocast, exact gradients, finite at constant outputs."""
+"""Every loss: float32 under autocast, exact gradients, finite at constant outputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,8 +56,10 @@ BATCH: dict[str, Loss] = {
     "whitening": uniclr(variant="whitening", ridge=0.1),
     "trace": uniclr(variant="trace", ridge=0.1),
 }
-"""Losses of two views (8, 6) of any scale, in the type of these but at least float32, whose whole
-gradient is that of the value."""
+"""Losses of two views (8, 6) of any scale, fully differentiable.
+
+They compute in the views' type, but at least in float32.
+"""
 OTHERS: dict[str, Loss] = {
     "zero_cl": lambda z1, z2: zero_cl_loss(z1, z2, ridge=0.1)["loss"],
     "byol": byol_loss,
@@ -102,7 +104,7 @@ OF_QUERIES: dict[str, Loss] = {
         temperature=0.1, target_temperature=0.05,
     )["loss"],
 }  # fmt: skip
-"""Losses of queries and keys (8, 6), rows of unit length, always in float32."""
+"""Losses of normalized queries and keys (8, 6), always in float32."""
 
 
 def views() -> tuple[Tensor, Tensor]:

@@ -1,5 +1,4 @@
-"""Facts of every method: its loss falls, gradients and state stay where they belong, a stop costs
-nothing, and what it exports can be evaluated."""
+"""Every method: decreasing loss, gradients, state, resume and export."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +100,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(name: str, images: Path, folder: Path) -> Job:
-    """Two epochs of two steps each, with a line of the log for every two."""
+    """Train two epochs of two steps each, logging every two steps."""
     recipe = replace(
         RECIPES[f"{name}/smoke"],
         config=tiny_config(name),

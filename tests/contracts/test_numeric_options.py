@@ -1,7 +1,8 @@
-"""Numeric options of all commands but pre-training's: what lies outside their range is refused.
+"""Numeric options out of range are refused by all commands.
 
-Each is tried with 0, -1, nan, a huge value and a word. A refused value is given to the command's
-main function, which must end with status 2 and name option and range; others are only parsed.
+Each option is tried with 0, -1, nan, a huge value and text. For a refused value, the command must
+exit with status 2 and name option and range; other values are only parsed. Options of pre-training
+have their own test.
 """
 
 import re
@@ -28,7 +29,7 @@ NO_FILE = ("--ckpt", "none.pth")
 
 @dataclass(frozen=True)
 class Door:
-    """One command: its options, its main function, words that it needs, words at its end."""
+    """A command: its options, main function, and required arguments."""
 
     options: type
     main: Callable[[list[str]], int]
@@ -62,7 +63,10 @@ DOORS = {
 
 
 def numeric_fields(options: type) -> Iterator[tuple[str, bool]]:
-    """Yield the name of each numeric field, also of nested dataclasses, and if it is an integer."""
+    """Yield each numeric field, and whether it is an integer.
+
+    Fields of nested dataclasses are included.
+    """
     for name, kind in get_type_hints(options).items():
         args = str(kind)
         if is_dataclass(kind) and isinstance(kind, type):

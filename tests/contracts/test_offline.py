@@ -1,4 +1,4 @@
-"""Nothing is downloaded at run time: commands run in a namespace without network or home."""
+"""Commands run in a namespace without network or home folder."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a user's runs write below results/ is not tracked, and the suite's own results are."""
+"""Git ignores a user's results and tracks the suite's own."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Facts of every task: metrics are exact on a solved set, a tiny run ends in a record."""
+"""Every task: exact metrics on solved data, and a record."""
 
 import re
 from pathlib import Path
@@ -110,7 +110,7 @@ def small_encoder(small_backbone: Encoder, tmp_path: Path) -> Encoder:
 
 
 FIRST_OF_CLASS = {type(task): key for key, task in reversed(TASKS.items())}
-"""A task of each class, whose tiny run is part of every run of the tests."""
+"""One task of each class, which every test run evaluates."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pages of the documentation site: their commands run, and their options and files exist."""
+"""Commands of the documentation run, and options and files exist."""
 
 import os
 import re

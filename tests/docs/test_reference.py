@@ -1,4 +1,4 @@
-"""The reference of the documentation site names everything that a user can type or see."""
+"""The reference lists everything that a user can type or see."""
 
 import re
 from collections.abc import Iterator

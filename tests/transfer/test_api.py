@@ -1,4 +1,4 @@
-"""An evaluation from Python does not depend on the state of the program that asks for it."""
+"""An evaluation from Python does not depend on the process state."""
 
 from dataclasses import replace
 from functools import partial

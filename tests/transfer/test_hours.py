@@ -1,4 +1,4 @@
-"""Measured seconds are stored as they were, and a damaged file is refused."""
+"""Measured seconds are stored unchanged; a damaged file is refused."""
 
 from pathlib import Path
 

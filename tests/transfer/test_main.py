@@ -1,4 +1,4 @@
-"""The command line: exit codes, and a killed run that ends as if it had not been."""
+"""The command line: exit status, and equal results after a kill."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What records keep of test images: it survives the record, and resampling is resampling."""
+"""Per-image outcomes survive a record, and resampling is correct."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""No state of the caller's process changes a result, and no call changes that state."""
+"""Results and the caller's process state do not affect each other."""
 
 import io
 import os
@@ -123,7 +123,7 @@ FUNCTIONS: dict[str, Callable[[Path, Path], object]] = {
 
 @pytest.fixture
 def encoder_file(tmp_path: Path) -> Path:
-    """Return weights of a user's network, with the file that builds it beside them."""
+    """Return weights of a user's network, with its Python file."""
     torch.save(NETWORK.state_dict(), tmp_path / "net.pth")
     (tmp_path / "net.py").write_text(
         "from torch import nn\n"
@@ -287,7 +287,7 @@ with open(f"{runs}.{rank}", "w") as file:
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["first", "train", "all"])
 def test_ranks_of_a_training_may_evaluate(who: str, small_data: Path, tmp_path: Path) -> None:
-    """Rank 0 alone while rank 1 waits or trains, and both ranks at the same time."""
+    """Evaluate on rank 0 while rank 1 waits, trains or evaluates."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

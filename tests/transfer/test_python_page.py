@@ -1,4 +1,4 @@
-"""The code of docs/howto/python.md runs as it is printed, and errors are as it says."""
+"""The code of docs/howto/python.md runs as printed, with its errors."""
 
 import re
 from importlib import import_module

@@ -150,7 +150,7 @@ def test_an_installation_below_another_project_has_not_that_projects_commit(
 
 
 def install(folder: Path, direct_url: dict[str, Any] | None) -> None:
-    """Write what an installer leaves of detectron2, with the place that it was installed from."""
+    """Write the installed metadata of detectron2, with its source."""
     about = folder / "detectron2-0.6.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: detectron2\nVersion: 0.6\n")

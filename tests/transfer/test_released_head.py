@@ -1,4 +1,4 @@
-"""A published head gives the logits and the mIoU of the network that it was saved from."""
+"""A published head gives the logits of the saved network."""
 
 from dataclasses import replace
 from pathlib import Path

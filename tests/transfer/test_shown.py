@@ -1,4 +1,4 @@
-"""What a user of the Python API reads: errors with its arguments, and objects on one screen."""
+"""Errors and printed objects of the Python API."""
 
 import re
 from collections.abc import Callable

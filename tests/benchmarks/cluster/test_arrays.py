@@ -1,4 +1,4 @@
-"""Which arrays become of a plan, and what is known of them later; no cluster is needed."""
+"""A plan is split into job arrays, and their states are read later."""
 
 import math
 import re
@@ -79,7 +79,7 @@ def from_file(checkpoint: Path, settings: Settings) -> Callable[..., list[Planne
 
 @pytest.fixture
 def submission(rows: Rows, settings: Settings, programs: Path) -> list[State]:
-    """Two cells in an array, jobs 1_0 and 1_1, and the tables' job 2."""
+    """Two evaluations in one array (jobs 1_0, 1_1) and the tables' job 2."""
     return submit(rows("cifar10_knn", "in100_knn"), settings)
 
 
@@ -166,9 +166,9 @@ def test_what_cannot_be_written_down_is_taken_back(
 
 
 def write_as_job(cell: Cell, name: StateName, reason: str = "") -> None:
-    """Write a state as the job of the cell does, whose submission stays in it.
+    """Write a state as the evaluation's job does.
 
-    Its process is not one of this machine.
+    The submission stays in it. Its process is on another machine.
     """
     stored = state.read_state(state_path(cell.path))
     assert stored is not None

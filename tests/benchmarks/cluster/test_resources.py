@@ -1,4 +1,4 @@
-"""Resources that a cell requests follow from its protocol and the user's options."""
+"""Requested resources follow from the protocol and the user's options."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -18,7 +18,7 @@ IN100 = "train (126689 images, fingerprint f)"
 
 
 def drawn(results: Path, figure: str) -> tuple[Picture | None, list[str]]:
-    """Return the picture of a figure, and messages on what cannot be drawn."""
+    """Return a figure's plots, and messages on missing data."""
     return figures()[figure].draw(figure_inputs(read_results(results), read_logs(results)[0]))
 
 
@@ -78,7 +78,7 @@ def jcl_keys(results: Path, scores: dict[int, float], **changes: Any) -> None:
 
 
 def views(results: Path, recipe: str, counts: dict[str, list[int]], **changes: Any) -> None:
-    """Write a record of statistics over views: histograms of four bins from 0 to 1 by name."""
+    """Write a record of view statistics, with histograms of four bins."""
     edges = [0.0, 0.25, 0.5, 0.75, 1.0]
     details = {
         "num_views": 32,
@@ -101,7 +101,7 @@ def snapshot(
 def training_log(
     results: Path, name: str, recipe: str, metrics: dict[str, list[float]], **changes: Any
 ) -> None:
-    """Write the kept log of a run of 10 epochs, its metrics at equal distances."""
+    """Write the log of a 10-epoch run with equally spaced metrics."""
     count = len(next(iter(metrics.values())))
     settings = {"epochs": 10, "arch": "resnet18", "config.consistency_temperature": 0.05}
     settings["batch_size"] = changes.pop("batch", 64)

@@ -1,7 +1,7 @@
-"""Settings of the figures' runs, as the papers state them, by paper and method.
+"""The papers' settings of the figures' runs, by paper and method.
 
-The probabilities of blur of JCL and LORAC, and LORAC's two key views, are from the papers' code;
-temperature, projector and probability of jitter of CO2 are those of MoCo v1.
+The blur probabilities of JCL and LORAC, and LORAC's two key views, are from the papers' code.
+Temperature, projector and jitter probability of CO2 are those of MoCo v1.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Files of figures: all three or none, the same bytes again, drawn only when something changed."""
+"""Figures are written completely, reproducibly, and only after changes."""
 
 import html
 from collections.abc import Callable, Sequence

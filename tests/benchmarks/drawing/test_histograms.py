@@ -1,4 +1,4 @@
-"""Histograms over images, and two statistics of the same backbones against each other."""
+"""Histograms over images, and scatter plots of two statistics."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Lines of a sweep: which runs share one, and what their captions say."""
+"""Which runs share a line of a sweep, and its caption."""
 
 import math
 from collections.abc import Sequence

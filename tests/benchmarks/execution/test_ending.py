@@ -1,4 +1,4 @@
-"""Progress of a run, its last screen, and results on Weights & Biases."""
+"""Progress of a run, its summary, and results on Weights & Biases."""
 
 import json
 import time

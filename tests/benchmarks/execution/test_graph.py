@@ -1,4 +1,4 @@
-"""Which cells one process works on, and what it waits for, here and on a cluster."""
+"""Which evaluations a process runs, and which it waits for."""
 
 from dataclasses import replace
 

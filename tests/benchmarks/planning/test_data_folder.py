@@ -1,4 +1,4 @@
-"""What is wrong with the data folder is said before any file is opened."""
+"""Problems of the data folder are reported before files are opened."""
 
 from pathlib import Path
 

@@ -63,7 +63,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: s
 
 
 def files(folder: Path) -> list[Path]:
-    """Files of a ResNet-18 twice, of one with CIFAR stem, and of a network of a user's file."""
+    """Write files of three ResNet-18, one with CIFAR stem, and a user's network."""
     paths = [folder / f"{name}.pth" for name in ("first", "second", "cifar", "tiny")]
     stems: list[Stem] = ["imagenet", "imagenet", "cifar"]
     for seed, (stem, path) in enumerate(zip(stems, paths[:3], strict=True), 1):

@@ -1,4 +1,4 @@
-"""The suites are the tasks of the published tables, by the protocols that their numbers name."""
+"""A suite contains the tasks of a paper's tables."""
 
 import pytest
 

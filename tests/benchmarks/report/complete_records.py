@@ -18,7 +18,7 @@ def backbone(name: str, arch: str = "resnet50", **changes: Any) -> dict[str, Any
 
 
 def complete(results: Path, name: str, task: str, seed: int = 0, **changes: Any) -> None:
-    """Write a record under the paper's protocol, with these entries of the file."""
+    """Write a record under the paper's protocol, with changed entries."""
     data = {"aircraft": {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 0}}
     entries = {
         "metrics": {"mean_per_class": 47.5},
@@ -34,7 +34,7 @@ def complete(results: Path, name: str, task: str, seed: int = 0, **changes: Any)
 
 
 def usual(results: Path) -> Path:
-    """Two checkpoints on three tasks, one failure, and hostile words wherever a file has words."""
+    """Write results of two checkpoints on three tasks, with hostile text."""
     for number, task in enumerate(transfer_tasks()[:3]):
         complete(results, "mine", task, metrics={"mean_per_class": 47.5 + 9 * number})
     complete(

@@ -199,7 +199,10 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
 
 
 def choose(browser: Browser, first: str, second: str) -> None:
-    """Choose two checkpoints, whose options go on with what is known of them."""
+    """Choose two checkpoints in the menus.
+
+    Menu entries also show facts about the checkpoints.
+    """
     for location, name in (("first", first), ("second", second)):
         select = Select(browser.find(f"#compare-{location}"))
         (option,) = (item.text for item in select.options if item.text.startswith(f"{name} ("))

@@ -1,4 +1,4 @@
-"""The HTML page without a browser: what it holds, and how its command fails."""
+"""The HTML report, read without a browser."""
 
 import subprocess
 import sys
@@ -82,7 +82,7 @@ def test_a_note_on_several_tables_is_there_once(tmp_path: Path) -> None:
 
 
 def results_of_two(results: Path) -> None:
-    """A checkpoint that is better on one task, and as good on another."""
+    """Write results of a checkpoint that is better on one task only."""
     rng = np.random.default_rng(0)
     labels = np.arange(1000) % 10
     for name, shares in (("good", (0.8, 0.5)), ("random", (0.4, 0.5))):

@@ -1,4 +1,4 @@
-"""What runs were asked for stands before everything else that could be run."""
+"""Requested evaluations are listed before others."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ TASK = transfer_tasks()[0]
 
 
 def request(results: Path, key: str, **changes: Any) -> None:
-    """Write the state of a cell that was requested and is queued by a process that has ended."""
+    """Write the state of a queued evaluation whose process has ended."""
     content: dict[str, Any] = {
         "format": "ssl-cell/1",
         "state": "queued",

@@ -1,4 +1,4 @@
-"""Our numbers beside the published ones, and rows that are to be made."""
+"""Our numbers next to published ones, and missing rows."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Only runs that were computed alike, on the same kind of data, share a mean."""
+"""Only runs with equal settings and data are averaged."""
 
 import csv
 import re
@@ -24,11 +24,11 @@ UNLIKE: dict[str, dict[str, Any]] = {
     "crops/2": {"details": {"crops": "crops/2"}},
     "15 kinds": {"departures": ["15 kinds"]},
 }
-"""Label of a row and note below the table, and changes of its records."""
+"""Changes of records, and the row label and note that follow."""
 
 
 def plain(text: str) -> dict[str, str]:
-    """Return the first number of each row of the first table, all without raised marks."""
+    """Return the first number of each row, without superscripts."""
     marks = re.compile("[¹²³⁴ *]+$|^\\*+")
     return {marks.sub("", name): marks.sub("", cells[0]) for name, cells in blocks(text)[0].items()}
 

@@ -1,4 +1,4 @@
-"""Whether numbers differ: beside SciPy's tests and counted by hand, and what verdicts follow."""
+"""Tests of differences equal SciPy's and hand counts."""
 
 import statistics
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from transfer.outcomes import Floats, per_image, resampled
 
 
 def score(*runs: NDArray[np.bool_], labels: NDArray[np.int64] | None = None) -> Score:
-    """The number of one checkpoint, whose seeds are right on these images."""
+    """Return a checkpoint's score with metrics (seeds, B) on resampled test sets."""
     labels = np.zeros(len(runs[0]), np.int64) if labels is None else labels
     metric = "top1" if not labels.any() else "mean_per_class"
     values = [100 * float(run.mean()) for run in runs]
@@ -103,7 +103,7 @@ def test_ap_is_compared_on_the_same_resampled_test_sets() -> None:
 
 
 def resampled_score(metric: str, runs: Sequence[float], values: Floats) -> Score:
-    """The number of one checkpoint, and the metric (seeds, B) of its seeds on resampled sets."""
+    """Return a checkpoint's score with metrics (seeds, B) on resampled test sets."""
     details = tuple(resampled({metric: ours}, 99) for ours in values)
     std = float(np.std(runs, ddof=1)) if len(runs) > 1 else 0.0
     images: dict[str, Any] = {"metric": metric, "images": "test", "details": details}

@@ -1,7 +1,7 @@
-"""Bytes of every kind of page of a made results folder that exercises the rules.
+"""Pages of a made results folder equal the stored ones.
 
-After a change that is meant to change a page, `python -m tests.benchmarks.results.test_kept_pages`
-writes the kept files again; look at their diff.
+After an intended change, run `python -m tests.benchmarks.results.test_kept_pages` and review the
+diff.
 """
 
 import json
@@ -98,7 +98,7 @@ def make_folder(results: Path) -> None:
 
 
 def shown(results: Path) -> dict[str, str]:
-    """Return the texts of one page of each kind, of results.csv, a curve and the comparisons."""
+    """Return one page of each kind, results.csv, a curve and comparisons."""
     contents = read_contents(results)
     write_tables(contents, with_latex=True)
     files = ["results.csv", "tables/overview.md", "tables/methods.md", "tables/methods.tex"]

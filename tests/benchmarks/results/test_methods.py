@@ -1,4 +1,4 @@
-"""The page of methods counts differences like a plain loop, and the reference README quotes it."""
+"""The methods page counts differences like a plain loop."""
 
 import re
 from itertools import combinations
@@ -20,7 +20,7 @@ COLUMNS = ("cifar10_knn", "cifar10_linear")
 
 @pytest.fixture(scope="module")
 def counts() -> dict[str, tuple[int, ...]]:
-    """Return the counts of the page: differing pairs and all, better methods and all, with Holm."""
+    """Return the page's counts of differing pairs and better methods."""
     text = markdown(method_page(read_contents(RESULTS).numbers, ""))
     start = "cifar10_knn top1, cifar10_linear top1: "
     (pairs,) = re.findall(rf"{start}(\d+) of (\d+) pairs.*; (\d+) after Holm", text)

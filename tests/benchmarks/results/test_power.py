@@ -1,4 +1,4 @@
-"""The power of comparisons: next to slow sums, and to experiments that are drawn many times."""
+"""The power of comparisons equals slow sums and simulations."""
 
 import math
 from math import comb

@@ -1,4 +1,4 @@
-"""The published numbers are data: spot values read off the papers, and identities among them."""
+"""Published numbers agree with spot checks and identities."""
 
 import re
 from pathlib import Path

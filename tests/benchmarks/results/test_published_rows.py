@@ -1,4 +1,4 @@
-"""Every recipe is compared with the published rows that name it, and with no others."""
+"""A recipe is compared only with the published rows that name it."""
 
 import re
 from collections import Counter
@@ -38,7 +38,7 @@ def made_by(recipe_name: str) -> dict[str, Any]:
 
 
 def model(name: str, *, declared: bool = False, arch: str = "", **changes: Any) -> dict[str, Any]:
-    """The backbone of a recipe, by its own words or those of `--trained-with`."""
+    """Return the backbone of a recipe, as recorded or as declared."""
     origin = {} if declared else made_by(name) | changes
     backbone = {"name": "mine", "sha256": "a" * 64, "stem": "imagenet", "made_by": origin}
     backbone["arch"] = arch or exported_arch(RECIPES[name])
@@ -46,7 +46,7 @@ def model(name: str, *, declared: bool = False, arch: str = "", **changes: Any) 
 
 
 def models() -> list[dict[str, Any]]:
-    """Every declarable recipe, declared and by its own words, and the probes on some heads."""
+    """Return all recipes, recorded and declared, and probes on some heads."""
     result = [
         model(name, declared=message) for name in published_recipes() for message in (True, False)
     ]
@@ -63,7 +63,7 @@ def some_result(tmp_path: Path) -> Run:
 
 
 def pairs_in(table: Table, mine: dict[str, Any], some_result: Run) -> Sequence[Pair]:
-    """Compare a backbone that has every number of the table under each of its protocols."""
+    """Compare a backbone with every number of the table under each protocol."""
     metrics: dict[tuple[str, str], dict[str, float]] = {}
     for row in table.rows:
         for column in table.columns:

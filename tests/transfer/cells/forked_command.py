@@ -1,4 +1,4 @@
-"""A command line in a forked process: patches of a test hold there, nothing is imported anew."""
+"""A command line in a forked process, where a test's patches hold."""
 
 import os
 import signal
@@ -63,7 +63,7 @@ class ForkedCommand:
 
 
 def loader_processes(pid: int) -> list[int]:
-    """Return its loader processes: forks that block SIGTERM, unlike what reads a pickle."""
+    """Return the loader processes, which block SIGTERM."""
     program = _read(f"/proc/{pid}/cmdline")
     forks = [child for child in children(pid) if _read(f"/proc/{child}/cmdline") == program]
     return [child for child in forks if _blocks_sigterm(_read(f"/proc/{child}/status"))]

@@ -16,9 +16,10 @@ PER_CLASS = 350
 
 
 def generate_many(data: Path, per_class: int = PER_CLASS) -> None:
-    """Write a CIFAR-10 of 6 * (per_class + 8) training images, usually 2,148, and 120 test images.
+    """Write a CIFAR-10 with enough images for loader processes.
 
-    per_class: images of train; enough for loader processes.
+    It has 6 * (per_class + 8) training images, usually 2,148, and 120 test images. per_class:
+    images of train.
     """
     many = PerClass(classes=6, train=per_class, val=8, test=20)
     assert num_workers(many.classes * many.trainval)

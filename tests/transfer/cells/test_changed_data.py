@@ -1,4 +1,4 @@
-"""Whatever ends a process while data change, nobody finds what it made of them."""
+"""Results from changing data are never used, however a process ends."""
 
 import errno
 import os

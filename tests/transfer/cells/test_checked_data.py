@@ -1,4 +1,4 @@
-"""A data set that changes while it is used leaves no record, and no cache hides the change."""
+"""A dataset that changes during use leaves no record or cache."""
 
 import itertools
 import shutil
@@ -24,7 +24,7 @@ from transfer.tasks.knn import KNN
 
 
 def swap_an_image(data: Path, pattern: str = "stanford_cars/cars_train/*.jpg") -> None:
-    """Replace one image by another: the set stays whole, but is not the same."""
+    """Replace one image by another, so that the dataset stays complete."""
     first, *remaining = sorted(data.glob(pattern))
     second = next(file for file in remaining if file.stat().st_size != first.stat().st_size)
     shutil.copy(second, first)
@@ -35,7 +35,7 @@ Before = Callable[[Any, str, Callable[[], object]], None]
 
 @pytest.fixture
 def before(monkeypatch: pytest.MonkeyPatch) -> Before:
-    """Let a change of the data happen before a method of a task, or a function of a module."""
+    """Change the data before a method or function is called."""
 
     def patch(kind: Any, name: str, change: Callable[[], object]) -> None:
         method = getattr(kind, name)
@@ -50,7 +50,7 @@ def before(monkeypatch: pytest.MonkeyPatch) -> Before:
 
 
 def rewrite_an_image(data: Path) -> None:
-    """Replace one image by another of the same size, and put it back."""
+    """Replace one image by another of equal size, and restore it."""
     first = min(data.glob("stanford_cars/cars_train/*.jpg"))
     content = first.read_bytes()
     first.write_bytes(content[:-3] + b"\0\xff\xd9")

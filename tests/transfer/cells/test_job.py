@@ -1,4 +1,4 @@
-"""A job in this process or in one of its own, and a whole network in two processes."""
+"""A job in this process, in its own process, or in two."""
 
 import fcntl
 import os
@@ -64,7 +64,7 @@ def cell(request_for: Request) -> Cell:
 
 @pytest.fixture
 def distilled(tmp_path: Path) -> Path:
-    """A student with a CIFAR stem and a teacher without, in one file."""
+    """Write a file with a CIFAR-stem student and an ImageNet-stem teacher."""
     content = {
         "student": random_backbone(arch="resnet18", stem="cifar", seed=0).state_dict,
         "teacher": random_backbone(arch="resnet18", stem="imagenet", seed=0).state_dict,
@@ -264,7 +264,7 @@ def test_what_a_process_raises_is_raised_here(cell: Cell) -> None:
 
 @pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
 def test_the_first_death_is_the_reason(line: str, killed: bool) -> None:
-    """The peers of a process that is gone fail later, and for no reason of their own."""
+    """The peers of an ended process fail later for that reason."""
     lines = (line, "sleep 0.6; exit 1", "sleep 0.6; kill -6 $$")
     workers = [subprocess.Popen(["bash", "-c", line]) for line in lines]
     if killed:

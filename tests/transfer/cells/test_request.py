@@ -1,4 +1,4 @@
-"""A request is the same as JSON, and as words of a command line."""
+"""A request survives JSON and command-line arguments."""
 
 import json
 from pathlib import Path

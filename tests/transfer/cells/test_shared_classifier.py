@@ -1,4 +1,4 @@
-"""Tasks that use another task's classifier: found by its record, trained if missing, and said."""
+"""A task finds or trains the classifier of another task."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -41,7 +41,7 @@ def classifier_cell(cell: Cell) -> Cell:
 
 @pytest.fixture
 def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the backbones whose classifiers were trained: instead, drawn from their weights."""
+    """Backbones with trained classifiers; here these are drawn from their weights."""
     names: list[str] = []
 
     def drawn(backbone: Encoder, images: Images, *rest: object) -> Predictions:

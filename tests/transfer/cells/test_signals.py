@@ -1,4 +1,4 @@
-"""A signal to all processes of a command, loader processes included, is an interruption."""
+"""A signal to all processes of a command interrupts it."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def start_cell(home: Path, words: tuple[str, ...]) -> ForkedCommand:
 
 
 def result(home: Path, name: str = "*") -> dict[str, Any]:
-    """Return the part of a record that does not depend on time and load."""
+    """Return the fields of a record that do not depend on time."""
     (file,) = (home / "results").rglob(f"{name}.seed0.json")
     record = json.loads(file.read_text())
     details = {k: v for k, v in record["details"].items() if k not in ("weights", "training")}

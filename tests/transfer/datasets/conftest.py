@@ -15,7 +15,7 @@ CopyOf = Callable[[str], Path]
 
 @pytest.fixture
 def copy_of(small_data: Path, tmp_path: Path) -> CopyOf:
-    """Copies one set into a data folder of its own, which the test may damage."""
+    """Copy a dataset into a folder that the test may damage."""
 
     def copy(key: str) -> Path:
         info = dataset_info(key)

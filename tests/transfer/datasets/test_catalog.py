@@ -1,4 +1,4 @@
-"""The catalogue against the published table, and every generated layout through its reader."""
+"""The catalog agrees with the published table and every generated layout."""
 
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,4 +1,4 @@
-"""Folders that nobody can write, and names that no row can have, are refused with the reason."""
+"""Unwritable folders and impossible row names are refused."""
 
 import os
 from pathlib import Path

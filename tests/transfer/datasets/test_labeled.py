@@ -1,4 +1,4 @@
-"""Sets with one label per image: CIFAR's pickles, CUB's lists, LooC's re-split of iNaturalist."""
+"""Datasets with one label per image: CIFAR, CUB and LooC's iNaturalist."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""The check finds images that are trained and tested on, listed twice, or under two labels."""
+"""The check finds repeated images, within and between splits."""
 
 import pickle
 import shutil

@@ -89,7 +89,7 @@ def test_unknown_colors_are_refused(kind: str, mask: Mask, tmp_path: Path) -> No
 
 
 def test_gray_of_4_bits_is_refused(tmp_path: Path) -> None:
-    """Pillow multiplies its levels by 17, so that class 15 would be ignored."""
+    """Pillow multiplies levels by 17, so class 15 would be ignored."""
     chunks = [(b"IHDR", struct.pack(">IIBBBBB", 4, 1, 4, 0, 0, 0, 0))]
     chunks += [(b"IDAT", zlib.compress(b"\0\x01\x2f")), (b"IEND", b"")]
     content = b"\x89PNG\r\n\x1a\n"

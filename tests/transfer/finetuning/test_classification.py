@@ -120,7 +120,7 @@ def assert_same_bits(item: Classifier, other: Classifier) -> None:
 
 @contextmanager
 def stopped_at(check: int) -> Iterator[None]:
-    """Within it a request to stop comes before this check, counted from 1."""
+    """Request a stop before this check, counted from 1."""
     answers = iter([*[False] * (check - 1), True])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stop, "is_requested", lambda: next(answers))

@@ -1,4 +1,4 @@
-"""The loop on a tiny detector: what stops it, and that stops and shares change nothing."""
+"""The loop on a tiny detector: stops, resume and micro-batches."""
 
 import os
 from collections.abc import Callable
@@ -26,11 +26,14 @@ ALONE = Process(device=torch.device("cpu"))
 FOLDER = "TINY_TRAININGS"
 """Variable of the environment: where two processes meet."""
 PLAIN = tiny_recipe(group_by_aspect=False, precise_norm_batches=0)
-"""A recipe for networks without norms: processes and passes see the images of one."""
+"""A recipe whose processes and micro-batches see the images of one."""
 
 
 def smooth_detector() -> TinyDetector:
-    """Neither norm nor dropout, in float64: how images are shared changes roundings alone."""
+    """A float64 network without norm layers and dropout.
+
+    How images are distributed changes only roundings.
+    """
     return TinyDetector(norm=nn.Identity, drop=0, dtype=torch.float64)
 
 

@@ -1,4 +1,4 @@
-"""Norm layers: their kind, the naive synchronized one, and statistics over many batches."""
+"""Norm layers: kinds, naive synchronization, and statistics over batches."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Options and schedules become a recipe, which departs from the paper's where it must."""
+"""Options and schedules become a recipe, with necessary deviations."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The checkpoint of a training, and the summary of one longer than what it keeps of losses."""
+"""The checkpoint of a training, and the summary of its losses."""
 
 from collections.abc import Sequence
 from itertools import pairwise

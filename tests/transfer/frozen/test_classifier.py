@@ -1,4 +1,4 @@
-"""A kept classifier, labels counted as its classes are, accuracy by class and confused pairs."""
+"""Stored classifiers, counted labels, per-class accuracy and confused pairs."""
 
 from pathlib import Path
 

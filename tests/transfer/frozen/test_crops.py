@@ -1,4 +1,4 @@
-"""Which images make up which batch, and what is drawn of them: by seed and place alone."""
+"""Batches and random crops depend on seed and position alone."""
 
 from pathlib import Path
 

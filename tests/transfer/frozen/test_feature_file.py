@@ -1,4 +1,4 @@
-"""A cache entry is right or begun anew, whatever is killed, deleted or full at any step."""
+"""A cache entry is correct or computed again, after any failure."""
 
 import errno
 import fcntl
@@ -89,9 +89,10 @@ def before(step: int, steps: Steps, act: Step) -> Iterator[Iterator[int]]:
 
 
 def killed_at(step: int, work: Work, steps: Steps, *, torn: bool = False) -> bool:
-    """Run the work in a child that is gone before one of the steps; return whether it came to it.
+    """Run work in a child process that ends before a step.
 
-    Nothing is cleaned up behind os._exit, as behind kill -9. torn: it is gone amid a write.
+    Return whether it reached that step. os._exit cleans nothing up, like kill -9. torn: it ends
+    during a write.
     """
 
     def die(real: Step, *words: Any) -> None:

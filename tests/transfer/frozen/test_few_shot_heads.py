@@ -14,7 +14,7 @@ ITERATIONS, RATE, BATCH_SIZE = 12, 0.03, 8
 
 @pytest.fixture(autouse=True)
 def float64() -> Iterator[None]:
-    """Adam divides by gradients near 0: in float32 it would enlarge their roundings."""
+    """Adam divides by tiny gradients, which would enlarge float32 roundings."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

@@ -27,7 +27,7 @@ def test_neither_wrong_predictions_nor_what_raises_all_scores_alike_count() -> N
 
 
 def test_contribution_statistics_are_per_image() -> None:
-    """Three images, of which the first head speaks for two and both heads for the third."""
+    """Return three images that different heads classify."""
     weight = torch.cat([torch.eye(3), torch.eye(3)], dim=1)
     both = torch.tensor([0.0, 0.0, 1.0])
     features = torch.cat([torch.eye(3), torch.stack([0 * both, 0 * both, both])], dim=1)

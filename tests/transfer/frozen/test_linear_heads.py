@@ -1,4 +1,4 @@
-"""The heads trained together are those trained alone, and a training resumed is one undisturbed."""
+"""Heads trained together, or resumed, equal heads trained alone."""
 
 import math
 from collections.abc import Callable
@@ -63,9 +63,9 @@ Optimizer = torch.optim.Optimizer
 def assert_trained_alone(
     heads: Heads, index: int, optimizer_of: Callable[[nn.Module], Optimizer], rates: list[float]
 ) -> None:
-    """Compare a head with the steps of an optimizer of its own, at these rates.
+    """Compare a head with the steps of a separate optimizer.
 
-    Up to the roundings of float64, of which twenty steps may enlarge one a thousand times.
+    Tolerance: float64 roundings, which twenty steps may enlarge a thousand times.
     """
     head = nn.Linear(8, 5, dtype=torch.float64)
     head.load_state_dict({"weight": start().weight[0], "bias": start().bias[0]})
@@ -110,7 +110,7 @@ def test_a_probe_that_is_fed_in_parts_takes_its_optimizers_steps() -> None:
 
 
 def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
-    """Whose bias is a tensor like any other, as apex's LARC has it."""
+    """A head whose bias is an ordinary tensor, as in apex's LARC."""
     training = ProbeTraining(
         learning_rates=RATES, steps=20, optimizer="lars", trust_coefficient=0.02, weight_decay=0.01
     )
@@ -161,7 +161,7 @@ def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
 
 @pytest.fixture
 def score(small_backbone: Encoder, small_data: Path) -> Callable[..., Predictions]:
-    """Return a function that trains for some epochs in a folder, and scores six test images."""
+    """Return a function that trains some epochs and scores six images."""
     images = open_split("cars", small_data, "train").subset(range(16))
 
     def scored(folder: Path, labels: Tensor = LABELS, epochs: int = 3) -> Predictions:

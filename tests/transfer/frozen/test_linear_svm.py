@@ -15,9 +15,10 @@ from transfer.frozen.linear_svm import (
 )
 
 TIGHT = 1e-12
-"""The Hessian is at least 1: a plane is no further from the solution than its gradient is long.
+"""Bound on the distance of two solutions.
 
-At w = 0 that is below 1e5 here, so that two solutions agree to the 1e-7 that float64 is held to.
+The Hessian is at least 1, so a plane is no further from the solution than its gradient is long. At
+w = 0 that is below 1e5 here, so two solutions agree to the 1e-7 that float64 is held to.
 """
 
 

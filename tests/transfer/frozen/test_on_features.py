@@ -1,4 +1,4 @@
-"""Functions on features: any kind of real numbers gives one result, wrong input is named."""
+"""Functions on features accept any real type and explain wrong input."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -26,7 +26,7 @@ def probe(train: Any, labels: Any, test: Any) -> Tensor:
 
 
 def machines(train: Any, labels: Any, test: Any) -> Tensor:
-    """Return the scores of SVMs for labels (n,), or for positives that are given as such."""
+    """Return SVM scores for labels (n,) or for given positives."""
     positive = one_hot(labels) if isinstance(labels, Tensor) and labels.ndim == 1 else labels
     return svm(train, positive, test)
 
@@ -36,9 +36,9 @@ WITH_LABELS = FUNCTIONS[:2]
 
 
 def clusters() -> tuple[Tensor, Tensor, Tensor]:
-    """Return features (50, 6), labels (50,) of five classes and test features (9, 6).
+    """Return features (50, 6), labels (50,) and test features (9, 6).
 
-    All are multiples of 1/8 below 16, which every type of the tests holds exactly.
+    All values are multiples of 1/8 below 16, which every tested type holds exactly.
     """
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(50) % 5

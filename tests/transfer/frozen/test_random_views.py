@@ -1,4 +1,4 @@
-"""Statistics of views against torch.linalg, and views that only seed and image decide."""
+"""View statistics equal torch.linalg; views depend on seed and image."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Probes of different batches, optimizers and lengths on one stream of crops are those alone."""
+"""Different probes on one stream of crops equal separate trainings."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -46,7 +46,10 @@ SIZES: list[int] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def pixel_sums() -> Iterator[None]:
-    """Sums of six pixels for features, in passes so small that probes alone have equal ones."""
+    """Use sums of six pixels as features, in small chunks.
+
+    Separate probes then have equal chunks.
+    """
 
     def add_pixels(network: nn.Module, pixels: Tensor) -> Tensor:
         SIZES.append(len(pixels))
@@ -68,7 +71,7 @@ Train = Callable[..., Heads]
 
 @pytest.fixture(scope="module")
 def train(small_backbone: Encoder, images: Images) -> Train:
-    """Return a function of a probe, a folder, and the probes on its stream: all, unless given."""
+    """Return a function that trains a probe with others on its stream."""
 
     def trained(
         item: ProbeTraining, folder: Path, together: tuple[ProbeTraining, ...] = ALL

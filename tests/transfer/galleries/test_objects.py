@@ -1,4 +1,4 @@
-"""What becomes of the objects in a picture, and what the pictures hold."""
+"""How galleries match and draw the objects of an image."""
 
 import io
 from dataclasses import replace

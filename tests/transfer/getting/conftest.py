@@ -1,4 +1,4 @@
-"""A local server with the faults of real ones, small published archives, and data folders."""
+"""A local server with realistic faults, and small published archives."""
 
 import hashlib
 import shutil
@@ -28,7 +28,7 @@ class Server:
     files: dict[str, bytes] = field(default_factory=dict)
     """Content of each path."""
     cuts: dict[str, list[int]] = field(default_factory=dict)
-    """Bytes after which the next answers for a path break off, each used once."""
+    """Bytes after which the next responses break off, used once each."""
     released: threading.Event = field(default_factory=threading.Event)
     """Event that an answer which breaks off waits for before it does."""
     redirects: dict[str, str] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def data(small_data: Path, tmp_path: Path) -> Path:
 def publish(
     server: Server, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Publish:
-    """Serves the archives of a source, and lets the catalog expect their sizes and checksums."""
+    """Serve a source's archives with catalog entries for their checksums."""
 
     def put(key: str) -> Source:
         files = pack(key, small_data, tmp_path / "packed" / key)

@@ -79,7 +79,7 @@ def _sun397(data: Path, inner: Path) -> dict[str, Content]:
 
 
 def _imagenet(data: Path, inner: Path) -> dict[str, Content]:
-    """Pack a tar file per class, the val images without folders, and the devkit's two lists."""
+    """Pack a tar file per class, the val images, and the devkit."""
     folders = sorted((data / "imagenet" / "train").iterdir())
     classes = {
         f"{folder.name}.tar": write_archive(
@@ -103,7 +103,7 @@ def val_images(imagenet: Path) -> list[Path]:
 
 
 def write_devkit(folder: Path, wnids: Sequence[str], labels: Sequence[str]) -> Path:
-    """Write meta.mat, whose numbers are in no order of the wnids, and the classes of val images."""
+    """Write meta.mat with unordered numbers, and the classes of val images."""
     numbers = {wnid: number for number, wnid in enumerate(reversed(wnids), start=1)}
     fields = [("ILSVRC2012_ID", object), ("WNID", object), ("num_children", object)]
     synsets = np.array([(number, wnid, 0) for wnid, number in numbers.items()], dtype=fields)
@@ -180,7 +180,7 @@ INSIDE = {
 
 
 def _by_name(key: str, data: Path) -> dict[str, Content]:
-    """Pack the folder of a source of one archive, else the parts that archives are named after."""
+    """Pack the folder of a source, or parts named after archives."""
     source = all_sources()[key]
     names = [archive.name for archive in source.archives]
     if len(names) == 1 and names[0] not in INSIDE:

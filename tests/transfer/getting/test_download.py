@@ -1,4 +1,4 @@
-"""One archive from a server that fails in the ways of real ones."""
+"""Download an archive from a server that fails realistically."""
 
 import hashlib
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A set appears under its name when it is complete, whatever ended an earlier run."""
+"""A dataset appears under its name only when it is complete."""
 
 import errno
 import shutil
@@ -41,7 +41,7 @@ ENDS: dict[str, tuple[Any, int, Exception]] = {
     "_require_complete": (sources, 1, KilledError()),
     "rename": (Path, 1, FULL),
 }
-"""Functions, where they are, and the call of each at which a run ends."""
+"""Functions, their modules, and the call at which a run ends."""
 
 
 @pytest.mark.parametrize("step", ENDS)

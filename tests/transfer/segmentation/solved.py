@@ -1,4 +1,7 @@
-"""Ten images with one class each, and predictions that are all right or all of the next class."""
+"""Ten images with one class each, and predictions with known scores.
+
+All predictions are right, or all are of the next class.
+"""
 
 from pathlib import Path
 

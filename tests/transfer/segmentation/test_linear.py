@@ -1,4 +1,4 @@
-"""The linear head against NumPy, its optimizer against a loop, and the windows of the test."""
+"""The linear head equals NumPy, its optimizer a plain loop."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,7 @@ def crops(count: int = 4) -> list[Sample]:
 
 
 def bilinear(maps: np.ndarray, size: int) -> np.ndarray:
-    """Return maps (n, L, h, h) upsampled to a size, without aligned corners, by a plain loop."""
+    """Return maps (n, L, h, h) upsampled bilinearly by a plain loop."""
     side = maps.shape[2]
     positions = np.clip((np.arange(size) + 0.5) * side / size - 0.5, 0, side - 1)
     low = np.floor(positions).astype(int)

@@ -50,7 +50,7 @@ def batch(side: int) -> list[Sample]:
 
 
 def scale(recipe: SegmentationRecipe) -> dict[str, Any]:
-    """Return mean and deviation of pixels from 0 to 255, as mmsegmentation names them."""
+    """Return mean and std of pixels (0 to 255) by mmsegmentation's names."""
     values = {"mean": recipe.pixel_mean, "std": recipe.pixel_std}
     return {name: [255 * value for value in three] for name, three in values.items()}
 

@@ -1,6 +1,6 @@
-"""Loss and optimizer of a training, and predictions: files named after images, of their size.
+"""Loss, optimizer, and prediction files named after images.
 
-The network needs no mmsegmentation: it takes each pixel for the class of its color.
+The network classifies pixels by color and needs no mmsegmentation.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Pass(nn.Module):
 
 
 class Nearest(nn.Module):
-    """A stand-in for the head: a class is the better, the nearer its color is."""
+    """A stand-in for the head that scores classes by color distance."""
 
     def __init__(self) -> None:
         super().__init__()

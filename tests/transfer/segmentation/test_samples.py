@@ -1,4 +1,4 @@
-"""Image and mask stay together, at a scale of the original, in a crop of at most one side."""
+"""Image and mask are scaled and cropped together."""
 
 from dataclasses import replace
 from pathlib import Path

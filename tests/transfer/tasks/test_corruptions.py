@@ -1,4 +1,4 @@
-"""A classifier on corrupted images and other viewpoints: groups and means, its worst mistakes."""
+"""Scores on corrupted images and other viewpoints, and worst mistakes."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from transfer.tasks.task import NamedTask, TaskError
 
 
 def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
-    """Four images per corruption and severity, of which so many are answered rightly."""
+    """Write four images per corruption and severity, with known accuracies."""
     answers = (torch.arange(4) < torch.tensor([*right.values()])[:, None]).long().flatten()
     corruptions = tuple(corruption for corruption in right for _ in range(4))
     scores = torch.nn.functional.one_hot(answers, 2).float()
@@ -26,7 +26,10 @@ def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
 
 
 def test_corruption_groups_are_means_over_severities() -> None:
-    """Noise 100 %, blur 75, weather 50, digital 25, the extra four 0; from severity 4 on all 0."""
+    """Accuracies: noise 100 %, blur 75, weather 50, digital 25, others 0.
+
+    From severity 4 on, all are 0.
+    """
     counts = dict(zip(GROUPS, (4, 3, 2, 1), strict=True))
     per_kind = {kind: counts[group] for group, kinds in GROUPS.items() for kind in kinds}
     per_kind |= dict.fromkeys(EXTRA_KINDS, 0)

@@ -1,4 +1,4 @@
-"""The dense tasks: which encoders they refuse, and what a plan says of their costs."""
+"""The dense tasks: refused encoders, and costs in the plan."""
 
 from pathlib import Path
 

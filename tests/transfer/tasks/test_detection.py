@@ -1,4 +1,4 @@
-"""Detection and segmentation: what both refuse and tell, and whole runs of detectors."""
+"""Detection and segmentation: errors, messages, and complete runs."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What tasks of few labels report: means over trials and banks, classes, the worst images."""
+"""Semi-supervised tasks report means over trials, classes and worst images."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A task names network and image where features are infinite or not a number."""
+"""Tasks name network and image if features are not finite."""
 
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ TASKS = {
     "in100_linear@looc": "test",
     "voc07_svm": "trainval",
 }
-"""Tasks on features of whole images, and the split that each reads first."""
+"""Tasks on image features, and the split that each reads first."""
 
 
 class Unstable(nn.Module):
-    """Divides by zero for every image whose values are at most 2, unlike noise."""
+    """Divide by zero for images with values of at most 2."""
 
     def __init__(self) -> None:
         super().__init__()

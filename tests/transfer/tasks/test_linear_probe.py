@@ -1,4 +1,4 @@
-"""The readings of the fixed-rate probe, as the papers print them, and the probe of rotations."""
+"""Variants of the linear probe as printed, and the rotation probe."""
 
 from dataclasses import replace
 from pathlib import Path

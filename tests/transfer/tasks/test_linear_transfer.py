@@ -1,4 +1,4 @@
-"""LORAC's protocol: its numbers, the choice of the rate, the single look at test."""
+"""LORAC's protocol: numbers, learning rate selection, and one test evaluation."""
 
 from dataclasses import replace
 from pathlib import Path

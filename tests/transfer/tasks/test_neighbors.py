@@ -1,4 +1,4 @@
-"""Queries of all classes that are the same for every backbone, and thumbnails that show them."""
+"""Queries and thumbnails are equal for every backbone."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The papers' numbers, the choice of the rate on held-out labels, lists and draws kept apart."""
+"""The papers' numbers, learning rate selection, and separate lists."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""VOC 2007 SVMs: protocol, difficult images, both engines, and a set whose answer is known."""
+"""VOC 2007 SVMs: protocol, difficult images, engines, and known answers."""
 
 from dataclasses import replace
 from pathlib import Path

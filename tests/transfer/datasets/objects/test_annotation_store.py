@@ -1,4 +1,4 @@
-"""Stored annotations are those of the JSON file, whatever odd values it has."""
+"""Stored annotations equal the JSON file, also for odd values."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ def odd(content: dict[str, Any]) -> None:
 
 
 def rename_first_category(folder: Path, name: str) -> None:
-    """Change the name in all files: train and val must have the same ones."""
+    """Change a name in all files, since train and val must agree."""
     for file in folder.iterdir():
         content = json.loads(file.read_text())
         content["categories"][0]["name"] = name

@@ -1,4 +1,4 @@
-"""VOC's objects and masks as the files hold them, SBD's masks, and everything broken named."""
+"""VOC's objects and masks, SBD's masks, and errors of broken files."""
 
 import os
 import shutil
@@ -106,7 +106,7 @@ def test_everything_broken_is_named_and_left_out(copy_of: CopyOf) -> None:
 
 
 def rewrite_boxes(data: Path, change: Callable[[list[float]], list[float]]) -> None:
-    """Change the four numbers of each box of the test images of VOC 2007."""
+    """Change the box coordinates of the VOC 2007 test images."""
     for file in sorted((data / "VOCdevkit" / "VOC2007" / "Annotations").glob("*.xml")):
         tree = ElementTree.parse(file)
         for box in tree.iter("bndbox"):
@@ -172,7 +172,7 @@ def ids(split: Segmented) -> list[str]:
 
 
 def into_sbd(data: Path) -> None:
-    """The added masks as SBD publishes them, and one of VOC's train and one of its val beside."""
+    """Write added masks as SBD publishes them, and two of VOC's."""
     folder = data / "benchmark_RELEASE" / "dataset" / "cls"
     folder.mkdir(parents=True)
     trainval, test = (open_segmented("voc12_seg", data, split) for split in ("trainval", "test"))

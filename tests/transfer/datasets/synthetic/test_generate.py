@@ -1,4 +1,4 @@
-"""Small copies: the same from the same seed, marked, and never over foreign data."""
+"""Generated datasets are reproducible, marked, and never overwrite real data."""
 
 import errno
 import hashlib
@@ -34,7 +34,7 @@ LAYOUTS = {
     "pretrain": "1b88e476fedf",
     "stanford_cars": "07fe854bb19f",
 }
-"""Hash of each generated folder: names of all files, and content of lists and annotations."""
+"""Return a hash of each generated folder: file names, lists and annotations."""
 
 
 def test_generated_layouts_are_those_of_before(small_data: Path) -> None:
