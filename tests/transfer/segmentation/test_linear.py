@@ -274,7 +274,7 @@ def test_distortion_changes_colors_within_bounds() -> None:
 def test_passes_of_a_part_of_the_batch_are_refused() -> None:
     task = TASKS["voc12_seg_linear"]
     assert isinstance(task, SegmentationLinear)
-    with pytest.raises(ValueError, match="statistics are of all 16 images"):
+    with pytest.raises(ValueError, match="statistics of all 16 images"):
         task.with_options(TrainingOptions(gpus=1, images_per_gpu=4))
     assert "images_per_gpu" not in task.supported_options
 
