@@ -1,4 +1,4 @@
-"""Fixtures of several rooms: small data, a small backbone, and skips with their reasons."""
+"""Fixtures of several packages: small data, small backbones, and skips with reasons."""
 
 import errno
 import fcntl
@@ -22,7 +22,7 @@ from transfer.encoders.encoder import Encoder, InputFormat, random_backbone
 
 
 def pytest_configure() -> None:
-    """Let runs that tests start heed a hangup, also where the tests run under nohup."""
+    """Let SIGHUP stop runs under test, even if pytest runs under nohup."""
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)  # a child has the default again
 
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small versions of every data set, made once for all processes of a run; only to be read."""
+    """Small read-only versions of all datasets, shared by all test processes."""
     ours = tmp_path_factory.getbasetemp()
     # a run that a test has started is no worker, although it inherits a worker's environment
     run = ours.parent if hasattr(request.config, "workerinput") else ours
@@ -57,7 +57,7 @@ def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(autouse=True)
 def nothing_asked() -> Iterator[None]:
-    """A signal to one test, or its --quiet, is none of the others' in the same process."""
+    """Reset requested stops and --quiet after each test of this process."""
     yield
     stop._asked.clear()
     stop._asked_s.clear()
@@ -66,7 +66,7 @@ def nothing_asked() -> Iterator[None]:
 
 @pytest.fixture
 def only(small_data: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Make data folders that hold no other sets than some of the small ones."""
+    """Make data folders that contain only some of the small datasets."""
 
     def link(*keys: str) -> Path:
         data = tmp_path / "only"
@@ -100,7 +100,7 @@ def settings(small_data: Path, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def checkpoint(small_backbone: Encoder, tmp_path: Path) -> Path:
-    """The small backbone in a file of our own format, "mine.pth"."""
+    """The small backbone as a backbone file, "mine.pth"."""
     return own_file(small_backbone, {}, tmp_path / "mine.pth")
 
 
@@ -113,7 +113,7 @@ def other_checkpoint(small_backbone: Encoder, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def four_heads(tmp_path: Path) -> Path:
-    """A random LooC++ network for images of 32 px in a file of our own format, "loocpp.pth"."""
+    """A random LooC++ network for 32 px images as backbone file, "loocpp.pth"."""
     backbone = random_backbone(
         arch="resnet18-heads4", stem="imagenet", seed=0, input=InputFormat(size_px=32)
     )
@@ -124,7 +124,7 @@ def four_heads(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fill_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let no file whose path contains a text be written from now on: its disk is full."""
+    """Let all writes to paths that contain a text fail: disk full."""
     sync = os.fsync
 
     def fill(text: str) -> None:

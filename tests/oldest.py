@@ -1,10 +1,10 @@
 """make test-oldest: the wheel and the tests with the oldest supported versions.
 
-First an environment as a user may have it: the oldest torch, OpenCV and numpy 2. Installing the
-wheel changes none of its packages, and a cell runs from an empty folder. Then all packages in
-their oldest versions: fast tests of every part of the suite, and a training of two processes.
-Without a package index there is nothing to install: the rest is skipped with a note, and the exit
-status is 0.
+First come the oldest torch, OpenCV and numpy 2, as a user may have them. Installing the wheel
+changes none of these packages, and an evaluation runs from an empty folder. Then all packages are
+installed in their oldest versions: fast tests of every part of the suite, and a training of two
+processes. Without a package index there is nothing to install: the remaining checks are skipped
+with a note, and the exit status is 0.
 """
 
 import json
@@ -20,7 +20,7 @@ UV = Path(sys.executable).with_name("uv")
 ENVIRONMENT = ROOT / ".venv" / "oldest"
 PYTHON = ENVIRONMENT / "bin" / "python"
 USERS = ("torch==2.6.0", "torchvision==0.21.0", "opencv-python<5", "numpy<2.4")
-"""What a user's environment has before the suite is installed."""
+"""Packages in a user's environment before the suite is installed."""
 TESTS = (
     *("tests/contracts", "tests/pretrain/methods", "tests/pretrain/parts"),
     *("tests/pretrain/running/test_torch_versions.py", "tests/pretrain/test_main.py"),
@@ -28,10 +28,13 @@ TESTS = (
     *("tests/benchmarks/drawing", "tests/benchmarks/test_tables.py"),
     "tests/benchmarks/test_run_all.py",
 )
-"""Tests that cover every package: the contracts end in a record for each kind of task."""
+"""Tests that cover every package.
+
+The contracts end in a record for each kind of task.
+"""
 FAST = "not slow and not slurm and not browser and not gpu and not data and not detectron2"
 UNREACHABLE = ("Failed to fetch", "Failed to download", "was not found in the")
-"""Messages of uv without a package index, or with one that lacks a package."""
+"""Messages of uv without an index, or with a missing package."""
 MAKE_CHECKPOINT = (
     "import torch, torchvision; torch.manual_seed(0); "
     "torch.save(torchvision.models.resnet18().state_dict(), 'r18.pth')"
@@ -97,7 +100,7 @@ def installs(words: Sequence[str | Path], folder: Path) -> bool:
 
 
 def try_the_wheel(install: Sequence[str | Path], folder: Path) -> bool:
-    """Install the wheel beside a user's packages, and run a cell from an empty folder.
+    """Install the wheel in a user's environment; evaluate from an empty folder.
 
     False if the wheel's requirements could not be installed.
     """

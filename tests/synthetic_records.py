@@ -44,9 +44,9 @@ def _shown(task: str) -> dict[str, str]:
 
 
 def _tested(task: str, metric: str, score: float) -> dict[str, Any]:
-    """Number of test images.
+    """Return the number of test images, and a resampled metric.
 
-    Of what is no share of them, the metric with an error of 0.1.
+    A metric that is not a fraction of the images has an error of 0.1.
     """
     counted = {"num_test": num_test_images(task) or 1000}
     if any(part in metric for part in SHARES):
@@ -106,7 +106,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
 
 
 def _records(results: Path) -> Path:
-    """The folder of records in a results folder, or the folder itself if it is one."""
+    """The folder of records in a results folder, or the folder itself."""
     return results if results.name in (RECORDS, SNAPSHOTS) else results / RECORDS
 
 

@@ -1,4 +1,4 @@
-"""The README's commands as they are printed, and the walk-throughs in a copy of the tree."""
+"""The README's commands as printed, and the walk-throughs in a code copy."""
 
 import os
 import re
@@ -33,7 +33,7 @@ Of those with a case for each, the new one runs.
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Return a copy of the code and its tests, without what was measured."""
+    """Return a copy of the code and its tests, without results."""
     for room in ("pretrain", "transfer", "benchmarks", "slurm", "docs", "tests"):
         shutil.copytree(ROOT / room, tmp_path / room)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -61,7 +61,7 @@ def follow(copy: Path, text: str) -> int:
 
 
 def run(copy: Path, command: str) -> str:
-    """Return what a command prints in the copy."""
+    """Return a command's output in the copy."""
     program, *args = shlex.split(command)
     assert program == "python"
     completed = subprocess.run(

@@ -1,4 +1,4 @@
-"""Every method and its run in a few milliseconds: smaller settings, a thin ResNet, few images."""
+"""Every method and its run in milliseconds: small settings, network and images."""
 
 import json
 from collections.abc import Iterator
@@ -26,9 +26,12 @@ from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process
 
 LEARNING = [name for name in METHODS if name != "random"]
-"""Random is left out of what is asked of a method: it has nothing to learn."""
+"""Methods that learn, so all but random."""
 IDLE = {"nnclr": ["encoder.1.7.bias"]}
-"""Parameters without effect: the norm of NNCLR's predictor cancels a shift of what it reads."""
+"""Parameters without effect.
+
+The norm of NNCLR's predictor cancels a shift of its input.
+"""
 WIDTHS = (8, 8, 16, 32)
 SMALLER = {
     "queue_size": 32,
@@ -52,9 +55,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def thin_resnet(norm: type[nn.Module] = nn.BatchNorm2d) -> ResNet:
-    """Torchvision's with one block per stage and the cifar stem's stride, (n, 3, H, W) -> (n, 32).
+    """A thin ResNet: (n, 3, H, W) -> (n, 32).
 
-    With nn.Identity as norm the result of an image cannot depend on the rest of its batch.
+    Torchvision's, with one block per stage and the cifar stem's stride. With nn.Identity as norm,
+    the result of an image cannot depend on the others in its batch.
     """
     with torch.device("meta"):
         network = ResNet(BasicBlock, [1, 1, 1, 1], norm_layer=norm)  # a frame to be filled
@@ -69,7 +73,7 @@ def thin_resnet(norm: type[nn.Module] = nn.BatchNorm2d) -> ResNet:
 
 
 def tiny_config(name: str) -> Any:
-    """The smoke recipe's, with what is smaller here."""
+    """The smoke recipe's settings, with smaller sizes."""
     config = RECIPES[f"{name}/smoke"].config
     expected = {field.name for field in fields(config)}
     smaller = {key: value for key, value in SMALLER.items() if key in expected}
@@ -79,13 +83,19 @@ def tiny_config(name: str) -> Any:
 def tiny_method(
     name: str, *, seed: int = 0, norm: type[nn.Module] = nn.BatchNorm2d, **changes: Any
 ) -> Any:
-    """A method on a thin ResNet, all drawn from the seed, with changes of its tiny settings."""
+    """A method on a thin ResNet, initialized from the seed.
+
+    changes: replace some of the tiny settings.
+    """
     torch.manual_seed(seed)
     return METHODS[name](thin_resnet(norm), WIDTHS[-1], replace(tiny_config(name), **changes))
 
 
 def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
-    """The same images for every method, 16 px or 8 px where it asks for small views, and labels."""
+    """Equal images for every method, 16 px (small views: 8 px).
+
+    The extras are labels and indices.
+    """
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(num_images, 3, 16, 16, generator=generator)
     views: list[Tensor] = []
@@ -107,7 +117,7 @@ def tiny_job(
     read_every_steps: int = 1,
     save_every_min: float = 10.0,
 ) -> Job:
-    """A run of a method on one process, named as its smoke recipe."""
+    """A one-process run of a method, named after its smoke recipe."""
     folder.mkdir(exist_ok=True)
     plan = BatchPlan(num_images=len(images), batch_size=recipe.batch_size, seed=0)
     feed = Feed(

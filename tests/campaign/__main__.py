@@ -1,9 +1,9 @@
 """A campaign of kills: python -m tests.campaign --kills 200 --seed 0.
 
 Each trial starts a command of the suite on small generated data (ResNet-18, smoke schedules, one
-thread, CPU), damages it at a moment drawn over the time of an undisturbed run, and starts the same
-command again until it ends by itself. The metrics and details of records, the tensors, the losses,
-and the bytes of features, tables and images must equal those of an undisturbed run.
+thread, CPU). It kills the command at a random moment within the duration of an undisturbed run, and
+starts it again until it ends. The metrics and details of records, the tensors, the losses, and the
+bytes of features, tables and images must equal the undisturbed ones.
 
 subjects.py     the commands and their inputs
 processes.py    commands in forked processes, and all processes below them
@@ -43,7 +43,7 @@ None of them is the main module of a command.
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Kill and stop commands of the suite at random moments, and compare their results."""
+    """Kill commands of the suite at random moments, and compare their results."""
 
     kills: int = 200
     """Trials in total."""
@@ -52,11 +52,11 @@ class Request:
     subjects: tuple[str, ...] = ()
     """Names of subjects; all if not given."""
     folder: Path = Path("runs/campaign")
-    """Folder of inputs, undisturbed results, the log, and the files of trials that failed."""
+    """Folder of inputs, undisturbed results, the log, and failed trials."""
 
 
 def main() -> int:
-    """Run the trials; return 0 if all were survived, else 1."""
+    """Run the trials; return 0 if all were survived, otherwise 1."""
     request = tyro.cli(Request, description=__doc__)
     # one thread in this process, its forks and all that they start: others would share cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,4 +1,4 @@
-"""The result of a subject, as a digest of each of its parts."""
+"""The result of a subject, as one digest per file."""
 
 import csv
 import hashlib
@@ -15,19 +15,22 @@ RESULT_FIELDS = (
     *("backbone", "task", "protocol", "schedule", "seed", "engine", "metrics", "details"),
     *("data", "departures", "primary_metric", "heading"),
 )
-"""Fields of a record that do not depend on time, load or memory."""
+"""Record fields that do not depend on time, load or memory."""
 VOLATILE_DETAILS = ("training",)
 """Details with times and rates."""
 VOLATILE_COLUMNS = ("wall_s", "peak_memory_gb")
 """Columns of results.csv with times and memory."""
 CACHE = "runs/cache/"
-"""Folder of entries that a hash of their content's origin names: a surplus one does no harm."""
+"""Folder of entries named by a hash of their origin.
+
+A surplus entry does no harm.
+"""
 EXACT_SUFFIXES = (".md", ".csv")
 """Files that are compared byte by byte: tables and figures."""
 
 
 def outcome(folder: Path) -> dict[str, str]:
-    """Return the digest of each part of the result by the path of its file."""
+    """Return the digest of each file of the result, by path."""
     parts = {}
     for path in sorted(folder.rglob("*")):
         content = _content(path, path.relative_to(folder))
@@ -38,9 +41,9 @@ def outcome(folder: Path) -> dict[str, str]:
 
 
 def differences(expected: dict[str, str], found: dict[str, str]) -> str:
-    """Return what is missing, surplus or different, in one line.
+    """Return missing, surplus and different files in one line.
 
-    Empty if nothing is.
+    Empty if all files are equal.
     """
     parts = {
         "missing": sorted(expected.keys() - found.keys()),
@@ -53,7 +56,7 @@ def differences(expected: dict[str, str], found: dict[str, str]) -> str:
 def _content(path: Path, name: Path) -> bytes | None:
     """Return the bytes that must be equal.
 
-    None for a file that is no part of the result.
+    None if the file does not belong to the result.
     """
     if path.is_symlink() or not path.is_file():
         return None
@@ -77,14 +80,14 @@ def _content(path: Path, name: Path) -> bytes | None:
 
 
 def result_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what of a record does not depend on place, time, load or memory."""
+    """Return the record without location, time, load and memory."""
     stored = {name: record[name] for name in RESULT_FIELDS if name in record}
     details = record.get("details", {})
     return stored | {"details": {k: v for k, v in details.items() if k not in VOLATILE_DETAILS}}
 
 
 def _without_versions(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a file without commit and versions, which are not the run's result."""
+    """Return the content of a file without commit and versions."""
     made_by = content.get("made_by", {})
     stored = {name: value for name, value in made_by.items() if name not in ("commit", "versions")}
     return content | {"made_by": stored}

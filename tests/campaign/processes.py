@@ -1,7 +1,7 @@
 """Commands in forked processes, and all processes that they have started.
 
-A fork has the suite's packages in memory, so a signal hits the work and not the import of torch.
-Processes that a command starts itself, such as those of torchrun, begin with a new Python.
+A fork has already imported the suite, so a signal hits the work and not the import of torch.
+Processes that a command starts, such as torchrun's, begin with a new Python.
 """
 
 import ctypes
@@ -26,12 +26,12 @@ Commands = tuple[tuple[str, ...], ...]
 
 
 def adopt_orphans() -> None:
-    """Become the parent of all descendants whose own parent ends, so that none is lost sight of."""
+    """Adopt all descendants whose parent ends, so that none is lost."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def descendants(pid: int) -> list[int]:
-    """Return all processes below this one that have not ended, in the order of their numbers."""
+    """Return all running descendants of this process, sorted by id."""
     result: list[int] = []
     for child in children(pid):
         result += [*([child] if _runs(child) else []), *descendants(child)]
@@ -65,7 +65,7 @@ def send(number: signal.Signals, pids: list[int]) -> None:
 
 @dataclass
 class Running:
-    """Commands that were started together; each leads a session of its own."""
+    """Commands that were started together; each leads its own session."""
 
     log: Path
     """File to which all that the commands print is appended."""
@@ -105,7 +105,7 @@ class Running:
         return True
 
     def wait_for_orphans(self, limit_s: float) -> int:
-        """Wait until no process below this one is left, and return how many remain at the limit."""
+        """Wait for all descendants, and return how many remain at the limit."""
         until = time.monotonic() + limit_s
         while descendants(os.getpid()) and time.monotonic() < until:
             self.have_ended()
@@ -151,7 +151,7 @@ def run_to_end(commands: Commands, log: Path) -> None:
 
 
 def become(run: Callable[[], int], log: Path) -> NoReturn:
-    """Run a function in this fork, which leads a session, and end with its exit status."""
+    """Run a function in this fork as session leader, then exit."""
     status = 1
     try:
         os.setsid()

@@ -1,4 +1,4 @@
-"""The commands of the campaign, and what they read."""
+"""The commands of the campaign, and their inputs."""
 
 import re
 import shutil
@@ -19,9 +19,12 @@ PRETRAINED = {
     "random": ("random/smoke",),
     "trained": ("moco/smoke", "--snapshot-epochs", "1"),
 }
-"""Runs whose files are evaluated, and the words of their commands."""
+"""The runs that produce the evaluated files, and their arguments."""
 MANY_PER_CLASS = 1_400
-"""Images of each of six classes: an extraction with loader processes, in two parts."""
+"""Images of each of six classes.
+
+Enough for a two-part extraction with loader processes.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +100,7 @@ INPUTS and OUT are folders.
 
 
 def prepare(subject: str, folders: Places) -> None:
-    """Put into a trial's folder what its commands find there and write beside."""
+    """Write the files that a subject's commands expect in its folder."""
     if subject == "tables":
         shutil.copytree(
             ROOT / "results" / "reference" / "records", folders.out / "results" / "records"

@@ -1,6 +1,6 @@
-"""One trial: commands are started, killed, and started again until they end by themselves.
+"""One trial: commands are started, killed, and started again until they end.
 
-Survived: the same command ends with the undisturbed result to the bit.
+Survived: the same command ends with a result that is bitwise equal to the undisturbed one.
 """
 
 import os
@@ -22,7 +22,7 @@ MAX_STARTS = 4
 A second one is needed where a process outlives the first.
 """
 BUSY = ("another process works here", "another process works on this cell")
-"""Parts of the messages of a command whose folder another process has locked."""
+"""Messages of a command that finds its folder locked by another process."""
 ORPHANS_S = 120.0
 """Time that processes may outlive their command until they have saved."""
 
@@ -48,7 +48,7 @@ class Trial(NamedTuple):
     """The outcome of one trial, a line of the log."""
 
     name: str
-    """Seed, kind or number: what distinguishes it from the other trials of a campaign."""
+    """Seed, kind or number, unique within a campaign."""
     subject: str
     kind: str
     in_time: bool
@@ -59,7 +59,7 @@ class Trial(NamedTuple):
     statuses: list[list[int]]
     """Exit statuses of each start."""
     problem: str
-    """Explanation of what was not survived; empty if all was."""
+    """Why the trial failed; empty if it was survived."""
     wall_s: float
 
 
@@ -75,7 +75,7 @@ def run_undisturbed(subject: str, folders: Places) -> Undisturbed:
 
 
 def kill_one_process(_: Running, draw: random.Random) -> None:
-    """Kill one of all processes, as the kernel does where memory runs out."""
+    """Kill one of all processes, like the kernel's out-of-memory killer."""
     pids = descendants(os.getpid())
     send(signal.SIGKILL, [draw.choice(pids)] if pids else [])
 
@@ -89,11 +89,11 @@ KILLS: Mapping[str, Callable[[Running, random.Random], None]] = {
     "SIGTERM to the command": lambda run, draw: send(signal.SIGTERM, [draw.choice(run.leaders)]),
     "SIGTERM to every process": lambda *_: send(signal.SIGTERM, descendants(os.getpid())),
 }
-"""What loss of power, the end of a session, lack of memory, a user and a scheduler do."""
+"""Kills by power loss, session end, out of memory, user and scheduler."""
 
 
 def run_trial(name: str, subject: str, expected: Undisturbed, folders: Places) -> Trial:
-    """Kill a subject once at a random moment, then start it until it ends by itself."""
+    """Kill a subject once at a random moment, then restart until success."""
     draw, begin_s = random.Random(name), time.monotonic()
     kind = draw.choice(list(KILLS))
     start_anew(subject, folders)
@@ -118,7 +118,7 @@ def run_trial(name: str, subject: str, expected: Undisturbed, folders: Places) -
 
 
 def has_own_traceback(printed: str) -> bool:
-    """Return whether a stopped command printed a traceback other than the one of torchrun."""
+    """Return whether a stopped command printed a traceback (torchrun's excepted)."""
     _, *tracebacks = printed.split("Traceback")
     return any("SignalException" not in text for text in tracebacks)
 
@@ -128,7 +128,7 @@ def start_again(
 ) -> str:
     """Start the commands until they succeed.
 
-    Return why they do not, else nothing.
+    Return why they fail, or "" if they succeed.
 
     Processes of the start before may still run. The new start may wait for them or say that they
     work; in the latter case they get time to end.

@@ -1,4 +1,4 @@
-"""Autograd's graph run node by node, since its engine needs a real device."""
+"""Run autograd's graph node by node: its engine needs real devices."""
 
 from collections import Counter
 from itertools import compress
@@ -10,16 +10,15 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
 ROOMS = ("pretrain.", "transfer.", "tests.")
-"""Modules whose autograd Functions must return gradients just like their inputs."""
+"""Modules with autograd Functions that must return gradients exactly like their inputs."""
 
 
 @torch.no_grad()
 def run_backward(root: Tensor) -> None:
-    """Add the gradient of a scalar to `.grad` of each leaf, as Tensor.backward does.
+    """Add the gradients of a scalar to the leaves, as Tensor.backward does.
 
-    Raises a TypeError if a gradient is on another device than its input, and if one from a
-    Function of this project has another data type or shape as well; the engine would change these
-    in silence.
+    Raises a TypeError if a gradient is on another device than its input. For a Function of this
+    project, it also raises if data type or shape differ; the engine would convert these silently.
     """
     assert root.grad_fn is not None
     gradients: dict[Node, list[Tensor | None]] = {root.grad_fn: [torch.ones_like(root)]}
@@ -58,7 +57,7 @@ def _count_edges(root: Node) -> Counter[Node]:
 
 
 def _edges(node: Node) -> list[tuple[Node, int]]:
-    """Return the nodes that get a node's gradients, and the places of these among theirs."""
+    """Return the nodes that receive a node's gradients, and their input positions."""
     return [
         (following, location)
         for following, location in node.next_functions
@@ -67,12 +66,12 @@ def _edges(node: Node) -> list[tuple[Node, int]]:
 
 
 def _inputs(node: Node) -> Any:
-    """Return shape, data type and device of each gradient that a node receives."""
+    """Return shape, data type and device of each received gradient."""
     return node._input_metadata
 
 
 def _call(node: Node, received: list[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """Return the gradients of a node's inputs that need one, none where none arrived."""
+    """Return the gradients of a node's inputs; None where none arrived."""
     needed = [following is not None for following, _ in node.next_functions]
     if all(gradient is None for gradient in received):
         return (None,) * sum(needed)
@@ -92,7 +91,7 @@ def _call(node: Node, received: list[Tensor | None]) -> tuple[Tensor | None, ...
 
 
 def _suit(node: Node, gradient: Tensor, expected: Any) -> Tensor:
-    """Return the gradient in the shape and the data type of its input."""
+    """Return the gradient in the shape and dtype of its input."""
     ours = isinstance(node, BackwardCFunction) and node._forward_cls.__module__.startswith(ROOMS)
     result = (gradient.device, gradient.dtype, tuple(gradient.shape))
     target = (expected.device, expected.dtype, tuple(expected.shape))
@@ -102,7 +101,7 @@ def _suit(node: Node, gradient: Tensor, expected: Any) -> Tensor:
 
 
 def _accumulate(node: Any, gradient: Tensor | None) -> None:
-    """Add a gradient to its leaf's, in the leaf's memory layout as the engine does."""
+    """Add a gradient to its leaf's, in the leaf's memory layout."""
     if gradient is not None:
         leaf: Tensor = node.variable
         if gradient.stride() != leaf.stride():

@@ -1,4 +1,4 @@
-"""Results of operations whose shape depends on data, or that have kernels for CUDA only."""
+"""Results of operations with CUDA-only kernels or data-dependent shapes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 NUM_KEPT = 1000
-"""Boxes that are left by every suppression of overlaps, if there are as many."""
+"""Number of boxes that non-maximum suppression keeps, if there are enough."""
 
 
 def answer_read(name: str, args: Any, *, true: bool) -> Any:
-    """Return what the host reads from the device, or None if an operation reads nothing.
+    """Return the value that the host reads from the device.
 
-    Conditions say `true`, other numbers are 1, and masks hold everywhere.
+    None if the operation reads nothing. Conditions are `true`, other numbers are 1, and masks are
+    true everywhere.
     """
     if name == "_local_scalar_dense":
         kinds = {torch.bool: true, torch.float32: 1.0, torch.float64: 1.0}
@@ -30,7 +31,7 @@ def answer_read(name: str, args: Any, *, true: bool) -> Any:
 
 
 def run_without_kernel(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Run an operation, with all places in place of a mask and without kernels of SyncBatchNorm."""
+    """Run an operation; masks select everything, and SyncBatchNorm needs no kernels."""
     if name in SYNC_NORM:
         return SYNC_NORM[name](*args)
     if name == "_fused_sgd_":
@@ -48,12 +49,12 @@ def _is_mask(index: Tensor | None) -> bool:
 
 
 def _all_places(mask: Tensor) -> list[Tensor | None]:
-    """Return one index for each axis of a mask, as if it held everywhere."""
+    """Return one index per axis of a mask that is true everywhere."""
     return [mask.new_zeros(mask.numel(), dtype=torch.int64) for _ in range(mask.ndim)]
 
 
 def _fused_sgd(weights: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
-    """Check what the fused kernel of SGD checks."""
+    """Check the same conditions as the fused kernel of SGD."""
     for lists in (gradients, momenta):
         for weight, second in zip(weights, lists, strict=False):
             result = (second.dtype, second.device, second.shape, second.stride())
@@ -78,4 +79,4 @@ SYNC_NORM: dict[str, Callable[..., Any]] = {
     "batch_norm_backward_reduce": _reduced_gradients,
     "batch_norm_backward_elemt": lambda _, rows, *__: torch.empty_like(rows),
 }
-"""Operations of nn.SyncBatchNorm, which have kernels for CUDA only, by their results' shapes."""
+"""CUDA-only operations of nn.SyncBatchNorm: name -> function that returns empty results."""

@@ -1,7 +1,7 @@
-"""CUDA tensors without a GPU: torch tracks their shapes, types and devices, and computes nothing.
+"""CUDA tensors without a GPU: torch tracks shapes, dtypes and devices only.
 
-Module.to moves what a module has registered. A tensor that was forgotten stays on the CPU, and
-torch raises where it meets one that was not.
+Module.to moves everything that a module has registered. A forgotten tensor stays on the CPU, and
+torch raises an error where it meets a moved one.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,12 +22,15 @@ from tests.fake_cuda.watch import forget_pinned, pinned_copy
 
 CUDA = torch.device("cuda", 0)
 RANK = 3
-"""Place of the process that is pretended, neither the first nor the last of eight."""
+"""Rank of the pretended process, neither first nor last of eight."""
 
 
 @contextmanager
 def pretend_processes(num_processes: int) -> Iterator[None]:
-    """Join a group of processes whose collectives move nothing, which says that it is nccl's."""
+    """Join a fake process group that claims to be nccl.
+
+    Its collectives do nothing.
+    """
     if num_processes == 1:
         yield
         return
@@ -59,7 +62,7 @@ class PretendEvent:
 
 @contextmanager
 def pretend_cuda() -> Iterator[None]:
-    """Make tensors on "cuda" fake ones, with the rules of autocast on GPUs."""
+    """Create fake tensors on "cuda", with the autocast rules of GPUs."""
     stream = Mock(return_value=Mock(spec=["record_event", "wait_event", "wait_stream"]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cuda, "_lazy_init", lambda: None)
@@ -90,7 +93,7 @@ def on_cuda(tensor: Tensor) -> Tensor:
 
 
 def _ones_array(numpy: Callable[[Tensor], NDArray[Any]]) -> Callable[[Tensor], NDArray[Any]]:
-    """Return Tensor.numpy with ones for a fake tensor on the CPU, which has no data."""
+    """Return Tensor.numpy that gives ones for fake tensors on the CPU."""
 
     def array(tensor: Tensor) -> NDArray[Any]:
         if isinstance(tensor, FakeTensor) and tensor.device.type == "cpu":

@@ -19,7 +19,7 @@ from transfer.finetuning.stream import Stream
 
 @dataclass(frozen=True)
 class Step:
-    """A step's losses and metrics, and what it would do on a GPU."""
+    """A step's losses and metrics, and its operations on a GPU."""
 
     numbers: dict[str, Tensor]
     watch: Watch
@@ -41,7 +41,7 @@ def watch_step(network: nn.Module, take: Callable[[], object], *, true: bool = F
 
 
 def check_step(step: Step, measured: str, case: str = "") -> None:
-    """Raise an AssertionError unless a step is as it should be on a GPU."""
+    """Raise an AssertionError if a step would be wrong on a GPU."""
     kinds = {(number.dtype, number.device, number.shape) for number in step.numbers.values()}
     assert kinds == {(torch.float32, CUDA, ())}
     assert step.watch.faults == []  # half precision in a loss, collectives of other tensors
@@ -56,9 +56,11 @@ def take_fine_tuning_step(
     schedule: TrainingSchedule,
     samples: Sequence[Any],
 ) -> Step:
-    """Return one step of a network on samples, all on the CPU before.
+    """Return one step of a network on samples.
 
-    optimizer: makes that of the network after its move to the device.
+    Network and samples are on the CPU before.
+
+    optimizer: makes the optimizer after the network has moved to the device.
     """
     with pretend_cuda():
         network.to(CUDA).train()

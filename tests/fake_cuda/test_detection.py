@@ -1,4 +1,4 @@
-"""Detectors of the torchvision engine on pretend CUDA tensors, in training and in the test."""
+"""Detectors of the torchvision engine on pretend CUDA tensors: training and test."""
 
 from dataclasses import replace
 

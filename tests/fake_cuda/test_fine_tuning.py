@@ -42,7 +42,7 @@ def test_a_step_of_a_classifier_waits_as_often_as_its_budget_says(
 
 
 def one_convolution() -> FCN:
-    """Return a network whose backbone has a single map, an eighth of the image's size."""
+    """Return a network with a single feature map of stride 8."""
     backbone = nn.Sequential(nn.Conv2d(3, 8, 8, stride=8), nn.ReLU())
     return FCN(backbone, nn.Conv2d(8, 21, 1), RECIPE)
 

@@ -1,4 +1,4 @@
-"""Features of a frozen backbone, and what is trained on them, on pretend CUDA tensors."""
+"""Frozen features and the heads trained on them, on pretend CUDA tensors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Gradients of this project's autograd Functions on pretend CUDA tensors, on one of eight GPUs."""
+"""Gradients of our autograd Functions on pretend CUDA tensors, with eight processes."""
 
 from collections.abc import Callable
 

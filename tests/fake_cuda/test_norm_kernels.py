@@ -20,7 +20,7 @@ Call = tuple[str, list[object]]
 
 
 class Calls:
-    """The kernels' calls: each tensor as its number, in order of appearance, type and shape."""
+    """The kernels' calls: each tensor as its index, dtype and shape."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.found: list[Call] = []
@@ -58,7 +58,7 @@ class Calls:
 
 
 def calls(kind: str, dtype: torch.dtype, *, affine: bool) -> Calls:
-    """Return the calls of a step, forward and backward, on one of eight processes."""
+    """Return the calls of forward and backward on one of eight processes."""
     with pytest.MonkeyPatch.context() as patch, pretend_processes(8), pretend_cuda():
         actual = Calls(patch)
         norm = FusedBatchNorm(3, EPS, MOMENTUM, affine).to("cuda")

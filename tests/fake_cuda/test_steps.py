@@ -1,4 +1,7 @@
-"""A step of each method, as the loop takes it, on pretend CUDA tensors: one process, one of 8."""
+"""One step of each method on pretend CUDA tensors.
+
+With 1 and with 8 processes.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +28,10 @@ NO_IMAGES = TrainingImages(Path(), np.zeros(1600, "S1"), np.array([1]), np.array
 
 
 def take_step(method: Method, batch: Batch, name: str) -> Step:
-    """Return one step of a method on a batch, both on the CPU, with the recipe of a name."""
+    """Return one step of a method, with the named recipe.
+
+    Method and batch are on the CPU before.
+    """
     with pretend_cuda():
         moved = Batch([*map(on_cuda, batch.views)], [*map(on_cuda, batch.extras)])
         recipe = replace(RECIPES[f"{name}/smoke"], config=tiny_config(name))
@@ -38,7 +44,7 @@ def take_step(method: Method, batch: Batch, name: str) -> Step:
 @pytest.mark.parametrize("name", LEARNING)
 @pytest.mark.parametrize("num_processes", [1, 8])
 def test_a_step_would_be_right_on_a_gpu(name: str, num_processes: int) -> None:
-    """It raises if a tensor was left on the CPU, or if a gradient is unlike its input."""
+    """Tensors left on the CPU, or gradients unlike their inputs, raise errors."""
     with pretend_processes(num_processes):
         method = tiny_method(name)
         batch = tiny_batch(method, num_images=NUM_IMAGES[num_processes])

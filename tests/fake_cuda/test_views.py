@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def second_batch(folder: Path, name: str, *, colors_on_device: bool) -> tuple[Batch, Watch]:
-    """Return a batch after the first one, which may upload what all batches need."""
+    """Return a batch after the first one, which may upload constants."""
     recipe, views = RECIPES[name]
     feed = Feed(
         images=find_images(folder),

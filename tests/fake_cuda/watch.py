@@ -1,6 +1,6 @@
-"""Notes on what operations would do on CUDA: waits, products in half precision, collectives.
+"""Notes on what operations would do on CUDA: waits, half precision, collectives.
 
-budget.yaml holds the waits that are allowed. Only pinned memory copies without a wait.
+budget.yaml lists the allowed waits. Only pinned memory is copied without a wait.
 """
 
 import sys
@@ -50,7 +50,7 @@ READS = {
     "barrier_": "barrier",
     "nms": "suppression",
 }
-"""Operations that end only when the host has read something from the device."""
+"""Operations during which the host waits for a value from the device."""
 
 
 _storages: dict[int, torch.UntypedStorage] = {}
@@ -61,14 +61,14 @@ They are kept, so that no other gets the same one.
 
 
 def mark_pinned(tensor: Tensor) -> Tensor:
-    """Remember that a tensor and all views of it are in pinned memory; return the tensor."""
+    """Mark a tensor and its views as pinned memory; return it."""
     storage = tensor.untyped_storage()
     _storages[storage._cdata] = storage
     return tensor
 
 
 def is_pinned(tensor: Tensor) -> bool:
-    """Return whether a tensor, or the one that it is a view of, was marked."""
+    """Return whether a tensor or its base was marked."""
     return tensor.untyped_storage()._cdata in _storages
 
 
@@ -82,7 +82,7 @@ def pinned_copy(tensor: Tensor) -> Tensor:
 
 
 busy: list[torch.UntypedStorage] = []
-"""Pinned memory that a copy may still read: torch gives it to no other, nor may we."""
+"""Pinned memory that copies may still read, so it is not reused."""
 
 
 def forget_pinned() -> None:
@@ -105,9 +105,9 @@ class Wait(NamedTuple):
 class Watch(TorchDispatchMode):
     """Recorder of the waits and faults of all operations on CUDA tensors.
 
-    Answers their reads.
+    It also returns the values that they read.
 
-    `true` is what a condition on the device says when it is read.
+    `true`: the value of each condition that is read from the device.
     """
 
     def __init__(self, *, true: bool = False) -> None:
@@ -121,7 +121,7 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run an operation, and note what it would do on a GPU."""
+        """Run an operation, and note its effects on a GPU."""
         kwargs = kwargs or {}
         library, _, name = func._schema.name.partition("::")
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
@@ -159,7 +159,7 @@ class Watch(TorchDispatchMode):
                     self._note("copy to the device")
 
     def _note_copies(self, name: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
-        """Note copies between host and device, unless the host need not wait for them."""
+        """Note copies between host and device that the host waits for."""
         if name == "_to_copy":
             pairs, blocking = [(args[0], result)], not kwargs.get("non_blocking", False)
         elif name == "copy_":
@@ -180,13 +180,13 @@ class Watch(TorchDispatchMode):
                 self._note("copy from the device")
 
     def _check_idle(self, func: Any, tensors: list[Tensor]) -> None:
-        """Note a fault where memory is changed that a copy to the device may still read."""
+        """Note a fault where memory changes during a copy to the device."""
         reading = {storage._cdata for storage in busy}
         if func._schema.is_mutable and tensors[0].untyped_storage()._cdata in reading:
             self.faults.append(f"write to memory that a copy reads in {place()}")
 
     def _check_precision(self, name: str, cuda: list[Tensor]) -> None:
-        """Note a fault where half precision is used outside of a network's layers."""
+        """Note a fault where half precision is used outside network layers."""
         doubles = name in PRODUCTS | SENSITIVE and any(t.dtype == torch.float64 for t in cuda)
         if doubles and not (here := place()).startswith(OF_FEW_NUMBERS):
             self.faults.append(f"{name} in torch.float64 in {here}")
@@ -237,7 +237,7 @@ def place() -> str:
 
 
 def half_precision(name: str, tensors: list[Tensor]) -> str:
-    """Return the place of an operation in half precision outside of a network's layers, or ""."""
+    """Return the location of a half-precision operation outside network layers, or ""."""
     if name not in PRODUCTS | SENSITIVE | FACTORIZATIONS or not any(
         tensor.dtype in HALF for tensor in tensors
     ):
@@ -251,7 +251,7 @@ BUDGET = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text())
 
 
 def allowed_waits(measured: str, case: str = "", *, num_passes: int = 0) -> Counter[Wait]:
-    """Return the waits of a case, with `num_passes` through layers that wait in each pass."""
+    """Return a case's waits, with `num_passes` through layers that always wait."""
     allowed: Counter[Wait] = Counter()
     for entry in BUDGET.get(measured, []):
         waits = entry.get("waits", 0)

@@ -1,4 +1,4 @@
-"""What a GPU computes, against the CPU: `pytest -m gpu` or `make gpu-check`.
+"""GPU results against the CPU's: `pytest -m gpu` or `make gpu-check`.
 
 Each test has a CPU twin. A test notes its differences in `findings`, which `pytest --junitxml FILE`
 writes as properties of the test.
@@ -39,7 +39,7 @@ def findings() -> Findings:
 def pytest_pyfunc_call(
     pyfuncitem: pytest.Function,
 ) -> Generator[None, object, object]:
-    """Let a test fail by its findings, and tell them in the XML."""
+    """Fail a test by its findings, and write them to the XML."""
     result = yield
     findings = pyfuncitem.funcargs.get("findings")
     if isinstance(findings, Findings):
@@ -52,7 +52,7 @@ def pytest_pyfunc_call(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """End the run after an error of CUDA: nothing that its process computes can be trusted."""
+    """End the run after a CUDA error: later results are not reliable."""
     report = yield
     if call.excinfo is not None and is_cuda_error(call.excinfo.value):
         item.session.shouldstop = f"an error of CUDA in {item.name}"
@@ -60,9 +60,9 @@ def pytest_runtest_makereport(
 
 
 def is_cuda_error(error: BaseException | None) -> bool:
-    """Return whether an error, or one that has caused it, comes from CUDA and lasts.
+    """Return whether an error or its cause is a lasting CUDA error.
 
-    Memory that runs out is no such error: later kernels run as before.
+    Out of memory does not count: later kernels run as before.
     """
     if error is None:
         return False

@@ -1,10 +1,10 @@
-"""What a test found: differences between two computations of one result, with their bounds.
+"""Differences between two computations of one result, with bounds.
 
-Convolutions and products add up in another order on a GPU than on a CPU, and may take other
-algorithms. A sum of k products errs like sqrt(k) roundings; the largest sums of a ResNet have 4,608
-products, so 68 roundings, and the errors of some 55 layers add up like sqrt(55) of them: 500
-roundings of half an eps. Two such results differ by twice that. TF32 rounds each factor to 2^-11,
-which is 4,000 of these roundings, and does not pass.
+Convolutions and products add up in another order on a GPU than on a CPU, and may use other
+algorithms. A sum of k products errs like sqrt(k) roundings. The largest sums of a ResNet have 4,608
+products, so 68 roundings. The errors of some 55 layers add up like sqrt(55) of them: 500 roundings
+of half an eps. Two such results differ by twice that. TF32 rounds each factor to 2^-11, which is
+4,000 of these roundings, and does not pass.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from tests.gpu.rounding import (
 from transfer.finetuning.schedule import Precision
 
 NETWORK_ROUNDINGS = 500
-"""Difference in eps of the largest value between two passes through a network."""
+"""Difference, in eps of the largest value, between two network passes."""
 
 
 @dataclass(kw_only=True)
@@ -59,7 +59,9 @@ class Findings:
         units: float = FLOAT32_UNITS,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        """Note the loss, and of all results by name the one that is most in units of its bound.
+        """Note the loss, and the result with the largest relative distance.
+
+        The distance is in units of the bound.
 
         moved: what is expected after all inputs were changed by one unit of rounding of the dtype.
         """
@@ -89,7 +91,7 @@ def one_pass(
 
 
 def roundings(dtype: torch.dtype, operations: float = NETWORK_ROUNDINGS) -> float:
-    """Return how far results may differ, relative to the largest value on the way."""
+    """Return the bound on differences, relative to the largest intermediate value."""
     return operations * torch.finfo(dtype).eps
 
 
@@ -109,9 +111,9 @@ def relative_difference(found: Tensor, expected: Tensor) -> float:
 
 
 def worst_relative_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """Return the largest relative difference of tensors of the same names and shapes.
+    """Return the largest relative difference of tensors with equal names and shapes.
 
-    NaN counts as most.
+    NaN counts as the largest.
     """
     require_same_names(found, expected)
     each = [relative_difference(found[name], expected[name]) for name in expected]
@@ -119,7 +121,7 @@ def worst_relative_difference(found: Mapping[str, Tensor], expected: Mapping[str
 
 
 def norm_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """Return the norm of all differences in units of the norm of all expected tensors.
+    """Return the norm of all differences relative to the expected norm.
 
     Both have the same names and shapes.
     """

@@ -1,10 +1,10 @@
-"""Bounds on how far rounding alone may move the results of a network, and what lies outside.
+"""Bounds on how far rounding alone may move a network's results.
 
-How much a deep network amplifies a rounding cannot be counted, so it is measured: all weights and
+How much a deep network amplifies a rounding cannot be counted, so it is measured. All weights and
 images are changed by one unit of rounding with random signs, and the results move by `moved`. A sum
-of k products rounds k times, which does as much as changing each product by about sqrt(k) units
-(Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 2.8 and 3.1). The longest
-sums of a ResNet have 4,608 terms: 68 units, and two devices round apart by up to twice that.
+of k products rounds k times, which has the effect of changing each product by about sqrt(k) units.
+The source is Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 2.8 and 3.1.
+The longest sums of a ResNet have 4,608 terms: 68 units. Two devices differ by up to twice that.
 """
 
 import math
@@ -14,12 +14,15 @@ import torch
 from torch import Tensor
 
 FLOAT32_UNITS = 140.0
-"""Units of rounding by which float32 results of two devices may be apart."""
+"""Allowed difference of float32 results between devices, in units of rounding."""
 BFLOAT16_UNITS = 3.0
-"""The same for bfloat16: a layer rounds its weights, its input and its output by at most half a
-unit each, forward and backward, while products are summed in float32."""
+"""Allowed difference of bfloat16 results, in units of rounding.
+
+A layer rounds its weights, its input and its output by at most half a unit each, forward and
+backward, while products are summed in float32.
+"""
 ROUNDINGS = {torch.float32: 300.0, torch.bfloat16: 10.0}
-"""Units by which a result may be apart that depends on no product, such as a running mean."""
+"""Allowed difference of results without products (running means), in units of rounding."""
 
 Results = Mapping[str, Tensor]
 """Results of a computation by name, on the CPU."""
@@ -34,10 +37,10 @@ def require_same_names(found: Results, expected: Results) -> None:
 def difference(
     found: Tensor, expected: Tensor, moved: Sequence[Tensor], units: float, dtype: torch.dtype
 ) -> tuple[float, float]:
-    """Return distance and bound of one result of any shape, relative to its length.
+    """Return distance and bound of one result, relative to its length.
 
-    moved: what is expected after all inputs were changed by one unit of rounding of the dtype.
-    Integers must be equal. Results have no gradient.
+    moved: the expected result after all inputs were changed by one unit of rounding of the dtype.
+    Integers must be equal. Results have any shape and no gradient.
     """
     if not expected.is_floating_point():
         return float(not torch.equal(found, expected)), 0.0
@@ -60,7 +63,10 @@ def share_of_bound(difference: tuple[float, float]) -> float:
 
 
 def perturb(tensors: Iterable[Tensor], dtype: torch.dtype, generator: torch.Generator) -> None:
-    """Change tensors of any shape by one unit of rounding with random signs, in place."""
+    """Change tensors in place by one unit of rounding with random signs.
+
+    They have any shape.
+    """
     eps = torch.finfo(dtype).eps
     with torch.no_grad():
         for tensor in tensors:

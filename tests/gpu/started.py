@@ -1,4 +1,7 @@
-"""Pre-training and processes that the tests start: recipes on generated images, on a device."""
+"""Pre-training and worker processes for tests.
+
+Recipes train on generated images, on a device.
+"""
 
 import os
 import subprocess
@@ -21,16 +24,19 @@ from pretrain.running.processes import Process
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 
 NUM_CLASSES = 10
-"""Folders of the generated images, as many as the small supervised recipes have classes."""
+"""Number of image folders: the classes of the small supervised recipes."""
 
 SMALL_VIEWS = ("--small-size-px", "24")
-"""Small views that the last stage of a ResNet gets more than one pixel of: from a single pixel,
-torch 2.15 computes wrong gradients of bfloat16 convolutions with a stride on CPUs."""
+"""Small views of which a ResNet's last stage gets several pixels.
+
+From a single pixel, torch 2.15 computes wrong gradients of bfloat16 convolutions with a stride on
+CPUs.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Device of a test, and a folder for what it writes."""
+    """Device of a test, and its output folder."""
 
     device: torch.device
     folder: Path
@@ -67,9 +73,9 @@ def start_job(
     out: str = "run",
     process: Process | None = None,
 ) -> Job:
-    """Return the job of a recipe on these images, with further options of its command line.
+    """Return the job of a recipe on these images, with further options.
 
-    process: one of several; else the run has one.
+    process: one of several; otherwise the run has one.
     """
     args = ["--data", str(images.folder), "--out", str(place.folder / out)]
     args += ["--device", place.device.type, "--workers", "0", *options]
@@ -79,7 +85,7 @@ def start_job(
 
 
 def smooth(method: Method) -> Method:
-    """Replace ReLU by SiLU and maximum by mean in all networks of a method, in place.
+    """Replace ReLU by SiLU and max pooling by mean, in place.
 
     The mean has no padding: with padding, torch 2.11 computes wrong gradients of it on GPUs in
     channels_last.
@@ -100,14 +106,15 @@ MOST_PROCESSES = 8
 LIMIT_S = 400
 """Seconds after which processes count as stuck.
 
-Those of a busy CPU start slowly.
+On a busy CPU they start slowly.
 """
 
 
 def launch(module: str, device: torch.device, folder: Path) -> int:
     """Run `python -m MODULE DEVICE FOLDER` in all processes; return their number.
 
-    Skips with one GPU. CalledProcessError and TimeoutExpired if they fail; nothing of them goes on.
+    Skips with one GPU. If they fail, it raises CalledProcessError or TimeoutExpired, and all
+    processes have ended.
     """
     number = min(torch.cuda.device_count(), MOST_PROCESSES) if device.type == "cuda" else 2
     if number == 1:

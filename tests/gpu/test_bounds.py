@@ -1,4 +1,4 @@
-"""What the comparisons of this room let pass, roundings, and what they do not: mistakes, TF32."""
+"""The GPU tests' bounds accept roundings, and reject mistakes and TF32."""
 
 import torch
 from torch import Tensor
@@ -24,12 +24,15 @@ def inputs() -> tuple[Tensor, Tensor]:
 
 
 def as_tf32(values: Tensor) -> Tensor:
-    """Return values rounded to the ten bits of TF32, whose exponents are those of float32."""
+    """Return values rounded to the ten mantissa bits of TF32.
+
+    The exponents are float32's.
+    """
     return ((values.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
 def faults(found: dict[str, Tensor]) -> list[str]:
-    """Return what a comparison with the right results in float32 finds above its bound."""
+    """Return the findings of a comparison with the exact float32 results."""
     changed = inputs()
     perturb(changed, torch.float32, torch.Generator().manual_seed(1))
     findings = Findings()

@@ -13,7 +13,7 @@ from tests.gpu.rounding import perturb
 from tests.gpu.started import SMALL_VIEWS, Place, small_images, smooth, start_job
 
 COMPILED = ("moco", "swav", "loocpp")
-"""Methods with a queue and a momentum encoder, with views of two sizes, with several heads."""
+"""Methods with a queue and momentum encoder, two view sizes, several heads."""
 NUM_STEPS = 2
 
 

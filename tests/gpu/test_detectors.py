@@ -1,4 +1,4 @@
-"""Answers of all detectors on the device against those of the CPU."""
+"""All detectors on the device against the CPU."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,25 +34,31 @@ ENGINES: tuple[EngineName, ...] = ("torchvision", "detectron2")
 NUM_CLASSES = 3
 EPS = torch.finfo(torch.float32).eps
 ULPS = 8
-"""Units in the last place by which exponentials and quotients may differ between devices.
+"""Units in the last place between devices' exponentials and quotients.
 
 They move boxes, which are float32 also where convolutions are float64, by as many units of 128 px.
-RoIAlign of moved boxes moves everything behind it.
+RoIAlign of moved boxes moves everything after it.
 """
 BOX_PX = 4 * ULPS * 128 * EPS
-"""Difference of boxes in px: proposals are decoded from anchors, and detections from proposals."""
-LOSS = SCORE = 16 * ULPS * EPS
-"""Difference of a loss, relative to it, and of scores and mask probabilities, which are at most 1.
+"""Difference of boxes in px.
 
-A box that moves by BOX_PX / 4 on a map of stride 4 moves its features by up to 8 * ULPS * EPS.
+Proposals are decoded from anchors, and detections from proposals.
+"""
+LOSS = SCORE = 16 * ULPS * EPS
+"""Relative difference of a loss; also difference of scores and mask probabilities.
+
+Scores and probabilities are at most 1. A box that moves by BOX_PX / 4 on a map of stride 4 moves
+its features by up to 8 * ULPS * EPS.
 """
 GRADIENT = 0.01
-"""Difference of all gradients in units of their norm: a unit near zero may be on or off behind a
-moved box, which changes its gradient as a whole."""
+"""Difference of all gradients in units of their norm.
+
+A unit near zero may be on or off after a moved box, which changes its gradient completely.
+"""
 SMALL_BATCH = 4
-"""Factor by which batch norm over two small images enlarges the roundings of a network."""
+"""Factor by which batch norm over two small images amplifies roundings."""
 LOW_PRECISION: dict[Precision, float] = {"bfloat16": 0.05, "float16": 0.02}
-"""Relative difference of the sum of losses from that in float32, before the first step.
+"""Relative difference of the summed losses from float32, before the first step.
 
 The logits are small then, so that their roundings matter little. Which proposals are kept changes.
 """
@@ -69,10 +75,11 @@ def engine(request: pytest.FixtureRequest) -> EngineName:
 
 @pytest.mark.parametrize("key", DETECTORS)
 def test_a_detector(key: str, engine: EngineName, place: Place, findings: Findings) -> None:
-    """Losses, gradients and detections on the device are those of the CPU.
+    """Losses, gradients and detections on the device equal the CPU's.
 
-    In float64 no rounding decides which proposal is kept, so all must agree. In float32 the losses
-    are compared, and the detections of which some may be kept or dropped by a rounding.
+    In float64 no rounding decides which proposals are kept, so all must agree. In float32 the
+    losses are compared, and the detections with the tolerance that a rounding may keep or drop
+    some.
     """
     recipe = DETECTORS[key]
     expected = fixed_answer(recipe, engine, torch.device("cpu"), double=True)
@@ -89,9 +96,9 @@ def test_a_detector(key: str, engine: EngineName, place: Place, findings: Findin
 def test_a_detector_in_low_precision(
     key: str, engine: EngineName, place: Place, findings: Findings
 ) -> None:
-    """The first losses under autocast are near those in float32, and gradients are finite.
+    """First losses under autocast are close to float32, and gradients are finite.
 
-    Roundings decide which proposals are kept, so that the losses are near and no more.
+    Roundings decide which proposals are kept, so the losses are only close.
     """
     recipe = DETECTORS[key]
     expected = first_pass(recipe, engine, torch.device("cpu"), "float32")
@@ -104,7 +111,7 @@ def test_a_detector_in_low_precision(
 
 
 def compare(findings: Findings, found: Answer, expected: Answer) -> None:
-    """Note the differences of two float64 answers that only roundings of boxes tell apart."""
+    """Note differences of two float64 results, which only box roundings may cause."""
     findings.add("losses", worst_relative_difference(found.losses, expected.losses), LOSS)
     findings.add("gradients", norm_difference(found.gradients, expected.gradients), GRADIENT)
     pairs = list(zip(found.found, expected.found, strict=True))
@@ -131,7 +138,10 @@ def largest(item: Tensor | None, other: Tensor | None) -> float:
 def share_found_again(
     found: Sequence[ResizedDetections], expected: Sequence[ResizedDetections]
 ) -> float:
-    """Return the share of the expected detections with one of their class within 0.1 px."""
+    """Return the fraction of expected detections matched within 0.1 px.
+
+    The class must agree, too.
+    """
     again, count = 0, 0
     for item, second in zip(found, expected, strict=True):
         apart = torch.cdist(second.boxes.cpu().double(), item.boxes.cpu().double(), p=torch.inf)
@@ -155,9 +165,9 @@ def fixed_answer(
 
 
 def small_recipe(recipe: DetectorRecipe) -> DetectorRecipe:
-    """Return a narrow recipe in which nothing is drawn.
+    """Return a narrow recipe without random sampling.
 
-    Of c4, whose head is slow, a lean one.
+    For c4, the slow head is made small.
     """
     narrow = everything_sampled(recipe)
     return replace(narrow, rpn_proposals=(4, 4)) if recipe.neck == "c4" else narrow
@@ -166,7 +176,7 @@ def small_recipe(recipe: DetectorRecipe) -> DetectorRecipe:
 def first_pass(
     recipe: DetectorRecipe, engine: EngineName, device: torch.device, precision: Precision
 ) -> tuple[float, bool]:
-    """Return the sum of the losses before the first step, and whether gradients are finite."""
+    """Return the first sum of losses, and whether gradients are finite."""
     detector = new_detector(small_recipe(recipe), engine, "resnet18", NUM_CLASSES)
     move_to_device(detector, device)
     samples = [sample.to(device) for sample in small_samples(2, NUM_CLASSES)]

@@ -1,4 +1,4 @@
-"""Frozen features, and what is computed on them, on the device against the CPU."""
+"""Frozen features, and heads on them, on the device against the CPU."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from transfer.frozen.running_probe import HeadOptimizer, new_heads
 ARCHITECTURES = ("resnet18", "resnet50")
 
 BFLOAT16_ROUNDINGS = 110
-"""Roundings to bfloat16, of a weight and a map each, of a ResNet-50's 53 convolutions and more."""
+"""Roundings to bfloat16, of weights and maps of a ResNet-50's 53 convolutions."""
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -33,7 +33,7 @@ def test_features_in_float32(arch: str, place: Place, findings: Findings) -> Non
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_features_in_bfloat16(arch: str, place: Place, findings: Findings) -> None:
-    """Their directions are near those of float32 and of bfloat16 on the CPU.
+    """Feature directions are close to float32 and bfloat16 on the CPU.
 
     n roundings by up to 2^-9 turn a vector by sqrt(n) * 2^-9.
     """
@@ -48,7 +48,7 @@ def test_features_in_bfloat16(arch: str, place: Place, findings: Findings) -> No
 
 
 def lived_in_backbone(arch: str) -> Encoder:
-    """Return a random backbone whose norms have means, variances and scales of their own."""
+    """Return a random backbone with random batch norm means, variances and scales."""
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
     generator = torch.Generator().manual_seed(1)
     for name, tensor in backbone.state_dict.items():
@@ -66,7 +66,7 @@ def noise_images(place: Place) -> Tensor:
 
 
 def test_nearest_neighbors(findings: Findings, place: Place) -> None:
-    """Votes in float32 are those of one product in float64 on the CPU.
+    """kNN votes in float32 equal one float64 product on the CPU.
 
     A vote is exp(s / t) of a cosine s, which errs by sqrt(C) roundings. The features lie in tight
     clusters as large as the number of neighbors, so that no rounding changes which are nearest.
@@ -93,7 +93,7 @@ def test_nearest_neighbors(findings: Findings, place: Place) -> None:
 
 
 def test_linear_heads(findings: Findings, place: Place) -> None:
-    """Heads after twenty steps on the device are float64 ones of the CPU.
+    """Heads after twenty steps on the device equal the CPU's in float64.
 
     Every step adds the roundings of its products over the features and the batch.
     """

@@ -1,8 +1,10 @@
-"""Losses and gradients of each method: on the device against the CPU, in bfloat16, without waits.
+"""Losses and gradients of each method, on the device against the CPU.
 
-The networks are those of the smoke recipes, with smooth functions in place of ReLU and maximum:
-where an activation is nearly zero, any rounding may switch it, and a gradient then jumps by far
-more than rounding explains.
+Also in bfloat16, and without waits.
+
+The networks of the smoke recipes have smooth functions instead of ReLU and max pooling. Where an
+activation is nearly zero, any rounding may switch a ReLU, and a gradient then jumps by far more
+than rounding explains.
 """
 
 import copy
@@ -28,12 +30,15 @@ METHODS = tuple(
 )
 """Methods that learn."""
 PROGRESS = 0.75
-"""Share of the run that is done: settings that grow are on their way, and LORAC's prior acts."""
+"""Completed fraction of the run.
+
+Schedules and LORAC's prior are active then.
+"""
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_step_in_float32(name: str, place: Place, findings: Findings) -> None:
-    """Loss, gradients and buffers of a step are those of the CPU."""
+    """Loss, gradients and buffers of a step equal the CPU's."""
     method, batch = smooth_start(place, name)
     expected = step_results(copy.deepcopy(method), batch)
     moved = step_results(*perturbed(method, batch, torch.float32))
@@ -43,7 +48,7 @@ def test_a_step_in_float32(name: str, place: Place, findings: Findings) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_step_in_bfloat16(name: str, place: Place, findings: Findings) -> None:
-    """Loss and gradient under autocast are near those in float32 on the device."""
+    """Loss and gradients under autocast are close to float32 on the device."""
     start = smooth_start(place, name)
     changed = perturbed(*start, torch.bfloat16)
     expected = step_results(*moved_to(place.device, *start))
@@ -62,7 +67,10 @@ def test_a_step_waits_only_where_it_has_to(name: str, tmp_path: Path, findings: 
 
 @lru_cache(maxsize=1)
 def smooth_start(place: Place, name: str) -> tuple[Method, Batch]:
-    """Return a smoke recipe's method with smooth activations, and its first batch, on the CPU."""
+    """Return a smoke recipe's method and its first batch, on the CPU.
+
+    Its activations are smooth.
+    """
     on_cpu = Place(device=torch.device("cpu"), folder=place.folder)
     job = start_job(f"{name}/smoke", on_cpu, small_images(place), *SMALL_VIEWS)
     batches = job.feed.batches(0, 1)
@@ -72,9 +80,9 @@ def smooth_start(place: Place, name: str) -> tuple[Method, Batch]:
 
 
 def step_results(method: Method, batch: Batch, *, low: bool = False) -> dict[str, Tensor]:
-    """Return loss, gradients and, after the step, buffers and weights without gradient, by name.
+    """Return loss, gradients, and buffers and other weights after the step.
 
-    low: bfloat16 under autocast, as in training.
+    By name. Other weights are those without gradient. low: bfloat16 under autocast, as in training.
     """
     torch.manual_seed(0)
     with torch.autocast(batch.views[0].device.type, torch.bfloat16, enabled=low):
@@ -92,13 +100,16 @@ def step_results(method: Method, batch: Batch, *, low: bool = False) -> dict[str
 
 
 def whole_gradient(results: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the loss () and all gradients as one vector (number of weights,)."""
+    """Return the loss () and all gradients as one vector (num_weights,)."""
     gradients = [rows.flatten() for name, rows in results.items() if name.startswith("gradient")]
     return {"loss": results["loss"], "gradient": torch.cat(gradients)}
 
 
 def perturbed(method: Method, batch: Batch, dtype: torch.dtype) -> tuple[Method, Batch]:
-    """Return copies of weights and views that are changed by one unit of rounding of the dtype."""
+    """Return copies of weights and views, changed by one unit of rounding.
+
+    The unit is the dtype's.
+    """
     generator = torch.Generator().manual_seed(1)
     method = copy.deepcopy(method)
     views = [view.clone() for view in batch.views]
@@ -107,7 +118,7 @@ def perturbed(method: Method, batch: Batch, dtype: torch.dtype) -> tuple[Method,
 
 
 def moved_to(device: torch.device, method: Method, batch: Batch) -> tuple[Method, Batch]:
-    """Return copies on a device, weights and views in channels_last as in training."""
+    """Return copies on a device in channels_last, as in training."""
     last = torch.channels_last
     views = [view.to(device).contiguous(memory_format=last) for view in batch.views]
     method = copy.deepcopy(method).to(device).to(memory_format=last)

@@ -1,6 +1,6 @@
-"""Kernels of pre-training's batch norm over processes, given two halves of a batch on one GPU.
+"""Batch norm kernels over processes, given two halves of a batch.
 
-Two processes compare the formulas of a CPU.
+They run on one GPU. Two processes compare the formulas of a CPU.
 """
 
 import copy
@@ -23,7 +23,10 @@ CHANNELS, IMAGES_EACH = 6, 4
 def test_fused_norm_of_two_halves(
     layout: str, dtype: torch.dtype, findings: Findings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two halves of a batch, as if each had a process, against plain batch norm of the whole."""
+    """Two halves of a batch match plain batch norm of the whole.
+
+    Each half is computed as if it had its own process.
+    """
     monkeypatch.setattr(sync_bn, "num_processes", lambda: 2)
     draw = torch.Generator().manual_seed(13)
     shape = (2 * IMAGES_EACH, CHANNELS) if layout == "2-D" else (2 * IMAGES_EACH, CHANNELS, 5, 5)
@@ -54,7 +57,10 @@ def test_fused_norm_of_two_halves(
 
 
 def of_halves(norm: FusedBatchNorm, rows: Tensor, goals: Tensor) -> dict[str, Tensor]:
-    """Return what two processes make of rows (n, C, ...) whose outputs have the gradient goals."""
+    """Return two processes' results for rows (n, C, ...).
+
+    goals: the gradients of the outputs.
+    """
     pairs = list(zip(rows.chunk(2), goals.chunk(2), strict=True))
     stacked = torch.stack([torch.cat(torch.batch_norm_stats(half, norm.eps)) for half, _ in pairs])
     sums: list[Tensor] = []
@@ -71,7 +77,7 @@ def of_halves(norm: FusedBatchNorm, rows: Tensor, goals: Tensor) -> dict[str, Te
 
 
 def step(norm: nn.Module, rows: Tensor, goals: Tensor) -> dict[str, Tensor]:
-    """Return what a process with a copy of the norm makes of its rows."""
+    """Return one process's results for rows, with a copied norm."""
     ours, leaves = copy.deepcopy(norm).train(), rows.clone().requires_grad_()
     outputs = ours(leaves)
     outputs.backward(goals)

@@ -1,4 +1,4 @@
-"""Runs that go on from a checkpoint, or under DDP, against plain runs that never stopped."""
+"""Resumed runs and runs under DDP against plain, uninterrupted ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,11 +33,11 @@ RUNS: Mapping[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_that_goes_on_from_a_checkpoint(run: str, place: Place, findings: Findings) -> None:
-    """Losses and weights of four steps are those of two steps, a checkpoint and two more.
+    """Four steps equal two steps, a checkpoint and two more.
 
-    On a CPU they are equal. On a GPU sums by atomic additions, as in backwards of convolutions and
-    in blurs, have no fixed order: what that may do to four steps is measured by a run whose first
-    weights are changed by one unit of rounding.
+    Losses and weights are equal on a CPU. On a GPU, sums by atomic additions (backward passes of
+    convolutions, blurs) have no fixed order. Their effect on four steps is measured by a run with
+    first weights that are changed by one unit of rounding.
     """
     recipe, *options = RUNS[run]
     expected = finished(start(place, "whole", recipe, options))
@@ -52,7 +52,10 @@ def test_a_run_that_goes_on_from_a_checkpoint(run: str, place: Place, findings: 
 def test_a_run_under_ddp_in_one_process(
     place: Place, findings: Findings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gradients that pass through DDP's buckets, and nccl on a GPU, train as those that do not."""
+    """Training with DDP's gradient buckets equals training without.
+
+    On a GPU also with nccl.
+    """
     expected = finished(start(place, "plain", "moco/smoke", ()))
     moved = [finished(changed(start(place, "changed", "moco/smoke", ())))] if place.on_gpu else []
     device = torch.device("cuda", 0) if place.on_gpu else place.device
@@ -76,13 +79,13 @@ def test_a_run_under_ddp_in_one_process(
 
 
 def changed(job: Job) -> Job:
-    """Return the job with first weights that are changed by one unit of rounding."""
+    """Return the job with first weights changed by one unit of rounding."""
     perturb(job.method.parameters(), torch.float32, torch.Generator().manual_seed(1))
     return job
 
 
 def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
-    """Return the job of a run in a folder of its own, with smooth networks."""
+    """Return a run's job in a separate folder, with smooth networks."""
     args = ["--steps", str(NUM_STEPS), "--read-every-steps", "1", "--precision", "float32"]
     job = start_job(recipe, place, small_images(place), *args, *options, out=out)
     job.command.out.mkdir(exist_ok=True)

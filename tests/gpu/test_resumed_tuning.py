@@ -1,4 +1,4 @@
-"""Trainings whose state is saved and restored on the device."""
+"""Trainings that save and restore their state on the device."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from transfer.finetuning.state import Training, restore, save
 STEPS = 2
 """Steps before the state is saved, and after it."""
 MOST_APART = 0.01
-"""Difference of the steps after a resume from undisturbed ones, relative to their length.
+"""Allowed difference of resumed steps from undisturbed ones, relative to their length.
 
 A GPU adds up some gradients in an order that changes (RoIAlign, upsampling), so that the last bits
 of float32 differ, and each step enlarges them tenfold or more. A lost momentum is a third and more.
@@ -31,7 +31,7 @@ of float32 differ, and each step enlarges them tenfold or more. A lost momentum 
 
 
 def detector(device: torch.device) -> Subject:
-    """Return a detector of boxes of the torchvision engine, and two small images."""
+    """Return a torchvision box detector, and two small images."""
     recipe, samples = small_recipe(COCO_FPN), small_samples(2, NUM_CLASSES)
     created = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
     return detector_subject(created, recipe, samples, device, learning_rate=1e-3)
@@ -51,7 +51,7 @@ def training_of(subject: Subject, folder: Path) -> Training:
 
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_training_that_is_saved_and_restored(kind: str, place: Place, findings: Findings) -> None:
-    """Steps after a state was restored are those of the training that saved it."""
+    """Steps after a restored state equal the steps of the saving run."""
     new, folder = SUBJECTS[kind], place.folder / kind
     undisturbed = new(place.device)
     take_steps(undisturbed, place)
@@ -86,7 +86,7 @@ def state_of(subject: Subject) -> dict[str, Tensor]:
 
 
 def layouts_agree(subject: Subject) -> bool:
-    """Return whether there are momenta, all in the memory layout of their weights."""
+    """Return whether momenta exist, all in the memory layout of their weights."""
     momenta = {w: state["momentum_buffer"] for w, state in subject.optimizer.state.items()}
     return bool(momenta) and all(
         momentum.stride() == weight.stride() for weight, momentum in momenta.items()
@@ -94,7 +94,9 @@ def layouts_agree(subject: Subject) -> bool:
 
 
 def steps_apart(resumed: Subject, undisturbed: Subject, saved: dict[str, Tensor]) -> float:
-    """Return how far two trainings ended apart, relative to their way from the saved state.
+    """Return the distance of two trainings, relative to their whole way.
+
+    The way begins at the saved state.
 
     saved: the weights of that state, by name and in their shapes.
     """

@@ -19,17 +19,21 @@ from transfer.finetuning.loop import move_to_device
 from transfer.finetuning.schedule import Precision
 
 SMALL_BATCH = 4
-"""Factor by which batch norm over two small images enlarges the roundings of a network."""
+"""Factor by which batch norm over two small images amplifies roundings."""
 LOW_PRECISION: dict[Precision, float] = {"bfloat16": 0.05, "float16": 0.01}
-"""Relative difference of the loss from that in float32: a mean over all pixels of a logarithm of
-probabilities. 55 layers round twice each, by half an eps at most; sqrt(110) * eps / 2 of logits of
-about one is 0.04 in bfloat16, and an eighth of it in float16."""
+"""Relative difference of the loss from float32.
+
+The loss is a mean over all pixels of a logarithm of probabilities. 55 layers round twice each, by
+half an eps at most. For logits of about one, sqrt(110) * eps / 2 is 0.04 in bfloat16, and an eighth
+of it in float16.
+"""
 
 
 def test_the_network(place: Place, findings: Findings) -> None:
-    """Loss, gradients and logits on the device are those of the CPU, in float64 and 32.
+    """Loss, gradients and logits on the device equal the CPU's.
 
-    Any fault in float64 is larger than 1e-9, and roundings are much smaller.
+    In float64 and float32. Any fault in float64 is larger than 1e-9, and roundings are much
+    smaller.
     """
     expected = fixed_answer(torch.device("cpu"), torch.float64, place.folder)
     for name, dtype, bound in (
@@ -45,7 +49,7 @@ def test_the_network(place: Place, findings: Findings) -> None:
 
 
 def test_the_network_in_low_precision(place: Place, findings: Findings) -> None:
-    """The first loss under autocast is near that in float32, and gradients are finite."""
+    """The first loss under autocast is close to float32; gradients are finite."""
     expected = first_pass(torch.device("cpu"), "float32", place.folder)
     for precision, bound in LOW_PRECISION.items():
         if precision == "float16" and not place.on_gpu:
@@ -58,7 +62,7 @@ def test_the_network_in_low_precision(place: Place, findings: Findings) -> None:
 def fixed_answer(
     device: torch.device, dtype: torch.dtype, folder: Path
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """Return loss, gradients and then logits in eval mode, of fixed weights and samples."""
+    """Return loss, gradients and eval-mode logits, from fixed weights and samples."""
     network = new_fcn("resnet18", folder, px=65, head_channels=32)
     fill(network.state_dict())
     network.to(dtype)
@@ -77,7 +81,7 @@ def fixed_answer(
 
 
 def first_pass(device: torch.device, precision: Precision, folder: Path) -> tuple[float, bool]:
-    """Return the loss before the first step, and whether the gradients are finite."""
+    """Return the first loss, and whether the gradients are finite."""
     network = new_fcn("resnet18", folder, px=65, head_channels=32)
     move_to_device(network, device)
     samples = [sample.to(device) for sample in fixed_crops(2, 65)]

@@ -58,7 +58,10 @@ def results(process: Process, num_shares: int, *, changed: bool = False) -> dict
 
 
 def small_network() -> nn.Module:
-    """Return two convolutions with batch norm and a layer with batch norm, without kinks."""
+    """Return two convolutions and a linear layer, each with batch norm.
+
+    The network has no kinks.
+    """
     return nn.Sequential(
         *(nn.Conv2d(3, 8, kernel_size=3, bias=False), nn.BatchNorm2d(8), nn.SiLU()),
         *(nn.Conv2d(8, DIM, kernel_size=3, stride=2, bias=False), nn.BatchNorm2d(DIM), nn.SiLU()),

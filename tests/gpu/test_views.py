@@ -1,4 +1,4 @@
-"""Views of a batch that the device makes against those that the CPU makes."""
+"""Views that the device makes against views that the CPU makes."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -14,8 +14,11 @@ from tests.gpu.waits import forbidden_waits
 
 LEVELS = 255
 ROUNDINGS = 300
-"""Roundings of values of at most one from pixels to views: crops, four changes of color and a blur
-have about fifty, some of them of values up to six; differences of nearby values weigh the rest."""
+"""Allowed roundings of values of at most one, from pixels to views.
+
+Crops, four color changes and a blur have about fifty, some of them of values up to six; differences
+of nearby values enlarge them.
+"""
 BOUND_LEVELS = LEVELS * ROUNDINGS * torch.finfo(torch.float32).eps
 NUM_STEPS = 2
 
@@ -58,7 +61,10 @@ def two_batches(feed: Feed, place: Place) -> list[Batch]:
 
 
 def largest_difference(feed: Feed, found: list[Batch], expected: list[Batch]) -> float:
-    """Return how many gray levels two lists of batches are apart at most; nan where undefined."""
+    """Return the largest difference of two lists of batches, in gray levels.
+
+    NaN where undefined.
+    """
     std = torch.tensor(feed.recipe.std, dtype=torch.float64)[:, None, None]
     apart = [
         ((item.cpu().double() - second.cpu().double()) * std).abs().max()

@@ -1,4 +1,4 @@
-"""Steps during which the host waits for no GPU, but in the methods that have to."""
+"""Steps never wait for the GPU, except in methods that must."""
 
 import warnings
 from collections.abc import Iterator
@@ -19,19 +19,22 @@ WAITS: dict[str, tuple[int, str]] = {
     "simtrace": (1, CHOLESKY),
     "wmse": (1, CHOLESKY),
 }
-"""Method -> waits of a step on one process at most, and their reason; others do not wait."""
+"""Method -> largest number of waits per step, and reason.
+
+For one process. Other methods do not wait.
+"""
 WAITS_OF_METRICS: dict[str, tuple[int, str]] = {"moco_m": (1, EIGENVALUES)}
 """The same, of a step after which metrics are read."""
 SYNCHRONIZING = "called a synchronizing CUDA operation"
 """Words of PyTorch's warning and error."""
 WARM_UP_STEPS = 2
-"""Steps before the counted ones: kernels are loaded and measured in the first of each kind."""
+"""Warm-up steps, in which kernels are loaded and timed."""
 COUNTED_STEPS = 2
 """One step after which metrics are read, and one without."""
 
 
 def count_waits(place: Place, name: str, findings: Findings) -> None:
-    """Note how often steps of a smoke recipe on a GPU, and making their batches, wait for it."""
+    """Note how often smoke-recipe steps and their batches wait for the GPU."""
     options = ["--memory-gb", "0", "--read-every-steps", "2", *SMALL_VIEWS]
     options += ["--steps", str(WARM_UP_STEPS + COUNTED_STEPS)]
     job = start_job(f"{name}/smoke", place, small_images(place), *options)
@@ -71,7 +74,7 @@ def forbidden_waits(place: Place) -> Iterator[None]:
 
 @contextmanager
 def counted_waits() -> Iterator[list[str]]:
-    """Give a list that holds, after the block, the place of each wait for the GPU."""
+    """Return a list that collects the location of each GPU wait."""
     positions: list[str] = []
     previous = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught:

@@ -10,13 +10,16 @@ from PIL import Image
 
 @pytest.fixture(autouse=True)
 def same_numbers_in_any_order() -> None:
-    """Seed torch, so that what a test draws does not depend on the tests before it."""
+    """Seed torch, so that random values do not depend on earlier tests."""
     torch.manual_seed(20)
 
 
 @pytest.fixture
 def image_folder(tmp_path: Path) -> Path:
-    """Two classes of ten 20 x 24 px images, each class with its own color, and noise."""
+    """Two classes of ten 20 x 24 px images, colored by class.
+
+    Noise is added.
+    """
     folder = tmp_path / "images"
     generator = np.random.default_rng(0)
     for name, color in (("cold", (40, 80, 200)), ("warm", (220, 120, 30))):
@@ -30,7 +33,10 @@ def image_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def style_bank(image_folder: Path) -> Path:
-    """Copies of these images in the styles munch, all levels 10, and seurat, 20; 12 x 10 px."""
+    """Copies of these images in two styles, 12 x 10 px.
+
+    munch with all levels: 10; seurat: 20.
+    """
     bank = image_folder.parent / "paintings"
     for style, level in (("seurat", 20), ("munch", 10)):
         for file in image_folder.rglob("*.png"):

@@ -1,4 +1,4 @@
-"""Facts of a recipe that tests of both halves need: its tables, and the network that it exports."""
+"""Facts of a recipe for both halves' tests: tables and exported network."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from pretrain.recipes import Recipe
 
 
 def tables_of(recipe: Recipe[Any]) -> set[str]:
-    """Ids of the tables that a recipe says it stands in.
+    """Ids of the tables that list a recipe.
 
     table1-3 is three of them.
     """

@@ -46,7 +46,7 @@ def steps(
     num_steps: int = 2,
     dtype: torch.dtype = torch.float64,
 ) -> dict[str, Any]:
-    """The losses of the steps, the gradients of the last, and the state after it."""
+    """The losses of the steps, the last gradients, and the final state."""
     method.to(dtype).train()
     optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], lr=0.01)
     losses = []

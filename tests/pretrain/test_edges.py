@@ -1,4 +1,4 @@
-"""A run that loses its terminal saves, and one that loses the reader of its output trains on."""
+"""A run without its terminal saves; with closed output it trains."""
 
 import os
 import pty

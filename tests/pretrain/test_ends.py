@@ -1,4 +1,4 @@
-"""How runs with worker processes end: by an error, a dead worker, a request to stop."""
+"""Runs with workers end by an error, a killed worker, or request."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def start(launcher: tuple[str, ...], images: Path, *options: str) -> subprocess.Popen[str]:
-    """A run of two workers per process, in a process group of its own."""
+    """Start a run with two workers per process, in another process group."""
     args = [*launcher, "moco/smoke", "--data", str(images), "--out", str(images.parent / "run")]
     args += ["--memory-gb", "0", "--workers", "2", "--batch-size", "4", "--device", "cpu"]
     return subprocess.Popen(
@@ -47,7 +47,7 @@ def wait_for_steps(run: subprocess.Popen[str], images: Path) -> None:
 def processes(images: Path) -> dict[int, int]:
     """Parents of the processes of a run, by process.
 
-    Torchrun's have sessions of their own.
+    Torchrun's processes have separate sessions.
     """
     result = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -1,7 +1,4 @@
-"""Commands, jobs and files: what a run refuses, records, exports and resumes.
-
-Its snapshots.
-"""
+"""Commands, jobs and files: refused options, records, exports, snapshots and resuming."""
 
 import sys
 from dataclasses import replace
@@ -103,7 +100,7 @@ def test_the_record_tells_how_texture_was_changed(image_folder: Path, style_bank
 def test_console_and_backbone_name_the_arithmetic_that_was_used(
     image_folder: Path, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not what was asked for: auto is float32 here."""
+    """The recorded precision is the actual one: auto is float32 here."""
     ready = job("moco", image_folder, "--precision", precision)
     expected = "bfloat16" if precision == "bfloat16" else "float32"
     assert describe(ready).endswith(f"1 x cpu, {expected}")
@@ -308,6 +305,6 @@ def test_a_finished_run_that_is_started_again_writes_the_encoder_file_it_lacks(
 
 def test_a_setting_of_another_meaning_is_not_a_condition_on_a_batch() -> None:
     class Own(Method):
-        """A method of a user, whose queue is not one of keys."""
+        """A user's method with a queue that does not contain keys."""
 
     assert Own.batch_needs(SimpleNamespace(queue_size=4)) == BatchNeeds()

@@ -1,4 +1,4 @@
-"""The loop on tiny networks: what a step gets, when it saves, and that nothing depends on stops."""
+"""The training loop on tiny networks: inputs of a step, saves, stops."""
 
 import json
 import re
@@ -49,7 +49,10 @@ def job(
 
 
 class Brightness(nn.Linear):
-    """A backbone with one weight: images (n, 3, H, W) -> features (n, 1)."""
+    """A backbone with one weight.
+
+    Images (n, 3, H, W) -> features (n, 1).
+    """
 
     def __init__(self) -> None:
         super().__init__(1, 1)
@@ -59,7 +62,7 @@ class Brightness(nn.Linear):
 
 
 class Recorder(Method):
-    """A method that remembers what the loop told it."""
+    """A method that stores the loop's calls."""
 
     views = (View(),) * 3
 
@@ -127,7 +130,7 @@ def test_waits_for_batches_are_those_of_their_own_window(
 
 
 class Whitening(Recorder):
-    """A method of which every batch but those of some steps fails to be whitened."""
+    """A method that cannot whiten its batches, except at some steps."""
 
     def __init__(self, whitened_steps: tuple[int, ...]) -> None:
         super().__init__()

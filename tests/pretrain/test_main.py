@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it refuses, and that signals and kills cost nothing."""
+"""The command line: output, refused options, and recovery after signals and kills."""
 
 import json
 import os

@@ -64,7 +64,7 @@ def test_cosine_after_a_warm_up_is_that_of_the_rest_of_the_run() -> None:
 
 
 class TwoRates(Method):
-    """Two layers with norms, of which the second keeps its rate."""
+    """Two layers with norms; the second keeps its learning rate."""
 
     fixed_rate = ("second",)
 
@@ -91,7 +91,7 @@ def test_what_keeps_its_rate_is_in_groups_of_its_own_that_come_last() -> None:
 
 
 class Weights(nn.Module):
-    """A matrix, a vector, a matrix of zeros, and a vector that no gradient reaches."""
+    """A matrix, a vector, a zero matrix, and a vector without gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ def test_lars_is_timms(exclude_vectors: bool) -> None:
 
 
 def layers() -> nn.Sequential:
-    """Convolutions in channels last, one of 1 x 1, and a linear layer."""
+    """Convolutions in channels_last, one of 1 x 1, and a linear layer."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 5, 1), nn.Flatten(), nn.Linear(20, 2))
     return network.to(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""Numeric options: each has a range, and what lies outside is refused before any work."""
+"""Numeric options have ranges; other values are refused before any work."""
 
 import re
 from dataclasses import fields, is_dataclass
@@ -20,7 +20,7 @@ UNBOUNDED = ("gaussian_center", "margin", "mean")
 
 
 def numeric_fields(options: Any) -> dict[str, str]:
-    """Return the annotation of each numeric field, by name, also of nested dataclasses."""
+    """Return the annotations of numeric fields, also of nested dataclasses."""
     result: dict[str, str] = {}
     types = get_type_hints(type(options))
     for spec in fields(options):
@@ -34,7 +34,10 @@ def numeric_fields(options: Any) -> dict[str, str]:
 
 
 def options_by_recipe() -> dict[str, tuple[str, str]]:
-    """Return a recipe that the option changes, and its annotation, for every numeric option."""
+    """Return a recipe and the annotation for every numeric option.
+
+    The option has an effect in this recipe.
+    """
     result: dict[str, tuple[str, str]] = {}
     for name, recipe in RECIPES.items():
         command: Command[Any] = Command(data=Path("d"), out=Path("o"), recipe=recipe)

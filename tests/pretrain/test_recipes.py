@@ -1,4 +1,4 @@
-"""Recipes against the settings of the papers, and the papers' tables against the recipes."""
+"""Recipes against the papers' settings, and published tables against the recipes."""
 
 import re
 from itertools import chain

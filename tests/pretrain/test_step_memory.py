@@ -19,11 +19,11 @@ from tests.tiny_methods import LEARNING, tiny_method
 
 
 def maps_of(side_px: int) -> int:
-    """Bytes in bfloat16 that one view of a ResNet-50 keeps, from the sizes of its maps.
+    """Bytes in bfloat16 that one ResNet-50 view keeps, from map sizes.
 
-    Each convolution keeps its result, which the norm reads, and but for shortcuts the norm's
-    result, on which sums and ReLU work in place. The image, the pooled maps and the pool's indices
-    (int64) join them.
+    Each convolution keeps its result, which the norm reads. Except in shortcuts, the norm's result
+    is also kept, on which sums and ReLU work in place. The image, the pooled maps and the pool's
+    indices (int64) are added.
     """
     with torch.device("meta"):
         network, _ = build_resnet("resnet50", "imagenet")

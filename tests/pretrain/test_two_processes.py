@@ -1,4 +1,4 @@
-"""Two processes with half a batch each equal one process with the whole batch."""
+"""Two processes with half a batch each equal one with the batch."""
 
 from typing import Any
 
@@ -19,8 +19,10 @@ from tests.two_processes import two_processes
 pytestmark = pytest.mark.slow
 NUM_IMAGES = 8
 RATE = 0.01
-"""Learning rate of SGD, so small that a step is nearly linear and an error of the gradient does not
-grow."""
+"""Learning rate of SGD, small enough for a nearly linear step.
+
+Errors of the gradient then do not grow.
+"""
 FLOAT32 = {
     "instdisc": ("bank",),
     "swav": ("prototypes", "queues.0.keys", "queues.1.keys"),
@@ -42,7 +44,7 @@ def rows() -> Tensor:
 
 
 def cosines() -> Tensor:
-    """Scores (N, K) whose largest values differ between processes."""
+    """Scores (N, K) with largest values that differ between processes."""
     return torch.linspace(-1, 1, 4 * NUM_IMAGES).view(NUM_IMAGES, 4) * torch.tensor([1, -1, 0.5, 1])
 
 
@@ -53,7 +55,7 @@ def gathered_loss(mine: Tensor) -> Tensor:
 
 
 def in_double(method: nn.Module, float32: tuple[str, ...]) -> nn.Module:
-    """Return the method in float64, so that no layer amplifies the rounding of another."""
+    """Return the method in float64, so that no layer amplifies roundings."""
     method.double()
     for path in float32:
         owner, _, name = path.rpartition(".")
@@ -63,7 +65,7 @@ def in_double(method: nn.Module, float32: tuple[str, ...]) -> nn.Module:
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Return one process's results of each part and of training steps of each method."""
+    """Return one process's results of each part and of training steps."""
     size = NUM_IMAGES // num_processes
     mine = slice(rank * size, (rank + 1) * size)
     leaf = rows()[mine].clone().requires_grad_()
@@ -82,7 +84,10 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
 
 
 def norm_statistics(rows: Tensor) -> Tensor:
-    """Running mean and variance (2, 3) after two steps with these rows of a process (n, 3)."""
+    """Running mean and variance (2, 3) after two steps.
+
+    rows: the rows of one process (n, 3).
+    """
     norm = synchronize_batch_norms(nn.BatchNorm1d(3)).train()
     for _ in range(2):
         norm(rows)
@@ -90,7 +95,7 @@ def norm_statistics(rows: Tensor) -> Tensor:
 
 
 def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
-    """Losses of two training steps of a method, gradients of the first, state after both."""
+    """Losses of two training steps, gradients of the first, final state."""
     # the others have statistics per process, at least of the keys: they are tested without norms
     needs = METHODS[name].batch_needs(tiny_config(name))
     synchronized = needs.norm_groups(2) == 1

@@ -1,4 +1,7 @@
-"""One real cluster for all tests that need it, where Slurm's programs are installed."""
+"""One real cluster for all tests that need it.
+
+It requires Slurm's programs.
+"""
 
 import os
 import shutil

@@ -1,8 +1,8 @@
-"""A command that can be stopped and started again: python counting.py FILE STEPS [GATE].
+"""A command that can stop and resume: python counting.py FILE STEPS [GATE].
 
-It adds 1 to the number in a file every tenth of a second; asked to stop, it finishes its step and
-exits with 75. Each start adds a line to FILE.starts. It does not pass the middle before the gate,
-a file, is there.
+It adds 1 to the number in a file every tenth of a second. On a signal it finishes its step and
+exits with 75. Each start adds a line to FILE.starts. It waits at half of the steps until the file
+GATE exists.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""Slurm's programs without a cluster behind them: each is a few lines of bash."""
+"""Slurm's programs without a cluster: each is a few lines of bash."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""A real Slurm cluster inside this machine: two pretend nodes with pretend GPUs, below one folder.
+"""A real Slurm cluster in one folder: pretend nodes and GPUs.
 
-Nothing below /etc is read, no service is started, root is not needed. Nodes are named like loopback
-addresses, so that processes find each other by the names of their nodes. GPUs are links to
-/dev/null: Slurm counts them and hands them out, nothing can be computed on them.
+It has two nodes, reads nothing in /etc, starts no service, and does not need root. Nodes are named
+like loopback addresses, so that processes find each other by the names of their nodes. GPUs are
+links to /dev/null: Slurm counts and assigns them, but nothing can be computed on them.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class PretendCluster:
         self._until("nodes", lambda: self.tell(*args).count("\n") >= len(NODES))
 
     def start_controller(self) -> None:
-        """Start the controller, also after `stop_controller`; jobs go on in between."""
+        """Start the controller, also after `stop_controller`; in between, jobs keep running."""
         self._run("slurmctld")
         self._until("slurmctld", lambda: "UP" in self.tell("scontrol", "ping"))
 
@@ -84,7 +84,7 @@ class PretendCluster:
         self._run("slurmd", "-N", node)
 
     def stop(self) -> None:
-        """Cancel all jobs, then end every daemon, and what jobs have left behind."""
+        """Cancel all jobs, then end every daemon and leftover processes of jobs."""
         if self.processes("slurmctld"):
             with contextlib.suppress(subprocess.SubprocessError):
                 self.tell("scancel", "--me")
@@ -105,7 +105,10 @@ class PretendCluster:
         return completed.stdout
 
     def processes(self, name: str = "") -> list[int]:
-        """Return ids of this cluster's processes, of one program or of all, jobs included."""
+        """Return ids of this cluster's processes, of one program or all.
+
+        Jobs are included.
+        """
         mine = f"SLURM_CONF={self.conf}".encode()
         result = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -174,7 +177,7 @@ def pretend_cluster(folder: Path) -> Iterator[PretendCluster]:
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many in a row, below those that jobs choose from."""
+    """Return the first of `count` consecutive ports, below the jobs' range."""
     while True:
         first = random.randrange(10_000, 19_000, 100)
         with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The benchmark on a real cluster: the same records as here, whatever fails in between."""
+"""The benchmark on a real cluster gives the local records, despite failures."""
 
 import json
 import re
@@ -31,8 +31,10 @@ TASKS = "in100_knn,voc07_svm,voc07_svm@11point"
 
 @pytest.fixture
 def request_here(checkpoint: Path, small_data: Path, folder: Path) -> RunAll:
-    """Three tasks of the demo on a checkpoint and on its random twin: six cells, four of which
-    share features. Every path has spaces in it."""
+    """Three demo tasks on a checkpoint and its random twin: six evaluations.
+
+    Four of them share features. Every path has spaces in it.
+    """
     home = folder / "my own suite"
     home.mkdir()
     (home / "all data").symlink_to(small_data)
@@ -139,7 +141,7 @@ def test_failed_cell_stores_its_reason_until_it_succeeds(
 def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     request_here: RunAll, pretend: PretendCluster, fault: str
 ) -> None:
-    """Cells have loader processes here, which signals to all processes of a job reach as well."""
+    """The evaluation has loader processes, which signals to the job reach, too."""
     home = request_here.settings.results.parent
     generate_many(home / "many images")
     here = of_data(request_here, home / "many images", "cifar10_linear")

@@ -1,4 +1,4 @@
-"""The warnings about a configuration, and the error where there is no cluster."""
+"""The warnings about a configuration, and the error without a cluster."""
 
 import math
 from pathlib import Path

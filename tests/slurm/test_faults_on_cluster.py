@@ -1,4 +1,4 @@
-"""Whatever happens to a job on a real cluster, it ends with what an undisturbed one ends with."""
+"""Disturbed jobs on a real cluster end with the undisturbed result."""
 
 import contextlib
 import sys
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slur
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
 STEPS = 40
 LIMITED_STEPS = 450
-"""Three quarters of the time limit, and the signal comes after a third of it."""
+"""Three quarters of the time limit; the signal comes after a third."""
 SURVIVED = {
     "preempted": 2,
     "interrupted": 2,
@@ -44,14 +44,14 @@ DEAF = (
     "echo 0 >> {file}.starts; [ $(wc -l < {file}.starts) = 1 ] || { echo 40 > {file}; exit 0; }; "
     "trap '' TERM; exec sleep 600"
 )
-"""It does not leave before its first time limit, and needs no time afterwards."""
+"""It ignores SIGTERM at its first time limit, and then ends immediately."""
 PEER_GONE = (
     '[ "$RANK" = 1 ] && { [ -e {file}.gone ] && exit 0; sleep 600; }; '
     "[ -e {file}.starts ] || { echo 0 >> {file}.starts; "
     "while [ ! -e {file}.gone ]; do sleep 0.1; done; exit 1; }; "
     "echo 0 >> {file}.starts; echo 40 > {file}"
 )
-"""The first process fails once its peer's node is gone, as a collective operation would."""
+"""The first process fails after its peer's node, like a collective operation."""
 RANK_FAILS = '[ "$RANK" = 1 ] && exit 4; sleep 600'
 ONE, BOTH = Resources(cpus=1, hours=1), Resources(nodes=2, cpus=1, hours=1)
 SHORT, WHOLE = Resources(cpus=1, hours=1 / 60), Resources(cpus=64, hours=1)
@@ -83,14 +83,14 @@ class Outcome:
         self.jobs |= dict(zip(work, ids, strict=True))
 
     def counting(self, *names: str, steps: int = STEPS, gate: str = "gate") -> dict[str, Command]:
-        """These jobs do not pass the middle of their work before the gate is open."""
+        """Jobs that wait at half of their steps until the gate opens."""
         rest = (str(steps), str(self.folder / gate))
         return {name: Command((*COUNTING, str(self.folder / name), *rest)) for name in names}
 
 
 @pytest.fixture(scope="module")
 def outcome(running_cluster: PretendCluster) -> Iterator[Outcome]:
-    """All faults at once, on one job each: most of a job's time is spent waiting."""
+    """All faults at once, each on one job, since jobs mostly wait."""
     patch = pytest.MonkeyPatch()
     patch.setenv("SLURM_CONF", str(running_cluster.conf))
     patch.setenv("PATH", running_cluster.environment["PATH"])
@@ -107,7 +107,7 @@ def outcome(running_cluster: PretendCluster) -> Iterator[Outcome]:
 
 
 def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
-    """Submit, and let happen what can happen, before any job is past its middle."""
+    """Submit jobs, and cause all faults before a job passes half."""
     requested = ("undisturbed", "interrupted", "only_sigterm", "command_killed", "job_killed")
     outcome.submit(outcome.counting(*requested), ONE, NODES[0])
     outcome.submit(outcome.counting("cancelled"), ONE, NODES[0])
@@ -162,7 +162,7 @@ def running(arg: str, program: str = "counting.py") -> list[int]:
 
 
 def leaders(pretend: PretendCluster, job: str) -> list[int]:
-    """The process that Slurm has started for a job, or for an element of an array."""
+    """The process that Slurm has started for a job or array element."""
     array, _, element = job.partition("_")
     names = {f"SLURM_ARRAY_JOB_ID={array}", f"SLURM_ARRAY_TASK_ID={element}", "SLURM_PROCID=0"}
     return [

@@ -1,4 +1,4 @@
-"""Processes that srun starts without python -m slurm, and a session that is one process."""
+"""Processes started by srun without python -m slurm, and single-process sessions."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""One command on two nodes of a real cluster: the processes find each other."""
+"""One command on two nodes: the processes find each other."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Commands as jobs, where there is no Slurm."""
+"""Commands as jobs, without Slurm."""
 
 import os
 import subprocess
@@ -87,7 +87,7 @@ def test_command_that_saves_between_kills_is_always_started_again(
 
 
 def test_first_process_that_ends_badly_decides(put_back: Path) -> None:
-    """Its failure lets srun ask the others to stop, which save and exit with 75."""
+    """srun then stops the other processes, which save and exit with 75."""
     first_status(put_back.parent, "7", 1)
     assert first_status(put_back.parent, "7", 75) == 1
     assert start_again(put_back.parent, "7", 137) == ""

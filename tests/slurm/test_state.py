@@ -1,4 +1,4 @@
-"""States of jobs from the output of Slurm and from the files of jobs."""
+"""States of jobs from Slurm's output and from the jobs' files."""
 
 from pathlib import Path
 

@@ -105,7 +105,7 @@ def test_too_large_array_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_was_accepted_unknown_to_us_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full when the pickles of an accepted array are to be moved."""
+    """The disk is full while an accepted array's pickles are moved."""
     a_cluster(tmp_path, monkeypatch, accepted=9)
     fake_programs(tmp_path, monkeypatch, squeue=f"echo '1|{tmp_path}/jobs'; echo '8|other'")
     full = Mock(side_effect=OSError("no space left on device"))
@@ -320,7 +320,7 @@ def test_more_jobs_than_the_cluster_takes_are_refused_before_the_first(
 def test_two_submissions_of_one_second_have_folders_of_their_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What is refused takes back all jobs of its folder."""
+    """A refused array cancels all jobs of its folder."""
     for _ in range(2):
         assert main(["--dry-run", "--", "true"]) == 0
     folders = re.findall("--comment=(.*)", capsys.readouterr().out)

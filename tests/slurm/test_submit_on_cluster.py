@@ -1,4 +1,4 @@
-"""Arrays on a real cluster: how many run, in which order, with what, and what is refused."""
+"""Arrays on a real cluster: parallel jobs, order, resources, and refused requests."""
 
 import sys
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
 
 
 def container(folder: Path) -> Path:
-    """A stand-in for a container: it has packages of its own, and none of Slurm's programs."""
+    """A fake container: it has separate packages, and lacks Slurm's programs."""
     image = folder / "image"
     image.write_text(
         f'#!/bin/bash\nexport PYTHONPATH="{PROJECT}${{PYTHONPATH:+ and $PYTHONPATH}}"\n'

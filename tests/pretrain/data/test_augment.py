@@ -1,4 +1,7 @@
-"""Views in eight bits against PIL's and against those in floating point, in gray levels of 255."""
+"""Views in 8 bits against PIL's and floating point views.
+
+Differences are in gray levels of 255.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +35,10 @@ def normalize(image: Pixels, recipe: ViewRecipe) -> Tensor:
 
 
 def photograph(height: int = 64, width: int = 64, seed: int = 0) -> Pixels:
-    """Like one (H, W, 3), uint8: smooth with some detail, more of it gray than in color."""
+    """A photo-like image (H, W, 3), uint8, smooth with some detail.
+
+    More of it is gray than in color.
+    """
     generator = torch.Generator().manual_seed(seed)
     image = torch.full((1, 3, height, width), 0.5)
     for side, strength in ((3, 0.2), (8, 0.1), (24, 0.04)):

@@ -27,7 +27,7 @@ every_way = pytest.mark.parametrize(
 
 @pytest.fixture
 def truncated_folder(image_folder: Path) -> Path:
-    """Twenty images, of which two have a header and no complete pixels."""
+    """Twenty images; two have a header but no complete pixels."""
     for name in BAD:
         file = image_folder / name
         file.write_bytes(file.read_bytes()[:300])
@@ -35,7 +35,10 @@ def truncated_folder(image_folder: Path) -> Path:
 
 
 def feed(folder: Path, tolerated: int, **changes: Any) -> Feed:
-    """Two views of 8 px in batches of four, with the folder's bad images recorded beside it."""
+    """Two 8 px views in batches of four.
+
+    Bad images are recorded in the folder next to the images.
+    """
     images = find_images(folder, tolerated=1)
     path = folder.parent / "out" / FILE_NAME
     settings: dict[str, Any] = {

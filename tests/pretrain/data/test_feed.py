@@ -1,4 +1,4 @@
-"""Batches from images in memory and from files, colored by workers or by the device."""
+"""Batches from images in memory and files, colored by workers or device."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,10 @@ every_way = pytest.mark.parametrize("way", [FILES, DEVICE])
 
 
 def feed(folder: Path, **changes: Any) -> Feed:
-    """Three views of 16 px from memory, in batches of four, but for what changes."""
+    """Three 16 px views from memory, in batches of four.
+
+    changes: replace some of these settings.
+    """
     images = find_images(folder)
     plain = Feed(
         images=images,
@@ -69,7 +72,7 @@ def test_an_image_that_breaks_after_the_start_is_named(image_folder: Path) -> No
 
 
 def multi_crop(folder: Path, way: Way) -> Feed:
-    """Two views of 16 px and three of 8 px, with every augmentation."""
+    """Two 16 px and three 8 px views, with all augmentations."""
     recipe = ViewRecipe(
         size_px=16, small_size_px=8, rotation_probability=0.5, texture_probability=0.5
     )
@@ -203,7 +206,7 @@ def test_views_show_the_styled_copies_and_copies_share_the_style(
 
 
 def slopes(folder: Path, sizes: list[tuple[int, int]], scale: int = 1) -> Path:
-    """Images that grow red to the right and green to the bottom, of height and width."""
+    """Images (H, W), redder to the right and greener to the bottom."""
     folder.mkdir(parents=True)
     for number, (height, width) in enumerate(sizes):
         down, right = np.mgrid[: height * scale, : width * scale].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Training images: which are found, their order, labels and shares, and changes during a run."""
+"""Training images: listing, order, labels, fractions, and changes during a run."""
 
 import os
 from pathlib import Path
@@ -13,9 +13,9 @@ from tests.pretrain.pixels.hidden import HIDDEN_FILES
 from transfer.datasets.images import read_class_folders
 
 TICK_S = 0.05
-"""More than the clock of a file system needs to go on.
+"""Longer than one tick of a file system's clock.
 
-Linux counts in 10 ms at most.
+On Linux, a tick is 10 ms at most.
 """
 
 

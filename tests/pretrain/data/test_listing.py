@@ -1,4 +1,4 @@
-"""What a listing leaves out and names, splits that are refused, and files that were added."""
+"""Listings: omitted and reported files, refused splits, and added files."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from pretrain.data.listing import find_images, require_one_split, walk
 
 
 def test_added_file_is_found_where_folders_keep_their_times(image_folder: Path) -> None:
-    """Overlays and buckets show the old times of a folder that has changed."""
+    """Overlays and buckets report old times for a changed folder."""
     folder = image_folder / "warm"
     times = folder.stat()
     assert len(find_images(image_folder)) == 20

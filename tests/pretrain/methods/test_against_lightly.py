@@ -1,11 +1,11 @@
-"""Heads beside those of lightly, an optional extra: `pip install .[compare]`.
+"""Heads against lightly's, an optional extra: `pip install .[compare]`.
 
-Losses, and DINO's head, are compared with equations in the tests of each method. What lightly does
-otherwise: its losses know the images of other processes only with `gather_distributed`, its W-MSE
-never. In SwAV, codes overflow in half precision, prototypes have a bias, and its caller normalizes
-them and counts steps to freeze them. DINO's target temperature and last layer follow epochs. W-MSE
-raises where there is no Cholesky factor. BYOL's heads have a bias in their last layer. It has no
-Zero-CL, and no bank with a row for each image.
+Losses, and DINO's head, are compared with equations in the tests of each method. Lightly differs as
+follows. Its losses use the images of other processes only with `gather_distributed`; its W-MSE
+never does. In SwAV, codes overflow in half precision, prototypes have a bias, and its caller
+normalizes them and counts steps to freeze them. DINO's target temperature and last layer follow
+epochs. W-MSE raises an error without a Cholesky factor. BYOL's heads have a bias in their last
+layer. It does not include Zero-CL, or a bank with a row for each image.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ lightly_heads: Any = pytest.importorskip("lightly.models.modules.heads", reason=
 
 
 def same_weights(ours: nn.Module, theirs: nn.Module) -> None:
-    """Give a head of lightly's the tensors of ours, which stand in the same order."""
+    """Copy our tensors into lightly's head; both have the same order."""
     result, expected = ours.state_dict(), theirs.state_dict()
     assert [value.shape for value in result.values()] == [
         value.shape for value in expected.values()

@@ -1,4 +1,4 @@
-"""Losses over the images of a batch against their equations, sums one by one.
+"""Losses over a batch's images against their equations, term by term.
 
 SimCLR: Chen et al., arXiv:2002.05709; Barlow Twins: Zbontar et al., arXiv:2103.03230; VICReg:
 Bardes et al., arXiv:2105.04906.
@@ -24,7 +24,7 @@ Metrics = dict[str, Tensor]
 
 
 def embeddings(num_images: int, dim: int) -> tuple[Tensor, Tensor]:
-    """z1, z2 (N, D), correlated, with deviations on both sides of one, float64."""
+    """z1, z2 (N, D), correlated, with standard deviations around one, float64."""
     generator = torch.Generator().manual_seed(0)
     draw = torch.randn(3, num_images, dim, generator=generator, dtype=torch.float64)
     scale = torch.linspace(0.2, 2, dim, dtype=torch.float64)
@@ -32,7 +32,10 @@ def embeddings(num_images: int, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def nt_xent(z1: Tensor, z2: Tensor) -> float:
-    """Eq. 1 and algorithm 1 as they are printed: views 2k - 1 and 2k are a pair."""
+    """Eq. 1 and algorithm 1 as printed.
+
+    Views 2k - 1 and 2k are a pair.
+    """
     z = torch.stack([z1, z2], dim=1).flatten(0, 1)
 
     def loss(i: int, j: int) -> Tensor:
@@ -44,7 +47,7 @@ def nt_xent(z1: Tensor, z2: Tensor) -> float:
 
 
 def barlow_twins(z1: Tensor, z2: Tensor) -> float:
-    """Eq. 1 and 2, for variances with the epsilon of the released code."""
+    """Eq. 1 and 2, with the released code's epsilon in variances."""
     num_images, dim = z1.shape
     total = 0.0
     for i in range(dim):
@@ -57,7 +60,10 @@ def barlow_twins(z1: Tensor, z2: Tensor) -> float:
 
 
 def vicreg(z1: Tensor, z2: Tensor) -> float:
-    """Eq. 6 with weights 2, 3 and 0.5, and the mean over features of algorithm 1."""
+    """Eq. 6 with weights 2, 3 and 0.5.
+
+    Algorithm 1's mean over features.
+    """
     num_images, dim = z1.shape
     total = 2.0 * float((z1 - z2).square().sum()) / num_images / dim
     for z in (z1, z2):

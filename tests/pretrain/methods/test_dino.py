@@ -55,7 +55,7 @@ def test_head_ends_with_weight_norm_of_gain_one(head_norm: bool) -> None:
 
 
 def tiny_dino(**changes: Any) -> Any:
-    """DINO whose target encoder is other than its encoder."""
+    """DINO with different encoder and target encoder."""
     settings = {"target_temperature": 0.07, "temperature_warmup": 0.5, **changes}
     method = tiny_method("dino", norm=nn.Identity, **settings)
     with torch.no_grad():

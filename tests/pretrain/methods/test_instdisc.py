@@ -16,7 +16,10 @@ NUM_IMAGES = 50
 
 
 def problem(*, n: int = 6, m: int = 10, dim: int = 8) -> tuple[Tensor, Tensor, Tensor]:
-    """Query (n, d), own rows of the bank (n, d) near it, noise (n, m, d), all of unit length."""
+    """Query (n, d), its bank rows (n, d), noise (n, m, d).
+
+    All have unit length. The bank rows are close to the query.
+    """
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(n, dim, generator=generator)
     ours = query + 0.7 * torch.randn(n, dim, generator=generator)

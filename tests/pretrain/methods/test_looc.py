@@ -15,7 +15,10 @@ from tests.tiny_methods import tiny_batch, tiny_method
 def problem(
     *, num_heads: int = 3, n: int = 5, size: int = 40, dim: int = 8
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries (h, n, d), keys (h, v, n, d) around them, queues (h, K, d), of unit length."""
+    """Unit-length queries (h, n, d), keys and queues.
+
+    Keys (h, v, n, d) are close to the queries; queues are (h, K, d).
+    """
     generator = torch.Generator().manual_seed(0)
     queries = torch.randn(num_heads, n, dim, generator=generator)
     noise = torch.randn(num_heads, num_heads, n, dim, generator=generator)

@@ -17,7 +17,7 @@ from tests.two_processes import two_processes
 
 
 def tiny_lorac(**changes: Any) -> Any:
-    """LORAC whose key encoder is other than its query encoder, and stays."""
+    """LORAC with a constant key encoder that differs from its query encoder."""
     paper = {**vars(LORACConfig()), "queue_size": 16, "embedding_dim": 8, "momentum": 1.0}
     method = tiny_method("lorac", norm=nn.Identity, **{**paper, **changes})
     with torch.no_grad():
@@ -27,7 +27,10 @@ def tiny_lorac(**changes: Any) -> Any:
 
 
 def slow_log_prior(prior: str, matrices: Tensor, large: Tensor) -> Tensor:
-    """(n,) of Q (n, M_Q, d) and the large queries (V, n, d): beta 4, temperature 0.2."""
+    """Log prior (n,) with beta 4 and temperature 0.2.
+
+    matrices: Q (n, M_Q, d); large: the large queries (V, n, d).
+    """
     norm = torch.linalg.svdvals(matrices).sum(dim=1)
     num_rows = matrices.shape[1]
     centered = (large - large.mean(dim=0)).flatten(0, 1)
@@ -44,8 +47,10 @@ def slow_log_prior(prior: str, matrices: Tensor, large: Tensor) -> Tensor:
 
 
 def slow_step(method: LORAC, views: list[Tensor], prior: str, q_rows: str) -> tuple[Tensor, Tensor]:
-    """Loss and mean nuclear norm of three large and five small views with keys of the first two,
-    all logits in memory."""
+    """Loss and mean nuclear norm of three large and five small views.
+
+    Keys are from the first two views, and all logits are in memory.
+    """
     q = torch.stack([normalize(method.encoder(view), dim=1) for view in views])
     k = torch.stack([normalize(method.key_encoder(view), dim=1) for view in views[:2]])
     losses, norms = [], []
@@ -119,7 +124,7 @@ def test_a_norm_that_nobody_reads_changes_nothing(prior: str, progress: float) -
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """One process's results of a step with the prior of the images of all processes."""
+    """One process's results of a step with the global batch's prior."""
     size = 8 // num_processes
     mine = slice(rank * size, (rank + 1) * size)
     method = tiny_lorac(prior="batch", batch_scope="global", beta=1.0)

@@ -1,4 +1,4 @@
-"""Options of MoCo: a symmetric loss, shared augmentations, what is only logged."""
+"""Options of MoCo: a symmetric loss, shared augmentations, logged metrics."""
 
 from typing import Any
 

@@ -10,7 +10,10 @@ from tests.tiny_methods import tiny_batch, tiny_method
 
 
 def looped(neighbor: Tensor, prediction: Tensor) -> Tensor:
-    """Return the mean over rows and columns, term by term, at temperature 0.1."""
+    """Return the mean over rows and columns, term by term.
+
+    The temperature is 0.1.
+    """
     powers = (neighbor @ prediction.T / 0.1).exp()
     rows = [-(powers[i, i] / powers[i].sum()).log() for i in range(len(powers))]
     columns = [-(powers[i, i] / powers[:, i].sum()).log() for i in range(len(powers))]

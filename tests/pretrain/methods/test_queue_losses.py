@@ -1,4 +1,4 @@
-"""Losses over a queue of keys against their equations with all similarities in memory.
+"""Losses over a queue against their equations with all similarities in memory.
 
 JCL and the average over keys: Cai et al., arXiv:2009.14776; CO2: Wei et al., arXiv:2010.02217;
 ReSSL: Zheng et al., arXiv:2107.09282.
@@ -26,7 +26,10 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def problem(size: int = 10_000) -> tuple[Tensor, Tensor, Tensor]:
-    """Query (n, d), keys (n, M, d) around it, queue (K, d) of more than two blocks, unit rows."""
+    """Query (n, d), keys (n, M, d), queue (K, d).
+
+    All rows have unit length. Keys are close to the query, and the queue has more than two blocks.
+    """
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(6, 8, generator=generator)
     keys = query[:, None] + 0.7 * torch.randn(6, 5, 8, generator=generator)
@@ -35,7 +38,7 @@ def problem(size: int = 10_000) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def average_over_keys(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
-    """Equation 3 of JCL: one cross entropy over 1 + K logits per key."""
+    """Equation 3 of JCL: cross-entropy over 1 + K logits per key."""
     positive = torch.einsum("nd,nmd->nm", query, keys)
     negative = (query @ queue.T)[:, None].expand(-1, keys.shape[1], -1)
     logits = torch.cat([positive[..., None], negative], dim=2).flatten(0, 1) / 0.2
@@ -73,7 +76,7 @@ def divergence(temperature: float) -> Loss:
 
 
 def relation(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
-    """Cross entropy of two softmaxes over the queue, as ReSSL has it, of the first key."""
+    """ReSSL's cross-entropy of two softmaxes over the queue, for the first key."""
     target = (keys[:, 0] @ queue.T / 0.04).softmax(dim=1)
     return -(target * (query @ queue.T / 0.2).log_softmax(dim=1)).sum(dim=1).mean()
 
@@ -98,7 +101,7 @@ LOSSES: dict[str, tuple[Loss, Loss, float]] = {
     **{f"co2 {t}": (co2(t), divergence(t), t) for t in (0.04, 0.05, 0.2)},
     "ressl": (ressl, relation, 0.04),
 }
-"""Name -> loss, its equation, the smallest temperature, over which similarities are rounded."""
+"""Name -> loss, its equation, and smallest temperature (for the rounding bound)."""
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -24,7 +24,10 @@ def cosines(num_views: int = 4, num_images: int = 6, num_prototypes: int = 5) ->
 
 
 def slow_codes(scores: Tensor, epsilon: float, num_iterations: int) -> Tensor:
-    """Codes (n, K) of one view: algorithm 1 of the appendix, entry by entry in float64."""
+    """Codes (n, K) of one view in float64, entry by entry.
+
+    Algorithm 1 of the appendix.
+    """
     q = [[math.exp(score / epsilon) for score in row] for row in scores.tolist()]
     n, k = scores.shape
     for _ in range(num_iterations):
@@ -90,7 +93,7 @@ def test_codes_are_float32_under_autocast() -> None:
 
 
 def slow_loss(scores: Tensor, codes: Tensor, temperature: float) -> Tensor:
-    """Eq. 6 term by term in float64, mean over its terms and over images."""
+    """Eq. 6 in float64, mean over its terms and images."""
     terms = []
     for i, code in enumerate(codes.double()):
         for v, view in enumerate(scores.double()):

@@ -1,4 +1,4 @@
-"""The UniCLR losses against their equations by other routes: Li et al., arXiv:2211.14516."""
+"""UniCLR losses against their equations, computed differently: Li et al., arXiv:2211.14516."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tests.tiny_methods import forward, tiny_batch, tiny_method
 
 
 def loss_of(z1: Tensor, z2: Tensor, **settings: Any) -> Tensor:
-    """Return the loss of two views (N, D) that a method with these settings trains with."""
+    """Return the training loss of two views (N, D) with these settings."""
     config = UniCLRConfig(embedding_dim=z1.shape[1], **settings)
     return uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)["loss"]
 
@@ -43,7 +43,7 @@ def embeddings(num_images: int = 8, dim: int = 5) -> tuple[Tensor, Tensor]:
 
 
 def equation_10(z1: Tensor, z2: Tensor, temperature: float) -> float:
-    """Return SimAffinity without symmetry as in the appendix, sums and products one by one."""
+    """Return SimAffinity without symmetry as in the appendix, term by term."""
     total = 0.0
     for i in range(len(z1)):
         similarity = [
@@ -55,7 +55,7 @@ def equation_10(z1: Tensor, z2: Tensor, temperature: float) -> float:
 
 
 def covariance_of(z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Centered Z1, Z2, and the sum of outer products of their rows, as the paper has it."""
+    """Centered Z1, Z2, and the paper's sum of outer products of rows."""
     rows = torch.cat([z1, z2])
     centered = rows - rows.mean(dim=0)
     return centered[: len(z1)], centered[len(z1) :], centered.T @ centered

@@ -21,7 +21,7 @@ def embeddings(num_views: int = 2, num_images: int = 12, dim: int = 3) -> Tensor
 
 
 def explicitly_whitened(rows: Tensor) -> Tensor:
-    """(m, D), by an inverse of the lower Cholesky factor of the covariance."""
+    """Whitened (m, D), by inverting the covariance's lower Cholesky factor."""
     inverse = torch.linalg.inv(torch.linalg.cholesky(rows.T.cov()))
     return torch.stack([inverse @ (row - rows.mean(dim=0)) for row in rows])
 

@@ -24,7 +24,10 @@ def standardized(columns: Tensor) -> Tensor:
 
 
 def root_by_svd(columns: Tensor, ridge: float) -> Tensor:
-    """(X'X/m + r I)^-1/2 of X (m, k), from the right singular vectors of X."""
+    """Whitening matrix (X'X/m + r I)^-1/2 of X (m, k).
+
+    Computed from the right singular vectors of X.
+    """
     num_rows, num_columns = columns.shape
     _, values, axes = torch.linalg.svd(columns, full_matrices=True)
     variances = torch.zeros(num_columns, dtype=columns.dtype)
@@ -34,7 +37,7 @@ def root_by_svd(columns: Tensor, ridge: float) -> Tensor:
 
 
 def by_svd(first: Tensor, second: Tensor, ridge: float) -> Tensor:
-    """The loss over the columns of two (m, k), its roots held fixed."""
+    """The loss over the columns of two (m, k), with constant roots."""
     whites = []
     for columns in map(standardized, (first, second)):
         whites.append(columns @ root_by_svd(columns.detach(), ridge))

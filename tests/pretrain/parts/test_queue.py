@@ -1,4 +1,4 @@
-"""The ring of keys, and losses over it against those with all similarities in memory."""
+"""The ring of keys; its losses against similarities in memory."""
 
 import pytest
 import torch

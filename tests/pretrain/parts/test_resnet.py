@@ -47,7 +47,7 @@ def test_a_step_whose_activations_are_computed_again_is_the_same(name: str) -> N
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Gradients and statistics of one process's half of a batch, plain and computed again."""
+    """Gradients and statistics of half a batch, plain and with recomputation."""
     results = []
     for saving in (False, True):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Batch norm over processes: its formulas against plain batch norm of all rows; ShuffleBN."""
+"""Batch norm over processes against plain batch norm of all rows; ShuffleBN."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ NUM_IMAGES, CHANNELS = 8, 5
 
 
 def rows_and_weights(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Rows (n, C, ...), off center and of different scale, and weights of a loss."""
+    """Rows (n, C, ...), not centered or scaled, and loss weights."""
     generator = torch.Generator().manual_seed(3)
     rows = 2 + 3 * torch.randn(NUM_IMAGES, *shape, generator=generator, dtype=torch.float64)
     weights = torch.randn(NUM_IMAGES, *shape, generator=generator, dtype=torch.float64)
@@ -29,7 +29,10 @@ def rows_and_weights(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor
 
 
 def normed(norm: nn.Module, rows: Tensor, weights: Tensor) -> dict[str, Tensor]:
-    """Outputs, gradients and statistics of one step of a norm with parameters from seed 0."""
+    """Outputs, gradients and statistics of one step of a norm.
+
+    Its parameters are drawn with seed 0.
+    """
     torch.manual_seed(0)
     for parameter in norm.parameters():
         nn.init.normal_(parameter)
@@ -44,7 +47,7 @@ def normed(norm: nn.Module, rows: Tensor, weights: Tensor) -> dict[str, Tensor]:
 
 @pytest.fixture
 def several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the synchronous way with one process, whose rows are all rows."""
+    """Use the synchronized path with one process, which has all rows."""
     counts = iter([2])  # asked for once by the layer; afterwards there is one process
     monkeypatch.setattr(sync_bn, "num_processes", lambda: next(counts, 1))
 

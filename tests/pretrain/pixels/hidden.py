@@ -1,4 +1,4 @@
-"""Files of systems and tools that lie among images and have an image's suffix."""
+"""Hidden files of systems and tools that have an image's suffix."""
 
 HIDDEN_FILES = (
     "@eaDir/photo.jpg/SYNOFILE_THUMB_M.jpg",

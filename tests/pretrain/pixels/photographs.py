@@ -1,4 +1,4 @@
-"""Images that are like photographs: smooth with some detail, and as JPEG files."""
+"""Photo-like images (smooth with some detail), also as JPEG files."""
 
 import io
 
@@ -10,7 +10,10 @@ from pretrain.pixels.decoding import Pixels
 
 
 def photograph(height: int = 64, width: int = 64, seed: int = 0) -> Pixels:
-    """Return pixels (H, W, 3), uint8, whose detail falls with its frequency."""
+    """Return pixels (H, W, 3), uint8.
+
+    High frequencies have lower amplitudes.
+    """
     generator = np.random.default_rng(seed)
     image = np.full((height, width, 3), 0.5, np.float32)
     for side, strength in ((3, 0.2), (8, 0.1), (24, 0.05), (96, 0.03)):

@@ -1,4 +1,4 @@
-"""A file is as it was before or as it was to become, and what stands in the way is explained."""
+"""Files are replaced atomically, and errors explain the obstacle."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""A wrong word on a command line is told in one sentence."""
+"""A wrong argument on a command line is reported in one sentence."""
 
 import subprocess
 import sys

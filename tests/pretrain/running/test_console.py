@@ -24,7 +24,7 @@ with console.live_bars(), console.progress("features", "cifar10 [test]", 40) as 
 
 
 def in_terminal(program: str, **environment: str) -> str:
-    """Return what a program writes to a terminal."""
+    """Return a program's output to a terminal."""
     ours, theirs = pty.openpty()
     surroundings = {**os.environ, "TERM": "xterm", "COLUMNS": "100", **environment}
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Free memory of a machine and of the groups that a process is in, read from files made here."""
+"""Free memory of a machine and a process's cgroups, from fake files."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from pretrain.running.processes import assume_gpus
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with 8,000 kB of free memory, and a process in the group job/step."""
+    """A machine with 8,000 kB free, and a process in group job/step."""
     monkeypatch.delenv(JOB_MEMORY, raising=False)
     (tmp_path / "self").mkdir()
     (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable: 8000 kB\n")

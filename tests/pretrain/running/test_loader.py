@@ -1,4 +1,4 @@
-"""The loader: same batches with any number of workers, honest errors, and ends that are ends."""
+"""The loader: batches do not depend on workers, clear errors, clean ends."""
 
 import errno
 import multiprocessing
@@ -75,7 +75,7 @@ def test_loader_keeps_the_handler_of_sigchld(handler: Any) -> None:
 
 
 class FileError(DataError):
-    """An error with an attribute and a constructor of its own."""
+    """An error with an attribute and a custom constructor."""
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__(f"{name} does not decode")
@@ -115,7 +115,7 @@ def test_exit_of_a_worker_is_an_error(status: int) -> None:
 
 
 def test_a_worker_killed_in_the_middle_of_a_batch_blocks_nobody() -> None:
-    """A batch that is larger than what a connection holds, half of which is sent."""
+    """The batch exceeds a pipe's buffer, and half of it is sent."""
     batches = load_batches(lambda _: (os.getpid(), bytes(10**7)), count(), num_workers=2)
     pid, _ = next(batches)
     time.sleep(0.5)  # for both to send what fits
@@ -165,7 +165,7 @@ def test_closing_waits_for_no_lock_of_a_killed_worker(monkeypatch: pytest.Monkey
 
 
 def test_a_signal_that_comes_while_a_worker_starts_does_not_end_it() -> None:
-    """It comes before the worker has executed a line of its own."""
+    """The signal arrives before the worker has executed any code."""
     armed = [signal.SIGTERM]
 
     def send() -> None:
@@ -261,7 +261,7 @@ def gone(pids: list[int]) -> bool:
     ],
 )
 def test_workers_end_with_the_process_however_it_ends(pin: str, end: str, status: int) -> None:
-    """While they are busy for long, and the iteration is still referred to."""
+    """Workers are busy for long, and the iterator is still referenced."""
     completed = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(end=end, pin=pin)],
         stdout=subprocess.PIPE,

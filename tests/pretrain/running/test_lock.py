@@ -1,4 +1,4 @@
-"""A folder has one owner, and a file system that cannot say so is named."""
+"""A folder has one owner; a file system without locks is reported."""
 
 import errno
 import fcntl

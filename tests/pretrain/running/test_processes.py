@@ -1,4 +1,4 @@
-"""Work dealt to several processes, and errors on the way from one to another."""
+"""Work shared by several processes, and errors passed between them."""
 
 import pickle
 import signal
@@ -27,7 +27,10 @@ from tests.two_processes import two_processes
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Return this process's share of five images, without and with a signal to the second one."""
+    """Return this process's part of five images, without and with a signal.
+
+    The second image gets the signal.
+    """
     process = this_process()
     share = list(indices_of_process(5, process))
     stop.listen()
@@ -91,7 +94,7 @@ def test_tf32_of_convolutions_alone_is_read(
 
 
 class LineError(ValueError):
-    """An error whose constructor does not take its message."""
+    """An error with a constructor that does not take its message."""
 
     def __init__(self, file: str, line: int) -> None:
         super().__init__(f"{file}:{line} is wrong")

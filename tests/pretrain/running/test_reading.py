@@ -1,4 +1,7 @@
-"""Reads are repeated after errors of a network disk, which are no faults of a file."""
+"""Reads are repeated after network disk errors.
+
+Such errors are not reported as bad files.
+"""
 
 import errno
 import os
@@ -23,7 +26,7 @@ Break = Callable[..., list[Path]]
 
 @pytest.fixture
 def break_disk(monkeypatch: pytest.MonkeyPatch) -> Break:
-    """Let reads of files with a suffix fail so many times with an error; return the reads.
+    """Let reads of a suffix fail several times; return the reads.
 
     first: number of the first read that fails, from 1.
     """

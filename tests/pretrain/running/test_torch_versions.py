@@ -1,4 +1,4 @@
-"""The names that this suite needs of torch, and that differ between its versions or are private."""
+"""The private or version-dependent names of torch that this suite needs."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""A process that waits for another one says so, and a signal ends the wait with 75."""
+"""A waiting process says so, and a signal ends it with 75."""
 
 import os
 import signal
