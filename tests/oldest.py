@@ -82,14 +82,14 @@ def main() -> int:
     return 0
 
 
-def installs(words: Sequence[str | Path], folder: Path) -> bool:
+def installs(args: Sequence[str | Path], folder: Path) -> bool:
     """Run an installation.
 
     False, with a note, if the package index does not answer.
 
     SystemExit for any other error, such as requirements that exclude each other.
     """
-    completed = subprocess.run(words, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
+    completed = subprocess.run(args, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
     if completed.returncode == 0:
         return True
     print(completed.stderr, file=sys.stderr)
@@ -109,8 +109,8 @@ def try_the_wheel(install: Sequence[str | Path], folder: Path) -> bool:
     (wheel,) = folder.glob("*.whl")
     if not installs([*install, wheel], folder):
         return False
-    after = installed()
-    changed = {name for name, version in previous.items() if after.get(name) != version}
+    current = installed()
+    changed = {name for name, version in previous.items() if current.get(name) != version}
     assert not changed, f"the installation changed {changed}"
     run([UV, "pip", "check", "--quiet", "--python", PYTHON])
     (folder / "transfer").mkdir()  # a user's folder of this name must not hide ours
@@ -135,11 +135,11 @@ def installed() -> dict[str, str]:
     return {package["name"]: package["version"] for package in json.loads(answer)}
 
 
-def run(words: Sequence[str | Path], folder: Path = ROOT) -> None:
+def run(args: Sequence[str | Path], folder: Path = ROOT) -> None:
     """Run a command; SystemExit with its status if it fails."""
-    status = subprocess.run(words, cwd=folder, check=False).returncode
+    status = subprocess.run(args, cwd=folder, check=False).returncode
     if status:
-        print(f"test-oldest: {' '.join(map(str, words))} failed", file=sys.stderr)
+        print(f"test-oldest: {' '.join(map(str, args))} failed", file=sys.stderr)
         sys.exit(status)
 
 

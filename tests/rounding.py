@@ -42,7 +42,7 @@ def rounding_error(
 
 
 def assert_equal_up_to_rounding(
-    found: Any,
+    actual: Any,
     expected: Any,
     *,
     magnitude: float | None = None,
@@ -56,15 +56,15 @@ def assert_equal_up_to_rounding(
     products keep small entries only to the accuracy of the large ones.
     """
     if isinstance(expected, Mapping):
-        assert found.keys() == expected.keys()
-        found, expected = list(found.values()), list(expected.values())
+        assert actual.keys() == expected.keys()
+        actual, expected = list(actual.values()), list(expected.values())
     if isinstance(expected, list | tuple):
-        for item, second in zip(found, expected, strict=True):
+        for item, second in zip(actual, expected, strict=True):
             assert_equal_up_to_rounding(
                 item, second, magnitude=magnitude, operations=operations, dtype=dtype
             )
         return
-    ours = found.detach()
+    ours = actual.detach()
     theirs = expected if isinstance(expected, Tensor) else torch.tensor(expected).double()
     dtypes = {ours.dtype, theirs.dtype} if dtype is None else {dtype}
     largest = _largest(theirs) if magnitude is None else magnitude

@@ -36,7 +36,7 @@ def put(folder: Path, name: str, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content))
 
 
-def _shown(task: str) -> dict[str, str]:
+def _metric_and_heading(task: str) -> dict[str, str]:
     """Primary metric and heading of a task id."""
     of_task = next((item for key, item in TASKS.items() if reading_of(key)[0] == task), None)
     metric, heading = (of_task.primary_metric, of_task.heading) if of_task else ("top1", "Others")
@@ -49,7 +49,7 @@ def _tested(task: str, metric: str, score: float) -> dict[str, Any]:
     A metric that is not a fraction of the images has an error of 0.1.
     """
     counted = {"num_test": num_test_images(task) or 1000}
-    if any(part in metric for part in SHARES):
+    if any(fragment in metric for fragment in SHARES):
         return counted
     values = score + np.random.default_rng(0).normal(0, 0.1, NUM_RESAMPLES)
     return counted | resampled({metric: values}, 1000)
@@ -91,8 +91,10 @@ def record(results: Path, score: float, **changes: Any) -> None:
         if name in ("backbone", "protocol"):
             written[name]["name"] = value
         else:
-            next(part for part in (backbone, protocol, data, written) if name in part)[name] = value
-    output = _shown(written["task"])
+            next(fields for fields in (backbone, protocol, data, written) if name in fields)[
+                name
+            ] = value
+    output = _metric_and_heading(written["task"])
     metric = metric or output["primary_metric"]
     written["details"] = _tested(written["task"], metric, score) | written["details"]
     created = written | output | {"metrics": {metric: score}} | content
@@ -134,7 +136,7 @@ def failure(
         {
             "format": "ssl-cell/1",
             "state": "failed",
-            **_shown(task),
+            **_metric_and_heading(task),
             "backbone": "mine",
             "sha256": "a" * 64,
             "small": "",

@@ -53,10 +53,10 @@ def follow(copy: Path, text: str) -> int:
     for name, blocks in edits:
         for block in re.findall(r"```diff\n(.*?)```", blocks, re.S):
             previous = "".join(line[1:] + "\n" for line in block.splitlines() if line[0] == " ")
-            after = "".join(line[1:] + "\n" for line in block.splitlines())
+            replacement = "".join(line[1:] + "\n" for line in block.splitlines())
             content = (copy / name).read_text()
             assert previous in content, f"{name} has no {previous!r}"
-            (copy / name).write_text(content.replace(previous, after))
+            (copy / name).write_text(content.replace(previous, replacement))
     return len(files) + len(edits)
 
 
@@ -105,9 +105,9 @@ def test_every_walkthrough_fits_the_files_that_it_changes(copy: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "steps", "new", "shown"), WALKTHROUGHS)
+@pytest.mark.parametrize(("page", "steps", "new", "expected_text"), WALKTHROUGHS)
 def test_walkthrough_works_as_printed(
-    page: str, steps: int, new: str, shown: str, copy: Path
+    page: str, steps: int, new: str, expected_text: str, copy: Path
 ) -> None:
     text = (HOWTO / page).read_text()
     if "runs/small" in text:
@@ -117,7 +117,7 @@ def test_walkthrough_works_as_printed(
     printed = [
         run(copy, command) for block in COMMANDS.findall(text) for command in block.splitlines()
     ]
-    assert any(shown in output for output in printed)
+    assert any(expected_text in output for output in printed)
     assert f"`{FREEZE}`" in text
     run(copy, FREEZE)
     tests = f"python -m pytest -q -n0 -p no:cacheprovider {CONTRACTS}"

@@ -23,7 +23,7 @@ import torch
 import tyro
 
 from tests.campaign.processes import adopt_orphans
-from tests.campaign.subjects import SUBJECTS, Places, write_inputs
+from tests.campaign.subjects import SUBJECTS, TrialFolders, write_inputs
 from tests.campaign.trial import run_trial, run_undisturbed
 
 IMPORTED = (
@@ -72,7 +72,7 @@ def main() -> int:
     problems, undisturbed = 0, {}
     for number in range(request.kills):
         name, subject = f"{request.seed} {number}", names[number % len(names)]
-        folders = Places(inputs=folder / "inputs", out=folder / "work" / _slug(subject))
+        folders = TrialFolders(inputs=folder / "inputs", out=folder / "work" / _slug(subject))
         if subject not in undisturbed:
             undisturbed[subject] = run_undisturbed(subject, folders)
         trial = run_trial(name, subject, undisturbed[subject], folders)
@@ -86,8 +86,8 @@ def main() -> int:
     return int(bool(problems))
 
 
-def _slug(words: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in words.lower())
+def _slug(text: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in text.lower())
 
 
 if __name__ == "__main__":

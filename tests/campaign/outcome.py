@@ -31,26 +31,28 @@ EXACT_SUFFIXES = (".md", ".csv")
 
 def outcome(folder: Path) -> dict[str, str]:
     """Return the digest of each file of the result, by path."""
-    parts = {}
+    digests = {}
     for path in sorted(folder.rglob("*")):
         content = _content(path, path.relative_to(folder))
         if content is not None:
             name = path.relative_to(folder).as_posix()
-            parts[name] = hashlib.sha256(content).hexdigest()[:16]
-    return parts
+            digests[name] = hashlib.sha256(content).hexdigest()[:16]
+    return digests
 
 
-def differences(expected: dict[str, str], found: dict[str, str]) -> str:
+def differences(expected: dict[str, str], actual: dict[str, str]) -> str:
     """Return missing, surplus and different files in one line.
 
     Empty if all files are equal.
     """
-    parts = {
-        "missing": sorted(expected.keys() - found.keys()),
-        "surplus": sorted(k for k in found.keys() - expected.keys() if not k.startswith(CACHE)),
-        "different": sorted(k for k in expected.keys() & found.keys() if expected[k] != found[k]),
+    names_by_kind = {
+        "missing": sorted(expected.keys() - actual.keys()),
+        "surplus": sorted(k for k in actual.keys() - expected.keys() if not k.startswith(CACHE)),
+        "different": sorted(k for k in expected.keys() & actual.keys() if expected[k] != actual[k]),
     }
-    return "; ".join(f"{arg}: {', '.join(names[:3])}" for arg, names in parts.items() if names)
+    return "; ".join(
+        f"{kind}: {', '.join(names[:3])}" for kind, names in names_by_kind.items() if names
+    )
 
 
 def _content(path: Path, name: Path) -> bytes | None:

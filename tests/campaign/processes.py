@@ -76,13 +76,13 @@ class Running:
     Adopted orphans are among them.
     """
 
-    def start(self, words: tuple[str, ...]) -> None:
+    def start(self, args: tuple[str, ...]) -> None:
         """Start `python -m WORDS` in a fork."""
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if not pid:
-            become(partial(_run_module, words), self.log)
+            become(partial(_run_module, args), self.log)
         self.leaders.append(pid)
 
     def have_ended(self) -> bool:
@@ -173,7 +173,7 @@ def become(run: Callable[[], int], log: Path) -> NoReturn:
         os._exit(status)
 
 
-def _run_module(words: tuple[str, ...]) -> int:
-    sys.argv = list(words)
-    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+def _run_module(args: tuple[str, ...]) -> int:
+    sys.argv = list(args)
+    runpy.run_module(args[0], run_name="__main__", alter_sys=True)
     return 0

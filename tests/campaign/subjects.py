@@ -28,7 +28,7 @@ Enough for a two-part extraction with loader processes.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class TrialFolders:
     """Folders of a trial."""
 
     inputs: Path
@@ -36,10 +36,10 @@ class Places:
     out: Path
     """Folder of this trial alone."""
 
-    def words(self, words: tuple[str, ...]) -> tuple[str, ...]:
+    def args(self, args: tuple[str, ...]) -> tuple[str, ...]:
         """Return the words with both folders in the place of their names."""
         return tuple(
-            arg.replace("INPUTS", str(self.inputs)).replace("OUT", str(self.out)) for arg in words
+            arg.replace("INPUTS", str(self.inputs)).replace("OUT", str(self.out)) for arg in args
         )
 
 
@@ -60,8 +60,8 @@ def _cell(task: str, *options: str, data: str = "data") -> tuple[str, ...]:
     return _evaluate("transfer", task, "--ckpt", "INPUTS/random/backbone.pt", *options, data=data)
 
 
-def _torchrun(words: tuple[str, ...]) -> tuple[str, ...]:
-    return ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *words)
+def _torchrun(args: tuple[str, ...]) -> tuple[str, ...]:
+    return ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *args)
 
 
 def _run_all(tasks: str, *options: str) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ INPUTS and OUT are folders.
 """
 
 
-def prepare(subject: str, folders: Places) -> None:
+def prepare(subject: str, folders: TrialFolders) -> None:
     """Write the files that a subject's commands expect in its folder."""
     if subject == "tables":
         shutil.copytree(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tests.campaign.outcome import differences, outcome
 from tests.campaign.processes import Commands, Running, descendants, run_to_end, running, send
-from tests.campaign.subjects import SUBJECTS, Places, prepare
+from tests.campaign.subjects import SUBJECTS, TrialFolders, prepare
 
 MAX_STARTS = 4
 """Starts after the damaged one.
@@ -32,7 +32,7 @@ class Undisturbed:
     """The result of a subject that nothing has disturbed."""
 
     duration_s: float
-    parts: dict[str, str]
+    digests: dict[str, str]
     """Digest of each part of the result."""
 
     @property
@@ -63,7 +63,7 @@ class Trial(NamedTuple):
     wall_s: float
 
 
-def run_undisturbed(subject: str, folders: Places) -> Undisturbed:
+def run_undisturbed(subject: str, folders: TrialFolders) -> Undisturbed:
     """Run a subject to its end and return its result.
 
     RuntimeError if it fails.
@@ -71,7 +71,7 @@ def run_undisturbed(subject: str, folders: Places) -> Undisturbed:
     start_anew(subject, folders)
     start_s = time.monotonic()
     run_to_end(commands_of(subject, folders), folders.out.with_suffix(".log"))
-    return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(folders.out))
+    return Undisturbed(duration_s=time.monotonic() - start_s, digests=outcome(folders.out))
 
 
 def kill_one_process(_: Running, draw: random.Random) -> None:
@@ -92,7 +92,7 @@ KILLS: Mapping[str, Callable[[Running, random.Random], None]] = {
 """Kills by power loss, session end, out of memory, user and scheduler."""
 
 
-def run_trial(name: str, subject: str, expected: Undisturbed, folders: Places) -> Trial:
+def run_trial(name: str, subject: str, expected: Undisturbed, folders: TrialFolders) -> Trial:
     """Kill a subject once at a random moment, then restart until success."""
     draw, begin_s = random.Random(name), time.monotonic()
     kind = draw.choice(list(KILLS))
@@ -110,9 +110,9 @@ def run_trial(name: str, subject: str, expected: Undisturbed, folders: Places) -
         else:
             run.wait_for_orphans(5)
             statuses.append(run.results())
-    if not problem and (any(statuses[0]) or differences(expected.parts, outcome(folders.out))):
+    if not problem and (any(statuses[0]) or differences(expected.digests, outcome(folders.out))):
         problem = start_again(commands, folders, expected, statuses)
-        problem = problem or differences(expected.parts, outcome(folders.out))
+        problem = problem or differences(expected.digests, outcome(folders.out))
     wall_s = round(time.monotonic() - begin_s, 1)
     return Trial(name, subject, kind, in_time, statuses, problem, wall_s)
 
@@ -124,7 +124,7 @@ def has_own_traceback(printed: str) -> bool:
 
 
 def start_again(
-    commands: Commands, folders: Places, expected: Undisturbed, statuses: list[list[int]]
+    commands: Commands, folders: TrialFolders, expected: Undisturbed, statuses: list[list[int]]
 ) -> str:
     """Start the commands until they succeed.
 
@@ -151,12 +151,12 @@ def start_again(
     return f"not finished after {MAX_STARTS} further starts"
 
 
-def commands_of(subject: str, folders: Places) -> Commands:
+def commands_of(subject: str, folders: TrialFolders) -> Commands:
     """Return the commands of a subject in these folders."""
     return tuple(folders.words(args) for args in SUBJECTS[subject])
 
 
-def start_anew(subject: str, folders: Places) -> None:
+def start_anew(subject: str, folders: TrialFolders) -> None:
     """Empty the trial's folder and prepare it."""
     shutil.rmtree(folders.out, ignore_errors=True)
     for log in folders.out.parent.glob(f"{folders.out.name}*.log"):

@@ -120,7 +120,7 @@ def _apply_registered(module: nn.Module, change: Callable[[Tensor], Tensor]) -> 
         return changed[tensor]
 
     with torch.no_grad():
-        for part in module.modules():
-            for tensors in (part._parameters, part._buffers):
+        for submodule in module.modules():
+            for tensors in (submodule._parameters, submodule._buffers):
                 tensors.update({name: replace(t) for name, t in tensors.items() if t is not None})
     return module

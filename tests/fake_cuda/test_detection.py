@@ -84,7 +84,7 @@ def test_detections_stay_on_the_device(name: str) -> None:
         image = on_cuda(torch.zeros(3, 64, 80, dtype=torch.uint8))
         with Watch(true=True) as watch:
             (result,) = detector.find([image])
-    parts = [result.boxes, result.scores, result.masks, result.keypoints]
-    kinds = {(part.dtype, part.device) for part in parts if part is not None}
+    tensors = [result.boxes, result.scores, result.masks, result.keypoints]
+    kinds = {(tensor.dtype, tensor.device) for tensor in tensors if tensor is not None}
     assert kinds == {(torch.float32, CUDA)}
     assert watch.waits == allowed_waits("detection", name)

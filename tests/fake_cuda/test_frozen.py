@@ -75,10 +75,10 @@ def test_a_step_of_linear_heads_waits_as_often_as_its_budget_says(optimizer: str
 
 
 @pytest.mark.parametrize("labels", ["classes", "rotations"])
-@pytest.mark.parametrize("kept", [False, True])
-def test_batches_of_crops_wait_nowhere(kept: bool, labels: Labels, folder: Images) -> None:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_batches_of_crops_wait_nowhere(in_memory: bool, labels: Labels, folder: Images) -> None:
     training = ProbeTraining(learning_rates=(1.0,), labels=labels, crop_px=8)
-    with pretend_cuda(), image_memory(1.0 * kept):
+    with pretend_cuda(), image_memory(1.0 * in_memory):
         batches = crop_batches(folder, training, 0, InputFormat(), 4, range(3))
         with Watch():
             next(batches)

@@ -33,7 +33,7 @@ class Calls:
             result = run(func, name, args, kwargs)
             if name in SYNC_NORM:
                 created = result if isinstance(result, tuple) else (result,)
-                self.found.append((name, [self._told(value) for value in (*args, *created)]))
+                self.found.append((name, [self._describe(value) for value in (*args, *created)]))
             return result
 
         patch.setattr(watch, "run_without_kernel", record)
@@ -45,7 +45,7 @@ class Calls:
 
         patch.setattr(torch, "full", filled)
 
-    def _told(self, value: object) -> object:
+    def _describe(self, value: object) -> object:
         if not isinstance(value, Tensor):
             return value
         positions = [(t.untyped_storage()._cdata, t.storage_offset()) for t in self.seen]

@@ -97,7 +97,7 @@ INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 class Wait(NamedTuple):
     """A place where the host waits for the device, and why."""
 
-    place: str
+    location: str
     """File and function."""
     kind: str
 
@@ -145,7 +145,7 @@ class Watch(TorchDispatchMode):
         return result
 
     def _note(self, kind: str) -> None:
-        self.waits[Wait(place(), kind)] += 1
+        self.waits[Wait(location(), kind)] += 1
 
     def _note_reads(self, name: str, args: Any) -> None:
         if name in READS:
@@ -169,36 +169,36 @@ class Watch(TorchDispatchMode):
         else:
             return
         for source, target in pairs:
-            ways = source.device.type, target.device.type
-            if ways == ("cpu", "cuda") and not blocking:
+            devices = source.device.type, target.device.type
+            if devices == ("cpu", "cuda") and not blocking:
                 busy.append(source.untyped_storage())
-            if ways == ("cpu", "cuda") and (blocking or not is_pinned(source)):
+            if devices == ("cpu", "cuda") and (blocking or not is_pinned(source)):
                 self._note(
                     "copy to the device" if blocking else "copy of memory that is not pinned"
                 )
-            elif blocking and ways == ("cuda", "cpu"):
+            elif blocking and devices == ("cuda", "cpu"):
                 self._note("copy from the device")
 
     def _check_idle(self, func: Any, tensors: list[Tensor]) -> None:
         """Note a fault where memory changes during a copy to the device."""
         reading = {storage._cdata for storage in busy}
         if func._schema.is_mutable and tensors[0].untyped_storage()._cdata in reading:
-            self.faults.append(f"write to memory that a copy reads in {place()}")
+            self.faults.append(f"write to memory that a copy reads in {location()}")
 
     def _check_precision(self, name: str, cuda: list[Tensor]) -> None:
         """Note a fault where half precision is used outside network layers."""
         doubles = name in PRODUCTS | SENSITIVE and any(t.dtype == torch.float64 for t in cuda)
-        if doubles and not (here := place()).startswith(OF_FEW_NUMBERS):
-            self.faults.append(f"{name} in torch.float64 in {here}")
-        if where := half_precision(name, cuda):
-            self.faults.append(f"{name} in {cuda[0].dtype} in {where}")
+        if doubles and not (caller := location()).startswith(OF_FEW_NUMBERS):
+            self.faults.append(f"{name} in torch.float64 in {caller}")
+        if caller_in_half := half_precision(name, cuda):
+            self.faults.append(f"{name} in {cuda[0].dtype} in {caller_in_half}")
 
     def _check_collective(self, name: str, tensors: list[Tensor]) -> None:
         for tensor in tensors:
             if tensor.device.type != "cuda":
-                self.faults.append(f"{name} of a tensor on {tensor.device} in {place()}")
+                self.faults.append(f"{name} of a tensor on {tensor.device} in {location()}")
             if not tensor.is_contiguous():
-                self.faults.append(f"{name} of a tensor that is not contiguous in {place()}")
+                self.faults.append(f"{name} of a tensor that is not contiguous in {location()}")
 
 
 def _is_host_work(tensors: list[Tensor], kwargs: dict[str, Any]) -> bool:
@@ -216,7 +216,7 @@ AUTOGRAD = "autograd"
 SYNC_NORM = "nn.SyncBatchNorm"
 
 
-def place() -> str:
+def location() -> str:
     """Return the innermost file and function of the project.
 
     Or what of torch it is in.
@@ -242,8 +242,8 @@ def half_precision(name: str, tensors: list[Tensor]) -> str:
         tensor.dtype in HALF for tensor in tensors
     ):
         return ""
-    here = place()
-    return "" if here in (LAYER, AUTOGRAD) else here
+    caller = location()
+    return "" if caller in (LAYER, AUTOGRAD) else caller
 
 
 BUDGET = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text())

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.gpu.findings import Findings, exact_float32
-from tests.gpu.started import Place
+from tests.gpu.started import Workspace
 
 
 @pytest.fixture(
@@ -20,10 +20,10 @@ from tests.gpu.started import Place
         pytest.param("cuda", marks=pytest.mark.gpu),
     ]
 )
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
     """A device that computes in full float32, and an empty folder."""
     with exact_float32():
-        yield Place(device=torch.device(request.param), folder=tmp_path)
+        yield Workspace(device=torch.device(request.param), folder=tmp_path)
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def pytest_pyfunc_call(
     result = yield
     findings = pyfuncitem.funcargs.get("findings")
     if isinstance(findings, Findings):
-        pyfuncitem.user_properties += findings.facts
-        assert not findings.above, "; ".join(findings.above)
+        pyfuncitem.user_properties += findings.properties
+        assert not findings.failures, "; ".join(findings.failures)
     return result
 
 

@@ -35,24 +35,24 @@ class Findings:
     The test fails if one is above it.
     """
 
-    facts: list[tuple[str, float | str]] = field(default_factory=list)
-    above: list[str] = field(default_factory=list)
+    properties: list[tuple[str, float | str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def add(self, name: str, difference: float, bound: float) -> None:
         """Note a difference; NaN is above every bound."""
-        self.facts += [(name, difference), (f"{name}: bound", bound)]
+        self.properties += [(name, difference), (f"{name}: bound", bound)]
         if not difference <= bound:
-            self.above.append(f"{name} {difference:.2g} above {bound:.2g}")
+            self.failures.append(f"{name} {difference:.2g} above {bound:.2g}")
 
     def require(self, name: str, holds: bool, reason: str) -> None:
         """Note a condition that is not a number."""
-        self.facts.append((name, "yes" if holds else reason))
+        self.properties.append((name, "yes" if holds else reason))
         if not holds:
-            self.above.append(f"{name}: {reason}")
+            self.failures.append(f"{name}: {reason}")
 
     def compare(
         self,
-        found: Results,
+        actual: Results,
         expected: Results,
         moved: Sequence[Results],
         *,
@@ -65,9 +65,9 @@ class Findings:
 
         moved: what is expected after all inputs were changed by one unit of rounding of the dtype.
         """
-        require_same_names(found, expected)
+        require_same_names(actual, expected)
         differences = {
-            name: difference(found[name], value, [item[name] for item in moved], units, dtype)
+            name: difference(actual[name], value, [item[name] for item in moved], units, dtype)
             for name, value in expected.items()
         }
         worst = max(differences, key=lambda name: share_of_bound(differences[name]))
@@ -86,7 +86,7 @@ def one_pass(
     total = summed_losses(network, samples, device, precision)
     total.backward()
     gradients = [p.grad for p in network.parameters() if p.grad is not None]
-    finite = all(bool(each.isfinite().all()) for each in (total.detach(), *gradients))
+    finite = all(bool(tensor.isfinite().all()) for tensor in (total.detach(), *gradients))
     return total.item(), finite
 
 
@@ -95,14 +95,14 @@ def roundings(dtype: torch.dtype, operations: float = NETWORK_ROUNDINGS) -> floa
     return operations * torch.finfo(dtype).eps
 
 
-def relative_difference(found: Tensor, expected: Tensor) -> float:
+def relative_difference(actual: Tensor, expected: Tensor) -> float:
     """Return the largest difference in units of the largest expected value.
 
     NaN if not finite.
 
     Both have one shape; ValueError otherwise.
     """
-    ours, theirs = found.detach().cpu().double(), expected.detach().cpu().double()
+    ours, theirs = actual.detach().cpu().double(), expected.detach().cpu().double()
     if ours.shape != theirs.shape:
         raise ValueError(f"shape {tuple(ours.shape)} instead of {tuple(theirs.shape)}")
     if not bool(ours.isfinite().all()):
@@ -110,28 +110,30 @@ def relative_difference(found: Tensor, expected: Tensor) -> float:
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12))
 
 
-def worst_relative_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+def worst_relative_difference(
+    actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> float:
     """Return the largest relative difference of tensors with equal names and shapes.
 
     NaN counts as the largest.
     """
-    require_same_names(found, expected)
-    each = [relative_difference(found[name], expected[name]) for name in expected]
-    return max(each, key=lambda value: float("inf") if value != value else value)
+    require_same_names(actual, expected)
+    differences = [relative_difference(actual[name], expected[name]) for name in expected]
+    return max(differences, key=lambda value: float("inf") if value != value else value)
 
 
-def norm_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+def norm_difference(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
     """Return the norm of all differences relative to the expected norm.
 
     Both have the same names and shapes.
     """
-    require_same_names(found, expected)
-    apart, norm = 0.0, 0.0
+    require_same_names(actual, expected)
+    squared_distance, squared_norm = 0.0, 0.0
     for name, theirs in expected.items():
         exact = theirs.detach().cpu().double()
-        apart += float((found[name].detach().cpu().double() - exact).square().sum())
-        norm += float(exact.square().sum())
-    return float((apart / max(norm, 1e-300)) ** 0.5)
+        squared_distance += float((actual[name].detach().cpu().double() - exact).square().sum())
+        squared_norm += float(exact.square().sum())
+    return float((squared_distance / max(squared_norm, 1e-300)) ** 0.5)
 
 
 @contextmanager

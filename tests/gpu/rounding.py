@@ -28,14 +28,14 @@ Results = Mapping[str, Tensor]
 """Results of a computation by name, on the CPU."""
 
 
-def require_same_names(found: Results, expected: Results) -> None:
+def require_same_names(actual: Results, expected: Results) -> None:
     """Raise a ValueError if only one of two computations has a result."""
-    if apart := sorted(found.keys() ^ expected.keys()):
-        raise ValueError(f"only one of the two computations has {', '.join(apart[:5])}")
+    if unmatched := sorted(actual.keys() ^ expected.keys()):
+        raise ValueError(f"only one of the two computations has {', '.join(unmatched[:5])}")
 
 
 def difference(
-    found: Tensor, expected: Tensor, moved: Sequence[Tensor], units: float, dtype: torch.dtype
+    actual: Tensor, expected: Tensor, moved: Sequence[Tensor], units: float, dtype: torch.dtype
 ) -> tuple[float, float]:
     """Return distance and bound of one result, relative to its length.
 
@@ -43,11 +43,11 @@ def difference(
     Integers must be equal. Results have any shape and no gradient.
     """
     if not expected.is_floating_point():
-        return float(not torch.equal(found, expected)), 0.0
+        return float(not torch.equal(actual, expected)), 0.0
     length = _length(expected.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)) or 1.0
     amplified = max((_distance(item, expected) for item in moved), default=0.0)
     rounding = ROUNDINGS[dtype] * torch.finfo(dtype).eps * length if moved else 0.0
-    return _distance(found, expected) / length, (units * amplified + rounding) / length
+    return _distance(actual, expected) / length, (units * amplified + rounding) / length
 
 
 def share_of_bound(difference: tuple[float, float]) -> float:
@@ -74,13 +74,13 @@ def perturb(tensors: Iterable[Tensor], dtype: torch.dtype, generator: torch.Gene
             tensor.mul_(bits.to(tensor).mul_(2 * eps).add_(1 - eps))
 
 
-def _distance(item: Tensor, other: Tensor) -> float:
+def _distance(first: Tensor, second: Tensor) -> float:
     """Return the length of the difference.
 
     Entries that both leave undefined are equal.
     """
-    same = (item == other) | (item.isnan() & other.isnan())
-    return _length((item - other).masked_fill_(same, 0.0))
+    same = (first == second) | (first.isnan() & second.isnan())
+    return _length((first - second).masked_fill_(same, 0.0))
 
 
 def _length(values: Tensor) -> float:

@@ -35,7 +35,7 @@ CPUs.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Workspace:
     """Device of a test, and its output folder."""
 
     device: torch.device
@@ -52,22 +52,22 @@ class Place:
         return Process(device=self.device)
 
 
-def small_images(place: Place) -> TrainingImages:
+def small_images(workspace: Workspace) -> TrainingImages:
     """Return forty images of 48 x 40 px in ten folders.
 
     Those that exist are kept.
     """
     for number in range(40):
-        file = place.folder / "images" / f"class{number % NUM_CLASSES}" / f"{number:04}.jpg"
+        file = workspace.folder / "images" / f"class{number % NUM_CLASSES}" / f"{number:04}.jpg"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(as_jpeg(photograph(40, 48, number)))
-    return find_images(place.folder / "images")
+    return find_images(workspace.folder / "images")
 
 
 def start_job(
     name: str,
-    place: Place,
+    workspace: Workspace,
     images: TrainingImages,
     *options: str,
     out: str = "run",
@@ -77,11 +77,11 @@ def start_job(
 
     process: one of several; otherwise the run has one.
     """
-    args = ["--data", str(images.folder), "--out", str(place.folder / out)]
-    args += ["--device", place.device.type, "--workers", "0", *options]
+    args = ["--data", str(images.folder), "--out", str(workspace.folder / out)]
+    args += ["--device", workspace.device.type, "--workers", "0", *options]
     if "num_images" in {field.name for field in fields(RECIPES[name].config)}:
         args += ["--num-images", str(len(images))]
-    return prepare(name, parse(name, args), process or place.process, images)
+    return prepare(name, parse(name, args), process or workspace.process, images)
 
 
 def smooth(method: Method) -> Method:

@@ -31,13 +31,13 @@ def as_tf32(values: Tensor) -> Tensor:
     return ((values.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
-def faults(found: dict[str, Tensor]) -> list[str]:
+def faults(actual: dict[str, Tensor]) -> list[str]:
     """Return the findings of a comparison with the exact float32 results."""
     changed = inputs()
     perturb(changed, torch.float32, torch.Generator().manual_seed(1))
     findings = Findings()
-    findings.compare(found, results(*inputs()), [results(*changed)])
-    return findings.above
+    findings.compare(actual, results(*inputs()), [results(*changed)])
+    return findings.failures
 
 
 def test_bounds_accept_reordered_sums_only() -> None:

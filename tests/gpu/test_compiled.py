@@ -10,7 +10,7 @@ from torch import Tensor
 from pretrain.loop import Training, training_step, wrap_network
 from tests.gpu.findings import Findings, exact_float32
 from tests.gpu.rounding import perturb
-from tests.gpu.started import SMALL_VIEWS, Place, small_images, smooth, start_job
+from tests.gpu.started import SMALL_VIEWS, Workspace, small_images, smooth, start_job
 
 COMPILED = ("moco", "swav", "loocpp")
 """Methods with a queue and momentum encoder, two view sizes, several heads."""
@@ -22,13 +22,13 @@ NUM_STEPS = 2
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_network(name: str, tmp_path: Path, findings: Findings) -> None:
     """Losses and weights of two steps in float32 are those without --compile."""
-    place = Place(device=torch.device("cuda"), folder=tmp_path)
+    workspace = Workspace(device=torch.device("cuda"), folder=tmp_path)
     with exact_float32():
-        expected = trained(place, name)
-        moved = trained(place, name, changed=True)
+        expected = trained(workspace, name)
+        moved = trained(workspace, name, changed=True)
         torch._dynamo.reset()
         try:
-            result = trained(place, name, "--compile")
+            result = trained(workspace, name, "--compile")
             counters = torch._dynamo.utils.counters
             graphs = counters["stats"]["unique_graphs"]
             breaks = sum(counters["graph_break"].values())
@@ -39,13 +39,15 @@ def test_a_compiled_network(name: str, tmp_path: Path, findings: Findings) -> No
     findings.compare(result, expected, [moved])
 
 
-def trained(place: Place, name: str, *options: str, changed: bool = False) -> dict[str, Tensor]:
+def trained(
+    workspace: Workspace, name: str, *options: str, changed: bool = False
+) -> dict[str, Tensor]:
     """Return losses, weights and buffers after two steps of a smoke recipe.
 
     changed: from weights that are changed by one unit of rounding.
     """
     args = ["--steps", str(NUM_STEPS), "--precision", "float32", *SMALL_VIEWS, *options]
-    job = start_job(f"{name}/smoke", place, small_images(place), *args)
+    job = start_job(f"{name}/smoke", workspace, small_images(workspace), *args)
     smooth(job.method)
     if changed:
         generator = torch.Generator().manual_seed(1)

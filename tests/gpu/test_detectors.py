@@ -15,7 +15,7 @@ from tests.gpu.findings import (
     roundings,
     worst_relative_difference,
 )
-from tests.gpu.started import Place
+from tests.gpu.started import Workspace
 from tests.transfer.detection.fixed_detector import (
     Answer,
     answer,
@@ -74,7 +74,7 @@ def engine(request: pytest.FixtureRequest) -> EngineName:
 
 
 @pytest.mark.parametrize("key", DETECTORS)
-def test_a_detector(key: str, engine: EngineName, place: Place, findings: Findings) -> None:
+def test_a_detector(key: str, engine: EngineName, workspace: Workspace, findings: Findings) -> None:
     """Losses, gradients and detections on the device equal the CPU's.
 
     In float64 no rounding decides which proposals are kept, so all must agree. In float32 the
@@ -83,18 +83,18 @@ def test_a_detector(key: str, engine: EngineName, place: Place, findings: Findin
     """
     recipe = DETECTORS[key]
     expected = fixed_answer(recipe, engine, torch.device("cpu"), double=True)
-    compare(findings, fixed_answer(recipe, engine, place.device, double=True), expected)
-    rounded = fixed_answer(recipe, engine, place.device, double=False)
+    compare(findings, fixed_answer(recipe, engine, workspace.device, double=True), expected)
+    rounded = fixed_answer(recipe, engine, workspace.device, double=False)
     bound = SMALL_BATCH * roundings(torch.float32)
     worst = worst_relative_difference(rounded.losses, expected.losses)
     findings.add("float32 losses", worst, bound)
-    share = share_found_again(rounded.found, expected.found)
+    share = share_found_again(rounded.detections, expected.detections)
     findings.add("float32 detections not found again", 1 - share, 0.1)
 
 
 @pytest.mark.parametrize("key", DETECTORS)
 def test_a_detector_in_low_precision(
-    key: str, engine: EngineName, place: Place, findings: Findings
+    key: str, engine: EngineName, workspace: Workspace, findings: Findings
 ) -> None:
     """First losses under autocast are close to float32, and gradients are finite.
 
@@ -103,18 +103,18 @@ def test_a_detector_in_low_precision(
     recipe = DETECTORS[key]
     expected = first_pass(recipe, engine, torch.device("cpu"), "float32")
     for precision, bound in LOW_PRECISION.items():
-        if precision == "float16" and not place.on_gpu:
+        if precision == "float16" and not workspace.on_gpu:
             continue  # trainings on a CPU refuse it
-        result = first_pass(recipe, engine, place.device, precision)
+        result = first_pass(recipe, engine, workspace.device, precision)
         findings.add(f"{precision} losses", abs(result[0] / expected[0] - 1), bound)
         findings.require(f"{precision} gradients", result[1], "not finite")
 
 
-def compare(findings: Findings, found: Answer, expected: Answer) -> None:
+def compare(findings: Findings, actual: Answer, expected: Answer) -> None:
     """Note differences of two float64 results, which only box roundings may cause."""
-    findings.add("losses", worst_relative_difference(found.losses, expected.losses), LOSS)
-    findings.add("gradients", norm_difference(found.gradients, expected.gradients), GRADIENT)
-    pairs = list(zip(found.found, expected.found, strict=True))
+    findings.add("losses", worst_relative_difference(actual.losses, expected.losses), LOSS)
+    findings.add("gradients", norm_difference(actual.gradients, expected.gradients), GRADIENT)
+    pairs = list(zip(actual.detections, expected.detections, strict=True))
     same = all(torch.equal(item.classes.cpu(), second.classes) for item, second in pairs)
     findings.require("classes of detections", same, "not those of the CPU")
     if not same:
@@ -125,29 +125,29 @@ def compare(findings: Findings, found: Answer, expected: Answer) -> None:
         findings.add(kind, worst, bound)
 
 
-def largest(item: Tensor | None, other: Tensor | None) -> float:
+def largest(first: Tensor | None, second: Tensor | None) -> float:
     """Return the largest difference of tensors of one shape.
 
     0 where neither has entries.
     """
-    if item is None or other is None or not item.numel():
+    if first is None or second is None or not first.numel():
         return 0.0
-    return float((item.cpu().double() - other.cpu().double()).abs().max())
+    return float((first.cpu().double() - second.cpu().double()).abs().max())
 
 
 def share_found_again(
-    found: Sequence[ResizedDetections], expected: Sequence[ResizedDetections]
+    detections: Sequence[ResizedDetections], expected: Sequence[ResizedDetections]
 ) -> float:
     """Return the fraction of expected detections matched within 0.1 px.
 
     The class must agree, too.
     """
     again, count = 0, 0
-    for item, second in zip(found, expected, strict=True):
-        apart = torch.cdist(second.boxes.cpu().double(), item.boxes.cpu().double(), p=torch.inf)
-        apart[second.classes.cpu()[:, None] != item.classes.cpu()] = torch.inf
-        again += int((apart < 0.1).any(dim=1).sum())
-        count += len(second.boxes)
+    for ours, theirs in zip(detections, expected, strict=True):
+        distances = torch.cdist(theirs.boxes.cpu().double(), ours.boxes.cpu().double(), p=torch.inf)
+        distances[theirs.classes.cpu()[:, None] != ours.classes.cpu()] = torch.inf
+        again += int((distances < 0.1).any(dim=1).sum())
+        count += len(theirs.boxes)
     return again / max(1, count)
 
 

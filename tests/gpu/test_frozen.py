@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
 from tests.gpu.findings import Findings, relative_difference, roundings
-from tests.gpu.started import Place
+from tests.gpu.started import Workspace
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
@@ -24,20 +24,20 @@ BFLOAT16_ROUNDINGS = 110
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_features_in_float32(arch: str, place: Place, findings: Findings) -> None:
-    backbone, images = lived_in_backbone(arch), noise_images(place)
+def test_features_in_float32(arch: str, workspace: Workspace, findings: Findings) -> None:
+    backbone, images = lived_in_backbone(arch), noise_images(workspace)
     expected = forward(backbone.network(), images)
     result = forward(frozen_network(backbone), images)
     findings.add("features", relative_difference(result, expected), roundings(torch.float32))
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_features_in_bfloat16(arch: str, place: Place, findings: Findings) -> None:
+def test_features_in_bfloat16(arch: str, workspace: Workspace, findings: Findings) -> None:
     """Feature directions are close to float32 and bfloat16 on the CPU.
 
     n roundings by up to 2^-9 turn a vector by sqrt(n) * 2^-9.
     """
-    backbone, images = lived_in_backbone(arch), noise_images(place)
+    backbone, images = lived_in_backbone(arch), noise_images(workspace)
     expected = forward(backbone.network(), images)
     on_cpu = forward(in_bfloat16(backbone.network()), images)
     result = forward(frozen_network(replace(backbone, precision="bfloat16")), images).cpu()
@@ -59,13 +59,13 @@ def lived_in_backbone(arch: str) -> Encoder:
     return backbone
 
 
-def noise_images(place: Place) -> Tensor:
+def noise_images(workspace: Workspace) -> Tensor:
     """Return normalized images (n, 3, H, W) of noise on the CPU."""
-    shape = (4, 3, 64, 64) if not place.on_gpu else (16, 3, 224, 224)
+    shape = (4, 3, 64, 64) if not workspace.on_gpu else (16, 3, 224, 224)
     return torch.randn(shape, generator=torch.Generator().manual_seed(2))
 
 
-def test_nearest_neighbors(findings: Findings, place: Place) -> None:
+def test_nearest_neighbors(findings: Findings, workspace: Workspace) -> None:
     """kNN votes in float32 equal one float64 product on the CPU.
 
     A vote is exp(s / t) of a cosine s, which errs by sqrt(C) roundings. The features lie in tight
@@ -92,7 +92,7 @@ def test_nearest_neighbors(findings: Findings, place: Place) -> None:
     findings.add("votes", relative_difference(votes, expected), bound)
 
 
-def test_linear_heads(findings: Findings, place: Place) -> None:
+def test_linear_heads(findings: Findings, workspace: Workspace) -> None:
     """Heads after twenty steps on the device equal the CPU's in float64.
 
     Every step adds the roundings of its products over the features and the batch.
@@ -110,7 +110,7 @@ def test_linear_heads(findings: Findings, place: Place) -> None:
     ]
     heads = new_heads(rates, classes, width, training.weight_std, seed=0)
     doubled = Heads(heads.weight.double(), heads.bias.double())
-    device = place.device
+    device = workspace.device
     result = HeadOptimizer(heads, training, device)
     expected = HeadOptimizer(doubled, training, torch.device("cpu"))
     for step, (features, labels) in enumerate(batches):

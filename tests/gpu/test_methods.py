@@ -20,7 +20,7 @@ from pretrain.method import Method
 from pretrain.recipes import RECIPES
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import BFLOAT16_UNITS, perturb
-from tests.gpu.started import SMALL_VIEWS, Place, small_images, smooth, start_job
+from tests.gpu.started import SMALL_VIEWS, Workspace, small_images, smooth, start_job
 from tests.gpu.waits import count_waits
 
 METHODS = tuple(
@@ -37,23 +37,23 @@ Schedules and LORAC's prior are active then.
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_step_in_float32(name: str, place: Place, findings: Findings) -> None:
+def test_a_step_in_float32(name: str, workspace: Workspace, findings: Findings) -> None:
     """Loss, gradients and buffers of a step equal the CPU's."""
-    method, batch = smooth_start(place, name)
+    method, batch = smooth_start(workspace, name)
     expected = step_results(copy.deepcopy(method), batch)
     moved = step_results(*perturbed(method, batch, torch.float32))
-    result = step_results(*moved_to(place.device, method, batch))
+    result = step_results(*moved_to(workspace.device, method, batch))
     findings.compare(result, expected, [moved])
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_step_in_bfloat16(name: str, place: Place, findings: Findings) -> None:
+def test_a_step_in_bfloat16(name: str, workspace: Workspace, findings: Findings) -> None:
     """Loss and gradients under autocast are close to float32 on the device."""
-    start = smooth_start(place, name)
+    start = smooth_start(workspace, name)
     changed = perturbed(*start, torch.bfloat16)
-    expected = step_results(*moved_to(place.device, *start))
-    moved = step_results(*moved_to(place.device, *changed))
-    result = step_results(*moved_to(place.device, *start), low=True)
+    expected = step_results(*moved_to(workspace.device, *start))
+    moved = step_results(*moved_to(workspace.device, *changed))
+    result = step_results(*moved_to(workspace.device, *start), low=True)
     result, expected, moved = (whole_gradient(item) for item in (result, expected, moved))
     findings.compare(result, expected, [moved], units=BFLOAT16_UNITS, dtype=torch.bfloat16)
 
@@ -61,18 +61,18 @@ def test_a_step_in_bfloat16(name: str, place: Place, findings: Findings) -> None
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", METHODS)
 def test_a_step_waits_only_where_it_has_to(name: str, tmp_path: Path, findings: Findings) -> None:
-    place = Place(device=torch.device("cuda"), folder=tmp_path)
-    count_waits(place, name, findings)
+    workspace = Workspace(device=torch.device("cuda"), folder=tmp_path)
+    count_waits(workspace, name, findings)
 
 
 @lru_cache(maxsize=1)
-def smooth_start(place: Place, name: str) -> tuple[Method, Batch]:
+def smooth_start(workspace: Workspace, name: str) -> tuple[Method, Batch]:
     """Return a smoke recipe's method and its first batch, on the CPU.
 
     Its activations are smooth.
     """
-    on_cpu = Place(device=torch.device("cpu"), folder=place.folder)
-    job = start_job(f"{name}/smoke", on_cpu, small_images(place), *SMALL_VIEWS)
+    on_cpu = Workspace(device=torch.device("cpu"), folder=workspace.folder)
+    job = start_job(f"{name}/smoke", on_cpu, small_images(workspace), *SMALL_VIEWS)
     batches = job.feed.batches(0, 1)
     batch = next(batches)
     batches.close()

@@ -33,7 +33,9 @@ def test_fused_norm_of_two_halves(
     rows, goals = torch.randn(2, *shape, generator=draw)
     rows[IMAGES_EACH:] = 3 * rows[IMAGES_EACH:] + 2  # halves have other statistics
     if layout == "channels last":
-        rows, goals = (part.contiguous(memory_format=torch.channels_last) for part in (rows, goals))
+        rows, goals = (
+            tensor.contiguous(memory_format=torch.channels_last) for tensor in (rows, goals)
+        )
     rows, goals = rows.to(dtype), goals.to(dtype)
     plain = nn.BatchNorm1d if layout == "2-D" else nn.BatchNorm2d
     norm = plain(CHANNELS, eps=0.1, momentum=0.3).double()

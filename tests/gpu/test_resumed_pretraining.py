@@ -15,7 +15,7 @@ from pretrain.loop import train, wrap_network
 from pretrain.running.processes import Process
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import perturb
-from tests.gpu.started import SMALL_VIEWS, Place, small_images, smooth, start_job
+from tests.gpu.started import SMALL_VIEWS, Workspace, small_images, smooth, start_job
 from tests.tiny_methods import losses, stop_after
 
 NUM_STEPS, STOP_AFTER = 4, 2
@@ -32,7 +32,9 @@ RUNS: Mapping[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_run_that_goes_on_from_a_checkpoint(run: str, place: Place, findings: Findings) -> None:
+def test_a_run_that_goes_on_from_a_checkpoint(
+    run: str, workspace: Workspace, findings: Findings
+) -> None:
     """Four steps equal two steps, a checkpoint and two more.
 
     Losses and weights are equal on a CPU. On a GPU, sums by atomic additions (backward passes of
@@ -40,38 +42,46 @@ def test_a_run_that_goes_on_from_a_checkpoint(run: str, place: Place, findings: 
     first weights that are changed by one unit of rounding.
     """
     recipe, *options = RUNS[run]
-    expected = finished(start(place, "whole", recipe, options))
-    stopped = start(place, "stopped", recipe, options)
+    expected = finished(start(workspace, "whole", recipe, options))
+    stopped = start(workspace, "stopped", recipe, options)
     with stop_after(STOP_AFTER):
         assert train(stopped) == STOP_AFTER
-    result = finished(start(place, "stopped", recipe, options))
-    moved = [finished(changed(start(place, "changed", recipe, options)))] if place.on_gpu else []
+    result = finished(start(workspace, "stopped", recipe, options))
+    moved = (
+        [finished(changed(start(workspace, "changed", recipe, options)))]
+        if workspace.on_gpu
+        else []
+    )
     findings.compare(result, expected, moved)
 
 
 def test_a_run_under_ddp_in_one_process(
-    place: Place, findings: Findings, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, findings: Findings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training with DDP's gradient buckets equals training without.
 
     On a GPU also with nccl.
     """
-    expected = finished(start(place, "plain", "moco/smoke", ()))
-    moved = [finished(changed(start(place, "changed", "moco/smoke", ())))] if place.on_gpu else []
-    device = torch.device("cuda", 0) if place.on_gpu else place.device
-    several = Process(device=device, num_processes=2)
+    expected = finished(start(workspace, "plain", "moco/smoke", ()))
+    moved = (
+        [finished(changed(start(workspace, "changed", "moco/smoke", ())))]
+        if workspace.on_gpu
+        else []
+    )
+    device = torch.device("cuda", 0) if workspace.on_gpu else workspace.device
+    process = Process(device=device, num_processes=2)
     wrapped: list[nn.Module] = []
 
     def wrap(job: Job, method: nn.Module) -> nn.Module:
-        wrapped.append(wrap_network(replace(job, process=several), method))
+        wrapped.append(wrap_network(replace(job, process=process), method))
         return wrapped[-1]
 
     monkeypatch.setattr(loop, "wrap_network", wrap)
-    backend = "nccl" if place.on_gpu else "gloo"
-    store = f"file://{place.folder / 'store'}"
+    backend = "nccl" if workspace.on_gpu else "gloo"
+    store = f"file://{workspace.folder / 'store'}"
     dist.init_process_group(backend, store, rank=0, world_size=1)
     try:
-        result = finished(start(place, "wrapped", "moco/smoke", ()))
+        result = finished(start(workspace, "wrapped", "moco/smoke", ()))
     finally:
         dist.destroy_process_group()
     assert [type(network) for network in wrapped] == [DistributedDataParallel]
@@ -84,10 +94,10 @@ def changed(job: Job) -> Job:
     return job
 
 
-def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
+def start(workspace: Workspace, out: str, recipe: str, options: Sequence[str]) -> Job:
     """Return a run's job in a separate folder, with smooth networks."""
     args = ["--steps", str(NUM_STEPS), "--read-every-steps", "1", "--precision", "float32"]
-    job = start_job(recipe, place, small_images(place), *args, *options, out=out)
+    job = start_job(recipe, workspace, small_images(workspace), *args, *options, out=out)
     job.command.out.mkdir(exist_ok=True)
     smooth(job.method)
     return job

@@ -14,7 +14,7 @@ from benchmarks.gpu.evaluation import (
     training_step,
 )
 from tests.gpu.findings import Findings, norm_difference
-from tests.gpu.started import Place
+from tests.gpu.started import Workspace
 from tests.gpu.test_detectors import NUM_CLASSES, small_recipe
 from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import COCO_FPN
@@ -50,28 +50,30 @@ def training_of(subject: Subject, folder: Path) -> Training:
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
-def test_a_training_that_is_saved_and_restored(kind: str, place: Place, findings: Findings) -> None:
+def test_a_training_that_is_saved_and_restored(
+    kind: str, workspace: Workspace, findings: Findings
+) -> None:
     """Steps after a restored state equal the steps of the saving run."""
-    new, folder = SUBJECTS[kind], place.folder / kind
-    undisturbed = new(place.device)
-    take_steps(undisturbed, place)
+    new, folder = SUBJECTS[kind], workspace.folder / kind
+    undisturbed = new(workspace.device)
+    take_steps(undisturbed, workspace)
     training = training_of(undisturbed, folder)
     training.iteration = STEPS
     save(training)
     saved = state_of(undisturbed)
-    take_steps(undisturbed, place)
-    resumed = new(place.device)
+    take_steps(undisturbed, workspace)
+    resumed = new(workspace.device)
     restored = training_of(resumed, folder)
     restore(restored)
     findings.require("memory layout", layouts_agree(resumed), "not the weights'")
-    take_steps(resumed, place)
+    take_steps(resumed, workspace)
     findings.add("steps after the resume", steps_apart(resumed, undisturbed, saved), MOST_APART)
 
 
-def take_steps(subject: Subject, place: Place) -> None:
+def take_steps(subject: Subject, workspace: Workspace) -> None:
     """Take the steps of one half of the training."""
     for _ in range(STEPS):
-        training_step(subject, place.device, "float32")
+        training_step(subject, workspace.device, "float32")
 
 
 def state_of(subject: Subject) -> dict[str, Tensor]:

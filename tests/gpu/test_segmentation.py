@@ -13,7 +13,7 @@ from tests.gpu.findings import (
     roundings,
     worst_relative_difference,
 )
-from tests.gpu.started import Place
+from tests.gpu.started import Workspace
 from tests.transfer.detection.fixed_detector import fill, settle_at_once
 from transfer.finetuning.loop import move_to_device
 from transfer.finetuning.schedule import Precision
@@ -29,18 +29,18 @@ of it in float16.
 """
 
 
-def test_the_network(place: Place, findings: Findings) -> None:
+def test_the_network(workspace: Workspace, findings: Findings) -> None:
     """Loss, gradients and logits on the device equal the CPU's.
 
     In float64 and float32. Any fault in float64 is larger than 1e-9, and roundings are much
     smaller.
     """
-    expected = fixed_answer(torch.device("cpu"), torch.float64, place.folder)
+    expected = fixed_answer(torch.device("cpu"), torch.float64, workspace.folder)
     for name, dtype, bound in (
         ("float64", torch.float64, 1e-9),
         ("float32", torch.float32, roundings(torch.float32) * SMALL_BATCH),
     ):
-        loss, gradients, logits = fixed_answer(place.device, dtype, place.folder)
+        loss, gradients, logits = fixed_answer(workspace.device, dtype, workspace.folder)
         findings.add(f"{name} loss", relative_difference(loss, expected[0]), bound)
         findings.add(f"{name} logits", relative_difference(logits, expected[2]), bound)
         if dtype == torch.float64:  # in float32 a unit near zero may be on or off
@@ -48,13 +48,13 @@ def test_the_network(place: Place, findings: Findings) -> None:
             findings.add(f"{name} gradients", worst, bound)
 
 
-def test_the_network_in_low_precision(place: Place, findings: Findings) -> None:
+def test_the_network_in_low_precision(workspace: Workspace, findings: Findings) -> None:
     """The first loss under autocast is close to float32; gradients are finite."""
-    expected = first_pass(torch.device("cpu"), "float32", place.folder)
+    expected = first_pass(torch.device("cpu"), "float32", workspace.folder)
     for precision, bound in LOW_PRECISION.items():
-        if precision == "float16" and not place.on_gpu:
+        if precision == "float16" and not workspace.on_gpu:
             continue  # trainings on a CPU refuse it
-        result = first_pass(place.device, precision, place.folder)
+        result = first_pass(workspace.device, precision, workspace.folder)
         findings.add(f"{precision} loss", abs(result[0] / expected[0] - 1), bound)
         findings.require(f"{precision} gradients", result[1], "not finite")
 

@@ -16,18 +16,18 @@ from pretrain.running.processes import Process
 from pretrain.start import join_processes
 from tests.gpu.findings import Findings, exact_float32
 from tests.gpu.rounding import perturb
-from tests.gpu.started import Place, launch
+from tests.gpu.started import Workspace, launch
 
 RESULTS = "shared_batch.pt"
 IMAGES_EACH, DIM = 8, 16
 """Images of each of several processes, and features of a norm."""
 
 
-def test_processes_that_share_a_batch(place: Place, findings: Findings) -> None:
-    number = launch("tests.gpu.test_shared_batch", place.device, place.folder)
-    together = torch.load(place.folder / RESULTS)
-    expected = results(place.process, number)
-    findings.compare(together, expected, [results(place.process, number, changed=True)])
+def test_processes_that_share_a_batch(workspace: Workspace, findings: Findings) -> None:
+    number = launch("tests.gpu.test_shared_batch", workspace.device, workspace.folder)
+    together = torch.load(workspace.folder / RESULTS)
+    expected = results(workspace.process, number)
+    findings.compare(together, expected, [results(workspace.process, number, changed=True)])
 
 
 def results(process: Process, num_shares: int, *, changed: bool = False) -> dict[str, Tensor]:

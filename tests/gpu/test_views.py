@@ -9,7 +9,7 @@ import torch
 
 from pretrain.data.feed import Batch, Feed
 from tests.gpu.findings import Findings
-from tests.gpu.started import Place, small_images, start_job
+from tests.gpu.started import Workspace, small_images, start_job
 from tests.gpu.waits import forbidden_waits
 
 LEVELS = 255
@@ -37,38 +37,38 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("colors_in", ["workers", "device"])
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_views_are_those_of_the_cpu(
-    kind: str, colors_in: str, place: Place, findings: Findings
+    kind: str, colors_in: str, workspace: Workspace, findings: Findings
 ) -> None:
     """In gray levels; on a GPU the second batch may not wait."""
-    recipe, *more = SETTINGS[kind]
+    recipe, *settings = SETTINGS[kind]
     options = ["--memory-gb", "0", "--colors-in", colors_in]
-    options += ["--workers", "2"] if place.on_gpu else []
-    job = start_job(recipe, place, small_images(place), *more, *options)
+    options += ["--workers", "2"] if workspace.on_gpu else []
+    job = start_job(recipe, workspace, small_images(workspace), *settings, *options)
     on_cpu = replace(job.feed, device=torch.device("cpu"))
-    result, expected = two_batches(job.feed, place), two_batches(on_cpu, place)
+    result, expected = two_batches(job.feed, workspace), two_batches(on_cpu, workspace)
     findings.add("gray levels", largest_difference(job.feed, result, expected), BOUND_LEVELS)
 
 
-def two_batches(feed: Feed, place: Place) -> list[Batch]:
+def two_batches(feed: Feed, workspace: Workspace) -> list[Batch]:
     """Return the first batches.
 
     A GPU is not waited for when it makes the second.
     """
     with closing(feed.batches(0, NUM_STEPS)) as batches:
         first = next(batches)
-        with forbidden_waits(place):
+        with forbidden_waits(workspace):
             return [first, next(batches)]
 
 
-def largest_difference(feed: Feed, found: list[Batch], expected: list[Batch]) -> float:
+def largest_difference(feed: Feed, actual: list[Batch], expected: list[Batch]) -> float:
     """Return the largest difference of two lists of batches, in gray levels.
 
     NaN where undefined.
     """
     std = torch.tensor(feed.recipe.std, dtype=torch.float64)[:, None, None]
-    apart = [
+    differences = [
         ((item.cpu().double() - second.cpu().double()) * std).abs().max()
-        for ours, theirs in zip(found, expected, strict=True)
+        for ours, theirs in zip(actual, expected, strict=True)
         for item, second in zip(ours.views, theirs.views, strict=True)
     ]
-    return LEVELS * float(torch.stack(apart).max())
+    return LEVELS * float(torch.stack(differences).max())

@@ -8,7 +8,7 @@ import torch
 
 from pretrain.loop import Training, training_step
 from tests.gpu.findings import Findings
-from tests.gpu.started import SMALL_VIEWS, Place, small_images, start_job
+from tests.gpu.started import SMALL_VIEWS, Workspace, small_images, start_job
 
 EIGENVALUES = "the solver of eigenvalues looks for its own failure"
 CHOLESKY = "a failed factorization is repeated with a larger ridge"
@@ -33,11 +33,11 @@ COUNTED_STEPS = 2
 """One step after which metrics are read, and one without."""
 
 
-def count_waits(place: Place, name: str, findings: Findings) -> None:
+def count_waits(workspace: Workspace, name: str, findings: Findings) -> None:
     """Note how often smoke-recipe steps and their batches wait for the GPU."""
     options = ["--memory-gb", "0", "--read-every-steps", "2", *SMALL_VIEWS]
     options += ["--steps", str(WARM_UP_STEPS + COUNTED_STEPS)]
-    job = start_job(f"{name}/smoke", place, small_images(place), *options)
+    job = start_job(f"{name}/smoke", workspace, small_images(workspace), *options)
     training = Training(job)
     with closing(job.feed.batches(0, job.num_steps)) as batches:
         for step in range(job.num_steps):
@@ -54,12 +54,12 @@ def count_waits(place: Place, name: str, findings: Findings) -> None:
 
 
 @contextmanager
-def forbidden_waits(place: Place) -> Iterator[None]:
+def forbidden_waits(workspace: Workspace) -> Iterator[None]:
     """Raise a RuntimeError where something waits for the GPU.
 
     On a CPU nothing does.
     """
-    if not place.on_gpu:
+    if not workspace.on_gpu:
         yield
         return
     previous = torch.cuda.get_sync_debug_mode()
@@ -75,15 +75,17 @@ def forbidden_waits(place: Place) -> Iterator[None]:
 @contextmanager
 def counted_waits() -> Iterator[list[str]]:
     """Return a list that collects the location of each GPU wait."""
-    positions: list[str] = []
+    locations: list[str] = []
     previous = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            yield positions
+            yield locations
         finally:
             torch.cuda.set_sync_debug_mode(previous)
-    positions += [
-        f"{each.filename}:{each.lineno}" for each in caught if SYNCHRONIZING in str(each.message)
+    locations += [
+        f"{warning.filename}:{warning.lineno}"
+        for warning in caught
+        if SYNCHRONIZING in str(warning.message)
     ]

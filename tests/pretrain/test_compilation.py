@@ -139,15 +139,15 @@ def test_a_compiled_run_resumes_as_one_that_never_stopped(
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Two steps in each way."""
     results: dict[str, Any] = {}
-    for way in ("eager", "compiled"):
+    for mode in ("eager", "compiled"):
         method = tiny_method("simsiam")
         assert any(isinstance(module, FusedBatchNorm) for module in method.modules())
         method.double()
-        if way == "compiled":
+        if mode == "compiled":
             compile_networks(method, by_stage=True, backend="aot_eager")
             counters.clear()
         network = data_parallel(method, torch.device("cpu"))
-        results[way] = steps(method, network, rank=rank)
+        results[mode] = steps(method, network, rank=rank)
     graphs = torch.tensor(counters["stats"]["unique_graphs"])
     return {**results, "graphs": graphs, "breaks": torch.tensor(breaks())}
 

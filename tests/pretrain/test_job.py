@@ -216,7 +216,7 @@ def test_coloring_on_the_device_is_recorded_and_memory_is_not(image_folder: Path
     assert plain.settings | {"colors_in": "device"} == floats.settings
 
 
-def words(images: Path, out: Path, *options: str) -> list[str]:
+def command_args(images: Path, out: Path, *options: str) -> list[str]:
     small = ["--batch-size", "10", "--bn-splits", "2", "--epochs", "2"]
     return ["moco/smoke", "--data", str(images), "--out", str(out), *small, *options]
 
@@ -229,7 +229,7 @@ def load(file: Path) -> dict[str, Any]:
 def test_every_epoch_is_exported_and_the_last_is_the_backbone(
     image_folder: Path, tmp_path: Path
 ) -> None:
-    assert main(words(image_folder, tmp_path / "run", "--snapshot-epochs", "1")) == 0
+    assert main(command_args(image_folder, tmp_path / "run", "--snapshot-epochs", "1")) == 0
     files = sorted((tmp_path / "run" / "snapshots").iterdir())
     assert [file.name for file in files] == ["epoch0000.pt", "epoch0001.pt", "epoch0002.pt"]
     contents = [load(file) for file in files]
@@ -255,7 +255,7 @@ def test_black_images_are_not_trained_on_without_a_word(
 def test_new_run_removes_snapshots_of_an_earlier_one(
     image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, once = tmp_path / "run", words(image_folder, tmp_path / "run", "--steps", "2")
+    out, once = tmp_path / "run", command_args(image_folder, tmp_path / "run", "--steps", "2")
     assert main([*once, "--snapshot-epochs", "1"]) == 0
     snapshots = out / "snapshots"
     (snapshots / "epoch0005.pt").write_bytes(b"of a longer run")
@@ -272,7 +272,7 @@ def test_new_run_removes_snapshots_of_an_earlier_one(
 def test_a_run_killed_at_a_snapshot_writes_it_again(
     image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = words(image_folder, tmp_path, "--snapshot-epochs", "1")
+    arguments = command_args(image_folder, tmp_path, "--snapshot-epochs", "1")
     command, images = parse(arguments[0], arguments[1:]), find_images(image_folder)
     written: list[int] = []
 
@@ -293,11 +293,11 @@ def test_a_finished_run_that_is_started_again_writes_the_encoder_file_it_lacks(
     image_folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    assert main(words(image_folder, out)) == 0
+    assert main(command_args(image_folder, out)) == 0
     log, encoder = (out / "metrics.jsonl").read_bytes(), (out / "encoder.pt").read_bytes()
     backbone = (out / "backbone.pt").read_bytes()
     (out / "encoder.pt").unlink()
-    assert main(words(image_folder, out)) == 0
+    assert main(command_args(image_folder, out)) == 0
     assert (out / "encoder.pt").read_bytes() == encoder
     assert (out / "backbone.pt").read_bytes() == backbone
     assert (out / "metrics.jsonl").read_bytes() == log

@@ -171,9 +171,9 @@ def test_advice_after_divergence_can_be_followed(image_folder: Path, tmp_path: P
     assert "a lower --learning-rate or --precision float32 in another --out" in str(error.value)
 
 
-@pytest.mark.parametrize("what", ["weights", "features"])
+@pytest.mark.parametrize("damaged", ["weights", "features"])
 def test_networks_that_are_not_finite_are_neither_saved_nor_exported(
-    image_folder: Path, tmp_path: Path, what: str
+    image_folder: Path, tmp_path: Path, damaged: str
 ) -> None:
     # the loss is finite at all steps; the weight, or its square, is not after the second epoch
     class Diverging(Recorder):
@@ -184,9 +184,9 @@ def test_networks_that_are_not_finite_are_neither_saved_nor_exported(
                     self.backbone.get_parameter("weight").fill_(bad)
             return {"loss": metrics["loss"].clamp(max=1.0)}
 
-    bad, output = (1e30, "reaches 1e+30") if what == "weights" else (1e19, "are not finite")
+    bad, output = (1e30, "reaches 1e+30") if damaged == "weights" else (1e19, "are not finite")
     diverging = job(image_folder, tmp_path / "run", method=Diverging())
-    if what == "features":
+    if damaged == "features":
         diverging.method.backbone.register_forward_hook(lambda _, __, result: result * 1e30)
     with pytest.raises(
         NotFiniteError, match=f"{re.escape(output)} after step 12 of 15; the last good"
@@ -258,8 +258,8 @@ def test_processes_that_would_start_apart_are_told(
     two = replace(item, process=replace(item.process, num_processes=2))
     second = 0
 
-    def gather(found: list[Any], mine: Any) -> None:
-        found[:] = [mine, second]
+    def gather(gathered: list[Any], mine: Any) -> None:
+        gathered[:] = [mine, second]
 
     monkeypatch.setattr("pretrain.loop.dist.all_gather_object", gather)
     _require_same_step(two, 0)

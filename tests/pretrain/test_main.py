@@ -43,8 +43,8 @@ def test_the_list_shows_every_recipe_with_its_numbers(capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(RECIPES)
     paper = next(line for line in lines if line.startswith("jcl/in1k-r50 "))
-    for part in ("ImageNet-1k train", " 200 ", " 512 ", " 0.06 ", "2009.14776", "jcl/table1"):
-        assert part in paper
+    for text in ("ImageNet-1k train", " 200 ", " 512 ", " 0.06 ", "2009.14776", "jcl/table1"):
+        assert text in paper
 
 
 def test_a_dry_run_says_what_would_be_done_and_trains_nothing(
@@ -57,25 +57,25 @@ def test_a_dry_run_says_what_would_be_done_and_trains_nothing(
     assert [file.name for file in out.iterdir()] == ["lock"]
 
 
-@pytest.mark.parametrize("given", ["", "/graphs"])
+@pytest.mark.parametrize("graphs_folder", ["", "/graphs"])
 def test_compiled_graphs_are_kept_in_the_run_unless_the_user_names_a_folder(
-    given: str, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graphs_folder: str, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(COMPILED_GRAPHS, given)
-    if not given:
+    monkeypatch.setenv(COMPILED_GRAPHS, graphs_folder)
+    if not graphs_folder:
         monkeypatch.delenv(COMPILED_GRAPHS)
     monkeypatch.setattr("pretrain.start.start", lambda *_: 0)
     out = tmp_path / "run"
     assert main([*arguments(image_folder, out), "--compile"]) == 0
-    assert os.environ[COMPILED_GRAPHS] == (given or str(out / "compiled"))
+    assert os.environ[COMPILED_GRAPHS] == (graphs_folder or str(out / "compiled"))
 
 
 def arguments(images: Path, out: Path) -> list[str]:
     return ["jcl/smoke", "--data", str(images), "--out", str(out), *QUICK]
 
 
-def start(images: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pretrain", *arguments(images, out), *more]
+def start(images: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pretrain", *arguments(images, out), *options]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 

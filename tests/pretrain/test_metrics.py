@@ -75,8 +75,8 @@ def test_wandb_error_is_one_line(
     capsys: pytest.CaptureFixture[str],
     broken: str,
 ) -> None:
-    lost = ConnectionResetError("Connection lost\nand more")
-    wandb = Mock(**{f"{broken}.side_effect": lost})
+    error = ConnectionResetError("Connection lost\nand more")
+    wandb = Mock(**{f"{broken}.side_effect": error})
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     log = Log(tmp_path, 0, "ssl")
     for step in (1, 2, 3):

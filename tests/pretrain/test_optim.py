@@ -59,8 +59,8 @@ def test_cosine_after_a_warm_up_is_that_of_the_rest_of_the_run() -> None:
     warmed = replace(plain, warmup_epochs=40)
     shares = (0, 0.3, 0.7, 1)
     whole = [scheduled_rate(plain, share, share) for share in shares]
-    rest = [scheduled_rate(warmed, 0.2 + 0.8 * s, 0.2 + 0.8 * s) for s in shares]
-    assert rest == pytest.approx(whole)
+    after_warm_up = [scheduled_rate(warmed, 0.2 + 0.8 * s, 0.2 + 0.8 * s) for s in shares]
+    assert after_warm_up == pytest.approx(whole)
 
 
 class TwoRates(Method):

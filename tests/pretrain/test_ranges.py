@@ -118,7 +118,7 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
 
 
 @pytest.mark.parametrize(
-    ("recipe", "words", "refused"),
+    ("recipe", "options", "refused"),
     [
         ("jcl/smoke", "--milestones 0.6 0.8", "--schedule cosine"),
         ("jcl/smoke", "--milestones 0.6 0.8 --schedule step", ""),
@@ -135,9 +135,9 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
         ("lorac/in100-r18-gaussian", "--prior-from 0.2", ""),
     ],
 )
-def test_an_option_that_changes_nothing_is_refused(recipe: str, words: str, refused: str) -> None:
+def test_an_option_that_changes_nothing_is_refused(recipe: str, options: str, refused: str) -> None:
     if not refused:
-        parse(recipe, [*PLACES, *words.split()])
+        parse(recipe, [*PLACES, *options.split()])
         return
-    with pytest.raises(OptionError, match=f"{words.split()[0]} has no effect with {refused}"):
-        parse(recipe, [*PLACES, *words.split()])
+    with pytest.raises(OptionError, match=f"{options.split()[0]} has no effect with {refused}"):
+        parse(recipe, [*PLACES, *options.split()])

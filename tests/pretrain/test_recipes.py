@@ -38,10 +38,10 @@ def test_every_recipe_stands_for_a_row_of_its_method_or_a_figure() -> None:
 
 def test_the_fourteen_rows_of_uniclr_have_their_check_marks() -> None:
     rows = TABLES["uniclr/table1"].rows
-    chosen = []
+    recipes = []
     for row in rows:
         config = RECIPES[row.recipe].config
-        chosen.append(row.recipe)
+        recipes.append(row.recipe)
         assert dict(row.marks) == {
             "temperature": config.tau != 1,
             "symmetric_loss": config.gamma != 0,
@@ -50,7 +50,7 @@ def test_the_fourteen_rows_of_uniclr_have_their_check_marks() -> None:
             "multicrop": config.num_small_views > 0,
             "predictor": config.predictor,
         }
-    assert len(set(chosen)) == len(rows) == 14
+    assert len(set(recipes)) == len(rows) == 14
 
 
 @pytest.mark.parametrize("table_id", ["looc/table2", "looc/table3"])
@@ -82,7 +82,7 @@ def test_no_recipe_hides_another_of_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "table_id", "words"),
+    ("name", "table_id", "text"),
     [
         ("simaffinity/in1k-r50-plain", "uniclr/table1", "last norm"),
         ("simaffinity/in1k-r50-plain", "uniclr/table1", "biases and norms"),
@@ -93,10 +93,10 @@ def test_no_recipe_hides_another_of_its_name() -> None:
     ],
 )
 def test_recipes_and_tables_name_readings_that_are_ours(
-    name: str, table_id: str, words: str
+    name: str, table_id: str, text: str
 ) -> None:
-    assert words in RECIPES[name].paper
-    assert any(words in fact for fact in TABLES[table_id].facts)
+    assert text in RECIPES[name].paper
+    assert any(text in fact for fact in TABLES[table_id].facts)
 
 
 def test_loracs_table_names_the_batch_that_it_prints_for_jcl() -> None:

@@ -143,9 +143,9 @@ def test_processes_compute_the_loss_of_the_whole_batch(
             assert_equal_up_to_rounding(mean, whole[name]["losses"], dtype=torch.float32)
             for half in halves:
                 # means of normed values are zeros that come from values of about one
-                for part, magnitude in (("gradients", None), ("state", 1.0)):
+                for key, magnitude in (("gradients", None), ("state", 1.0)):
                     assert_equal_up_to_rounding(
-                        *(half[name][part], whole[name][part]),
+                        *(half[name][key], whole[name][key]),
                         magnitude=magnitude,
                         dtype=torch.float32,
                     )

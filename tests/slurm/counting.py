@@ -10,20 +10,20 @@ import sys
 import time
 from pathlib import Path
 
-asked: list[int] = []
+signals: list[int] = []
 for number in (signal.SIGTERM, signal.SIGUSR2):
-    signal.signal(number, lambda number, _: asked.append(number))
+    signal.signal(number, lambda number, _: signals.append(number))
 file, steps = Path(sys.argv[1]), int(sys.argv[2])
 gate = Path(sys.argv[3]) if len(sys.argv) > 3 else file.parent
-done = int(file.read_text()) if file.exists() else 0
+count = int(file.read_text()) if file.exists() else 0
 with file.with_suffix(".starts").open("a") as starts:
-    starts.write(f"{done}\n")
-while done < steps:
+    starts.write(f"{count}\n")
+while count < steps:
     time.sleep(0.1)
-    if done != steps // 2 or gate.exists():
-        done += 1
+    if count != steps // 2 or gate.exists():
+        count += 1
     unfinished = file.with_suffix(".tmp")
-    unfinished.write_text(str(done))
+    unfinished.write_text(str(count))
     unfinished.replace(file)
-    if asked and done < steps:
+    if signals and count < steps:
         sys.exit(75)

@@ -150,14 +150,14 @@ class PretendCluster:
         if completed.returncode:
             raise RuntimeError(f"{args[0]} has ended with {completed.returncode}\n{self._logs()}")
 
-    def _until(self, what: str, true: Callable[[], bool], limit_s: float = 60.0) -> None:
+    def _until(self, condition: str, true: Callable[[], bool], limit_s: float = 60.0) -> None:
         until = time.monotonic() + limit_s
         while True:
             with contextlib.suppress(subprocess.SubprocessError):
                 if true():
                     return
             if time.monotonic() > until:
-                raise TimeoutError(f"{what}: not within {limit_s} s\n{self._logs()}")
+                raise TimeoutError(f"{condition}: not within {limit_s} s\n{self._logs()}")
             time.sleep(0.1)
 
     def _logs(self) -> str:

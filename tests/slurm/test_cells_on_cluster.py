@@ -59,7 +59,7 @@ def of_data(request: RunAll, data: Path, tasks: str) -> RunAll:
     return replace(request, settings=settings, tasks=tasks, random=False)
 
 
-def there(request: RunAll) -> RunAll:
+def on_cluster(request: RunAll) -> RunAll:
     """The same request to the cluster."""
     home = request.settings.results.parent
     options = SlurmOptions(slurm=True, parallel=2, cpus=1)
@@ -88,7 +88,7 @@ def load_records(results: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: RunAll) -> None:
-    request = there(request_here)
+    request = on_cluster(request_here)
     assert run(request) == 0
     result = finished(request)
     assert [status.name for status in result] == ["done"] * 6, result
@@ -104,7 +104,7 @@ def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: Ru
 def test_cell_runs_in_a_container_and_has_a_log_of_its_name(
     request_here: RunAll, folder: Path
 ) -> None:
-    request = of_data(there(request_here), request_here.settings.data, "in100_knn")
+    request = of_data(on_cluster(request_here), request_here.settings.data, "in100_knn")
     options = replace(request.cluster, queue=Queue(python=str(container(folder))))
     request = replace(request, cluster=options)
     assert run(request) == 0
@@ -120,7 +120,7 @@ def test_failed_cell_stores_its_reason_until_it_succeeds(
 ) -> None:
     home = request_here.settings.results.parent
     generate(home / "data", keys=("cifar10", "dtd"))
-    request = of_data(there(request_here), home / "data", "cifar10_knn,dtd_knn")
+    request = of_data(on_cluster(request_here), home / "data", "cifar10_knn,dtd_knn")
     images = home / "data" / "dtd" / "dtd" / "images"
     shutil.move(images, home / "images")
     images.mkdir()
@@ -144,8 +144,8 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     """The evaluation has loader processes, which signals to the job reach, too."""
     home = request_here.settings.results.parent
     generate_many(home / "many images")
-    here = of_data(request_here, home / "many images", "cifar10_linear")
-    request = there(here)
+    local = of_data(request_here, home / "many images", "cifar10_linear")
+    request = on_cluster(local)
     assert run(request) == 0
     ((cell,), _) = all_states(request.settings.results)
     file = submissions(request)[0] / "0-0.json"
@@ -160,8 +160,8 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
         assert "is queued again" in errors.with_suffix(".out").read_text()
         output = errors.read_text()
         assert re.search("stopped by SIG(TERM|USR2). Run the same command to resume", output)
-    assert run(here) == 0
-    assert load_records(request.settings.results) == load_records(here.settings.results)
+    assert run(local) == 0
+    assert load_records(request.settings.results) == load_records(local.settings.results)
 
 
 def test_a_preempted_extraction_of_two_encoders_ends_with_the_records_of_separate_runs(
@@ -170,7 +170,7 @@ def test_a_preempted_extraction_of_two_encoders_ends_with_the_records_of_separat
     home = request_here.settings.results.parent
     generate_many(home / "many images")
     single = of_data(request_here, home / "many images", "cifar10_knn")
-    request = replace(there(single), random=True)
+    request = replace(on_cluster(single), random=True)
     assert run(request) == 0
     (file,) = submissions(request)[0].glob("0-*.json")  # one job of both
     wait_until(lambda: len(running(str(file), "transfer.cells.job")) > 1)

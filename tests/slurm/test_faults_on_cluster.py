@@ -75,17 +75,21 @@ class Outcome:
         return (self.folder / f"{self.jobs[name]}_0_log.out").read_text()
 
     def submit(
-        self, work: dict[str, Command], requested: Resources, node: str = "", partition: str = ""
+        self,
+        commands: dict[str, Command],
+        requested: Resources,
+        node: str = "",
+        partition: str = "",
     ) -> None:
         queue = Queue(partition=partition, sbatch=(f"nodelist={node}",) * bool(node))
-        array = Array(name="test", work=tuple(work.values()), resources=requested)
+        array = Array(name="test", work=tuple(commands.values()), resources=requested)
         (ids,) = submit([array], queue, self.folder, cluster())
-        self.jobs |= dict(zip(work, ids, strict=True))
+        self.jobs |= dict(zip(commands, ids, strict=True))
 
     def counting(self, *names: str, steps: int = STEPS, gate: str = "gate") -> dict[str, Command]:
         """Jobs that wait at half of their steps until the gate opens."""
-        rest = (str(steps), str(self.folder / gate))
-        return {name: Command((*COUNTING, str(self.folder / name), *rest)) for name in names}
+        count_args = (str(steps), str(self.folder / gate))
+        return {name: Command((*COUNTING, str(self.folder / name), *count_args)) for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +161,7 @@ def running(arg: str, program: str = "counting.py") -> list[int]:
     return [
         pid
         for pid, args, _ in processes()
-        if arg in args and any(part.endswith(program) for part in args[1:3])
+        if arg in args and any(path.endswith(program) for path in args[1:3])
     ]
 
 

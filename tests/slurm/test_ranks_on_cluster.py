@@ -24,11 +24,11 @@ def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
 ) -> None:
     args = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_data)]
     args += ["--schedule", "smoke", "--engine", "torchvision", "--iterations", "30"]
-    positions = {
-        where: ["--results", str(folder / where), "--runs", str(folder / f"runs-{where}")]
-        for where in ("two", "one")
+    folder_args = {
+        name: ["--results", str(folder / name), "--runs", str(folder / f"runs-{name}")]
+        for name in ("two", "one")
     }
-    job = [sys.executable, "-m", "transfer", *args, *positions["two"]]
+    job = [sys.executable, "-m", "transfer", *args, *folder_args["two"]]
     requested = ["--nodes", "2", "--cpus", "1", "--hours", "1", "--folder", str(folder / "jobs")]
     assert slurm([*requested, "--", *job]) == 0
     _, id_, _, log = capsys.readouterr().out.split()
@@ -36,11 +36,11 @@ def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
     pretend.tell("scancel", "--signal=USR2", id_)
     assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
     assert "resuming after iteration" in Path(log).read_text()
-    assert transfer([*args, *positions["one"], "--gpus", "2"]) == 0
-    two, item = (record(folder / where) for where in ("two", "one"))
+    assert transfer([*args, *folder_args["one"], "--gpus", "2"]) == 0
+    two, single = (record(folder / name) for name in ("two", "one"))
     assert two["details"]["num_processes"] == 2
-    assert two["metrics"] == item["metrics"]
-    losses = [each["details"]["training"]["curve"] for each in (two, item)]
+    assert two["metrics"] == single["metrics"]
+    losses = [result["details"]["training"]["curve"] for result in (two, single)]
     assert losses[0] == losses[1]
 
 

@@ -37,8 +37,8 @@ def a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *, accepted: int) -
     fake_programs(folder, monkeypatch, sbatch=sbatch, scancel=scancel, srun="")
 
 
-def array(number: int, after: tuple[int, ...] = ()) -> Array:
-    return Array(name="cells", work=(JOB,) * number, resources=Resources(), after=after)
+def array(number: int, dependencies: tuple[int, ...] = ()) -> Array:
+    return Array(name="cells", work=(JOB,) * number, resources=Resources(), after=dependencies)
 
 
 OPTIONS = """array=0-5%2 nodes=2 gpus-per-node=a100:2 ntasks-per-node=1 cpus-per-task=4 mem=1536MB
@@ -93,8 +93,8 @@ def test_what_was_accepted_before_a_refusal_is_taken_back(
 def test_too_large_array_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_cluster(tmp_path, monkeypatch, accepted=9)
     arrays = [array(5), replace(array(5), parallel=2), array(1, after=(0, 1))]
-    where = Cluster({"MaxArraySize": "3"})
-    free, bounded, _ = submit(arrays, Queue(), tmp_path / "jobs", where)
+    small_cluster = Cluster({"MaxArraySize": "3"})
+    free, bounded, _ = submit(arrays, Queue(), tmp_path / "jobs", small_cluster)
     assert free == ["1_0", "1_1", "2_0", "2_1", "3"]
     assert bounded == ["4_0", "4_1", "5_0", "5_1", "6"]
     accepted = (tmp_path / "accepted").read_text().splitlines()
@@ -297,12 +297,12 @@ def test_wckey_is_set_only_if_given() -> None:
 
 
 def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
-    where = Cluster({}, {"low": 30.0, "long": 2880.0, "": 30.0})
+    limited_cluster = Cluster({}, {"low": 30.0, "long": 2880.0, "": 30.0})
     requested = [array(1), replace(array(1), resources=Resources(hours=0.7), partition="low")]
     with pytest.raises(ClusterError, match=r"42 min.*partition low is 30 min.*--hours 0\.5"):
-        submit(requested, Queue(partition="low,long"), tmp_path, where)
-    assert where.max_minutes() == 30
-    assert where.max_minutes("other") == float("inf")  # sbatch will say what is wrong with it
+        submit(requested, Queue(partition="low,long"), tmp_path, limited_cluster)
+    assert limited_cluster.max_minutes() == 30
+    assert limited_cluster.max_minutes("other") == float("inf")  # sbatch will say what is wrong with it
 
 
 def test_more_jobs_than_the_cluster_takes_are_refused_before_the_first(
@@ -310,11 +310,11 @@ def test_more_jobs_than_the_cluster_takes_are_refused_before_the_first(
 ) -> None:
     a_cluster(tmp_path, monkeypatch, accepted=9)
     fake_programs(tmp_path, monkeypatch, squeue="printf '1_0\\n1_1\\n2\\n'")
-    where = Cluster({"MaxJobCount": "5"})
+    small_cluster = Cluster({"MaxJobCount": "5"})
     with pytest.raises(ClusterError, match=r"3 jobs were not submitted: .* has 3 .* at most 5"):
-        submit([array(2), array(1)], Queue(), tmp_path / "jobs", where)
+        submit([array(2), array(1)], Queue(), tmp_path / "jobs", small_cluster)
     assert not (tmp_path / "accepted").exists()
-    submit([array(2)], Queue(), tmp_path / "jobs", where)
+    submit([array(2)], Queue(), tmp_path / "jobs", small_cluster)
 
 
 def test_two_submissions_of_one_second_have_folders_of_their_own(

@@ -129,8 +129,8 @@ def test_resources_that_the_cluster_lacks_are_refused(
 def test_without_its_controller_nothing_is_half_submitted(
     folder: Path, pretend: PretendCluster
 ) -> None:
-    where = cluster()
-    (warning,) = where.warnings()
+    unreachable = cluster()
+    (warning,) = unreachable.warnings()
     assert "AccountingStorageType=" in warning
     job = Array(name="late", work=(bash("true"),), resources=SMALL)
     pretend.stop_controller()
@@ -138,7 +138,7 @@ def test_without_its_controller_nothing_is_half_submitted(
         with pytest.raises(ClusterError, match="Unable to contact slurm controller"):
             cluster()
         with pytest.raises(ClusterError):
-            submit([job, job], Queue(), folder, where)
+            submit([job, job], Queue(), folder, unreachable)
     finally:
         pretend.start_controller()
         pretend.wait_for_nodes()

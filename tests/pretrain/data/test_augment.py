@@ -114,12 +114,12 @@ def test_whole_views_are_pils(strength: float) -> None:
     )
     colors = colors_of(recipe, 60)
     images = [photograph(seed=seed) for seed in range(60)]
-    apart = [
+    differences = [
         levels_apart(color(image, colors, row, recipe), in_pil(Image.fromarray(image), colors, row))
         for row, image in enumerate(images)
     ]
-    assert np.mean(apart) < 0.5
-    assert max(apart) < 1.2
+    assert np.mean(differences) < 0.5
+    assert max(differences) < 1.2
 
 
 @pytest.mark.parametrize("gray_first", [False, True])
@@ -134,10 +134,10 @@ def test_whole_views_are_those_of_floating_point(gray_first: bool) -> None:
     colored = augment_device.color(pixels, numbers, rows, counts.tolist(), recipe)
     exact = augment.normalize(colored, recipe)
     ours = [normalize(color(i, colors, row, recipe), recipe) for row, i in enumerate(images)]
-    apart = [levels_apart(levels(a), levels(b)) for a, b in zip(ours, exact, strict=True)]
+    differences = [levels_apart(levels(a), levels(b)) for a, b in zip(ours, exact, strict=True)]
     # PIL itself is 1.2 levels below floating point: each of its blends drops the fraction
-    assert np.mean(apart) < 1.4
-    assert max(apart) < 2.5
+    assert np.mean(differences) < 1.4
+    assert max(differences) < 2.5
 
 
 @pytest.mark.parametrize("statistic", [np.mean, np.std])

@@ -45,9 +45,9 @@ def test_blur_is_pils_within_one_level_on_average(subtests: pytest.Subtests) -> 
         with subtests.test(sigma_px=sigma_px):
             theirs = np.array(photograph.filter(ImageFilter.GaussianBlur(sigma_px)))
             ours = 255 * blur(image / 255, torch.tensor([sigma_px]), 2.0)
-            apart = (ours[0] - torch.from_numpy(theirs).permute(2, 0, 1)).abs()
-            assert apart.mean() < 1
-            assert apart.max() < 3
+            difference = (ours[0] - torch.from_numpy(theirs).permute(2, 0, 1)).abs()
+            assert difference.mean() < 1
+            assert difference.max() < 3
 
 
 def test_a_texture_is_the_correlation_with_its_kernel_written_out() -> None:

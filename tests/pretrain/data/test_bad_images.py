@@ -18,8 +18,8 @@ from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 
 BAD = ("cold/3.png", "warm/7.png")
-every_way = pytest.mark.parametrize(
-    "way",
+every_source = pytest.mark.parametrize(
+    "options",
     [{}, {"memory_gb": 0.0}, {"memory_gb": 0.0, "workers": 2}],
     ids=["memory", "files", "workers"],
 )
@@ -61,11 +61,11 @@ def epochs(source: Feed, first: int = 0) -> list[Batch]:
     return list(source.batches(first, 10))
 
 
-@every_way
+@every_source
 def test_bad_images_are_replaced_with_their_labels(
-    truncated_folder: Path, way: dict[str, Any]
+    truncated_folder: Path, options: dict[str, Any]
 ) -> None:
-    source = feed(truncated_folder, 2, **way)
+    source = feed(truncated_folder, 2, **options)
     bad = {i for i in range(20) if source.images.name(i) in BAD}
     planned, used = [], []
     for step, batch in enumerate(epochs(source)):
@@ -77,10 +77,12 @@ def test_bad_images_are_replaced_with_their_labels(
     assert sum(a != b for a, b in zip(planned, used, strict=True)) == 2 * len(bad)
 
 
-@every_way
-def test_resumed_run_uses_the_same_substitutes(truncated_folder: Path, way: dict[str, Any]) -> None:
-    whole = epochs(feed(truncated_folder, 2, **way))
-    resumed = feed(truncated_folder, 2, **way)
+@every_source
+def test_resumed_run_uses_the_same_substitutes(
+    truncated_folder: Path, options: dict[str, Any]
+) -> None:
+    whole = epochs(feed(truncated_folder, 2, **options))
+    resumed = feed(truncated_folder, 2, **options)
     assert resumed.bad_images is not None
     resumed.bad_images.check_recorded()
     for expected, batch in zip(whole[6:], epochs(resumed, 6), strict=True):
@@ -88,28 +90,30 @@ def test_resumed_run_uses_the_same_substitutes(truncated_folder: Path, way: dict
         assert torch.equal(expected.extras[1], batch.extras[1])
 
 
-@every_way
+@every_source
 def test_substitutes_do_not_depend_on_what_is_recorded(
-    truncated_folder: Path, way: dict[str, Any]
+    truncated_folder: Path, options: dict[str, Any]
 ) -> None:
-    first = epochs(feed(truncated_folder, 2, **way))
+    first = epochs(feed(truncated_folder, 2, **options))
     (truncated_folder.parent / "out" / FILE_NAME).unlink()
-    for expected, batch in zip(first[4:], epochs(feed(truncated_folder, 2, **way), 4), strict=True):
+    for expected, batch in zip(
+        first[4:], epochs(feed(truncated_folder, 2, **options), 4), strict=True
+    ):
         assert torch.equal(expected.extras[1], batch.extras[1])
 
 
-@every_way
+@every_source
 def test_too_many_bad_images_are_refused_with_usable_advice(
-    truncated_folder: Path, way: dict[str, Any]
+    truncated_folder: Path, options: dict[str, Any]
 ) -> None:
     with pytest.raises(DecodeError, match=r"1 tolerated:(?s:.*)--tolerated-images 2") as error:
-        epochs(feed(truncated_folder, 1, **way))
+        epochs(feed(truncated_folder, 1, **options))
     assert all(name in str(error.value) for name in BAD)
-    restarted = feed(truncated_folder, 1, **way)
+    restarted = feed(truncated_folder, 1, **options)
     assert restarted.bad_images is not None
     with pytest.raises(DataError, match="2 of 20 images are bad"):
         restarted.bad_images.check_recorded()
-    accepted = feed(truncated_folder, 2, **way)
+    accepted = feed(truncated_folder, 2, **options)
     assert accepted.bad_images is not None
     accepted.bad_images.check_recorded()
     assert accepted.bad_images.names() == sorted(BAD)

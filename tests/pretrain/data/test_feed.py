@@ -31,11 +31,11 @@ ROUNDING = rounding_error(torch.float32, magnitude=1 / min(WHOLE.std))
 """Rounding error of views: levels of up to 1 by the deviation."""
 CROPPED = replace(WHOLE, crop_area=(0.1, 0.5), crop_aspect=(3 / 4, 4 / 3))
 MULTI_CROP = (View(), View(), View(small=True), View(small=True), View(small=True))
-Way = dict[str, Any]
-MEMORY: Way = {}
-FILES: Way = {"memory_gb": 0.0}
-DEVICE: Way = {"memory_gb": 0.0, "colors_on_device": True}
-every_way = pytest.mark.parametrize("way", [FILES, DEVICE])
+Options = dict[str, Any]
+MEMORY: Options = {}
+FILES: Options = {"memory_gb": 0.0}
+DEVICE: Options = {"memory_gb": 0.0, "colors_on_device": True}
+every_source = pytest.mark.parametrize("source", [FILES, DEVICE])
 
 
 def feed(folder: Path, **changes: Any) -> Feed:
@@ -71,12 +71,12 @@ def test_an_image_that_breaks_after_the_start_is_named(image_folder: Path) -> No
         next(broken.batches(0, 1))
 
 
-def multi_crop(folder: Path, way: Way) -> Feed:
+def multi_crop(folder: Path, source: Options) -> Feed:
     """Two 16 px and three 8 px views, with all augmentations."""
     recipe = ViewRecipe(
         size_px=16, small_size_px=8, rotation_probability=0.5, texture_probability=0.5
     )
-    return feed(folder, **way, recipe=recipe, views=MULTI_CROP, uses_labels=True)
+    return feed(folder, **source, recipe=recipe, views=MULTI_CROP, uses_labels=True)
 
 
 def levels(views: list[Tensor]) -> Tensor:
@@ -85,13 +85,13 @@ def levels(views: list[Tensor]) -> Tensor:
     return (torch.stack(views) * std + mean) * 255
 
 
-@every_way
+@every_source
 def test_a_step_of_views_of_two_sizes_is_the_same_after_a_resume(
-    image_folder: Path, way: Way
+    image_folder: Path, source: Options
 ) -> None:
-    whole = list(multi_crop(image_folder, way).batches(0, 8))
-    rest = list(multi_crop(image_folder, way).batches(5, 8))
-    for expected, result in zip(whole[5:], rest, strict=True):
+    whole = list(multi_crop(image_folder, source).batches(0, 8))
+    resumed = list(multi_crop(image_folder, source).batches(5, 8))
+    for expected, result in zip(whole[5:], resumed, strict=True):
         assert all(map(torch.equal, expected.views, result.views))
         assert torch.equal(*expected.extras, *result.extras)
 
@@ -114,16 +114,16 @@ def test_views_colored_on_the_device_are_those_of_workers_up_to_rounding(
     workers = multi_crop(image_folder, FILES).batches(0, 3)
     device = multi_crop(image_folder, DEVICE).batches(0, 3)
     for ours, theirs in zip(workers, device, strict=True):
-        for part in (slice(0, 2), slice(2, 5)):
-            apart = (levels(ours.views[part]) - levels(theirs.views[part])).abs()
+        for group in (slice(0, 2), slice(2, 5)):
+            differences = (levels(ours.views[group]) - levels(theirs.views[group])).abs()
             # workers, as PIL, drop the fraction after each of three blends, half a level on
             # average, and turn the hue in eight bits, about one level
-            assert apart.mean() < 2.5
+            assert differences.mean() < 2.5
 
 
-@every_way
-def test_labels_and_indices_are_those_of_the_images(image_folder: Path, way: Way) -> None:
-    counting = feed(image_folder, **way, recipe=WHOLE, uses_labels=True, uses_indices=True)
+@every_source
+def test_labels_and_indices_are_those_of_the_images(image_folder: Path, source: Options) -> None:
+    counting = feed(image_folder, **source, recipe=WHOLE, uses_labels=True, uses_indices=True)
     observed: list[int] = []
     for batch in counting.batches(0, 5):
         labels, indices = batch.extras
@@ -134,8 +134,8 @@ def test_labels_and_indices_are_those_of_the_images(image_folder: Path, way: Way
     assert sorted(observed) == list(range(20))
 
 
-@every_way
-def test_views_have_separate_blur_and_solarization(image_folder: Path, way: Way) -> None:
+@every_source
+def test_views_have_separate_blur_and_solarization(image_folder: Path, source: Options) -> None:
     changes: list[dict[str, Any]] = [
         {"blur_probability": 1.0},
         {"solarize_probability": 1.0},
@@ -151,19 +151,19 @@ def test_views_have_separate_blur_and_solarization(image_folder: Path, way: Way)
         second_solarize_probability=1.0,
     )
     views = (View(), View(), View(small=True))
-    result = next(feed(image_folder, **way, recipe=together, views=views).batches(0, 1)).views
+    result = next(feed(image_folder, **source, recipe=together, views=views).batches(0, 1)).views
     for location, changed in enumerate(changes):
-        single = feed(image_folder, **way, recipe=replace(WHOLE, **changed))
+        single = feed(image_folder, **source, recipe=replace(WHOLE, **changed))
         torch.testing.assert_close(result[location], next(single.batches(0, 1)).views[location])
 
 
-@every_way
+@every_source
 def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
-    image_folder: Path, way: Way
+    image_folder: Path, source: Options
 ) -> None:
     turning = feed(
         image_folder,
-        **way,
+        **source,
         recipe=replace(WHOLE, rotation_probability=0.75),
         views=(View(), View(), View(copies=("rotation",)), View(without=("rotation",))),
     )
@@ -171,9 +171,13 @@ def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
     for views, *_ in turning.batches(0, 5):
         for query, key, copy, upright in zip(*views, strict=True):
             assert_equal_up_to_rounding(copy, query)
-            turns = [torch.rot90(upright, k, (1, 2)) for k in range(4)]
+            rotations = [torch.rot90(upright, k, (1, 2)) for k in range(4)]
             result = [
-                next(k for k, turn in enumerate(turns) if torch.allclose(view, turn, atol=ROUNDING))
+                next(
+                    k
+                    for k, rotation in enumerate(rotations)
+                    if torch.allclose(view, rotation, atol=ROUNDING)
+                )
                 for view in (query, key)
             ]
             observed.add(tuple(result))
@@ -240,10 +244,10 @@ def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) 
         assert (levels(ours.views) - levels(theirs.views)).abs().mean() < 4
 
 
-@every_way
-def test_views_are_finished_on_the_device(image_folder: Path, way: Way) -> None:
+@every_source
+def test_views_are_finished_on_the_device(image_folder: Path, source: Options) -> None:
     device = torch.device("meta")  # it raises where a value is read or met on another device
-    created = replace(multi_crop(image_folder, way), device=device)
+    created = replace(multi_crop(image_folder, source), device=device)
     (batch,) = created.batches(0, 1)
     assert [tuple(view.shape) for view in batch.views] == [(4, 3, 16, 16)] * 2 + [(4, 3, 8, 8)] * 3
     assert {view.device for view in [*batch.views, *batch.extras]} == {device}

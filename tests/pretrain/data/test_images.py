@@ -123,11 +123,11 @@ def test_a_link_to_a_folder_around_it_or_beside_it_adds_nothing(
     image_folder: Path, target: str
 ) -> None:
     previous = names(image_folder)
-    where = Path("warm" if target.startswith("..") else "") / "again"
-    (image_folder / where).symlink_to(target)
+    link = Path("warm" if target.startswith("..") else "") / "again"
+    (image_folder / link).symlink_to(target)
     assert names(image_folder) == previous
     (repeated,) = find_images(image_folder).repeated
-    assert Path(repeated).is_relative_to(where)
+    assert Path(repeated).is_relative_to(link)
 
 
 @pytest.mark.parametrize("name", ["cold", "."])

@@ -105,8 +105,8 @@ def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> Non
 
 
 def test_rotations_have_equal_probability() -> None:
-    turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
-    shares = np.bincount(turns, minlength=4) / MANY
+    quarter_turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
+    shares = np.bincount(quarter_turns, minlength=4) / MANY
     assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
 
 

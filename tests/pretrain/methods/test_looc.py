@@ -75,7 +75,7 @@ def test_key_view_i_copies_designated_augmentation_i_alone() -> None:
 @pytest.mark.parametrize("name", ["looc", "loocpp", "mocopp"])
 def test_queue_i_gets_view_i_of_head_i_after_the_loss(name: str) -> None:
     method = tiny_method(name, norm=nn.Identity)
-    views, previous = tiny_batch(method).views, method.queues.keys()
+    views, keys_before = tiny_batch(method).views, method.queues.keys()
     with torch.no_grad():
         queries = normalize(method.encoder(views[0]), dim=2).transpose(0, 1)
         observed = [normalize(method.key_encoder.network(v), dim=2) for v in views[1:]]
@@ -83,17 +83,17 @@ def test_queue_i_gets_view_i_of_head_i_after_the_loss(name: str) -> None:
     num_heads, temperature = len(queries), method.config.temperature
     if name == "mocopp":
         keys = keys[:, 0]
-        expected = moco_pp_loss(queries, keys, previous, temperature=temperature)
+        expected = moco_pp_loss(queries, keys, keys_before, temperature=temperature)
         pushed = list(keys)
     else:
-        expected = looc_loss(queries, keys, previous, temperature=temperature)
+        expected = looc_loss(queries, keys, keys_before, temperature=temperature)
         pushed = [keys[i, i] for i in range(num_heads)]
     logged = method(views, 1.0)
     assert_equal_up_to_rounding(logged["loss"], expected)
-    after = method.queues.keys()
+    keys_after = method.queues.keys()
     for i in range(num_heads):
-        assert_equal_up_to_rounding(after[i, :8], pushed[i])
-        assert torch.equal(after[i, 8:], previous[i, 8:])
+        assert_equal_up_to_rounding(keys_after[i, :8], pushed[i])
+        assert torch.equal(keys_after[i, 8:], keys_before[i, 8:])
     if name != "mocopp":
         pairs = [(i, j) for i in range(1, num_heads) for j in range(num_heads) if i != j]
         of_others = torch.stack([(queries[i] * keys[i, j]).sum(1) for i, j in pairs]).mean()

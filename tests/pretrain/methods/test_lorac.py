@@ -103,9 +103,12 @@ def test_the_prior_acts_in_the_second_half_of_the_run() -> None:
 def test_the_legacy_loss_has_temperature_one_once_the_prior_acts() -> None:
     views = tiny_batch(tiny_lorac()).views
     legacy = tiny_lorac(legacy_untempered=True)
-    previous, after = legacy(views, 0.5)["loss"], tiny_lorac(legacy_untempered=True)(views, 1.0)
-    assert torch.equal(previous, tiny_lorac()(views, 0.5)["loss"])
-    assert torch.equal(after["loss"], tiny_lorac(temperature=1.0)(views, 1.0)["loss"])
+    without_prior, with_prior = (
+        legacy(views, 0.5)["loss"],
+        tiny_lorac(legacy_untempered=True)(views, 1.0),
+    )
+    assert torch.equal(without_prior, tiny_lorac()(views, 0.5)["loss"])
+    assert torch.equal(with_prior["loss"], tiny_lorac(temperature=1.0)(views, 1.0)["loss"])
 
 
 @pytest.mark.parametrize("prior", ["none", "laplace", "gaussian", "margin", "batch"])
@@ -163,8 +166,8 @@ def norm_and_gradient(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 def polar_factor(matrices: Tensor, rank: int) -> Tensor:
     """U V' of the largest `rank` singular values, in float64."""
-    left, _, right = torch.linalg.svd(matrices.double(), full_matrices=False)
-    factor: Tensor = left[..., :rank] @ right[..., :rank, :]
+    u, _, vh = torch.linalg.svd(matrices.double(), full_matrices=False)
+    factor: Tensor = u[..., :rank] @ vh[..., :rank, :]
     return factor
 
 
@@ -177,11 +180,11 @@ def test_gradient_of_the_nuclear_norm_is_the_polar_factor(
             norm, gradient = norm_and_gradient(matrices)
             assert_equal_up_to_rounding(norm, torch.linalg.svdvals(matrices).sum(dim=1))
             # the polar factor feels a rounding of the rows over the least singular value
-            least = torch.linalg.svdvals(matrices).amin(dim=1).min().item()
+            smallest = torch.linalg.svdvals(matrices).amin(dim=1).min().item()
             assert_equal_up_to_rounding(
                 gradient,
                 polar_factor(matrices, 9),
-                magnitude=max(1, matrices.norm(dim=(1, 2)).max().item() / least),
+                magnitude=max(1, matrices.norm(dim=(1, 2)).max().item() / smallest),
             )
 
 

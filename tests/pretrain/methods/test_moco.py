@@ -22,10 +22,10 @@ def views() -> list[Tensor]:
 
 def test_a_symmetric_loss_is_the_mean_of_both_directions() -> None:
     forth, back = moco()(views(), 1.0), moco()(views()[::-1], 1.0)
-    both = moco(symmetric=True)(views(), 1.0)
+    symmetric_outputs = moco(symmetric=True)(views(), 1.0)
     assert forth["loss"] != back["loss"]
     for name in ("loss", "instance_accuracy"):
-        torch.testing.assert_close(both[name], (forth[name] + back[name]) / 2)
+        torch.testing.assert_close(symmetric_outputs[name], (forth[name] + back[name]) / 2)
 
 
 def test_symmetric_step_pushes_keys_of_both_views() -> None:

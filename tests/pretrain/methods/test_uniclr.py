@@ -66,9 +66,9 @@ def test_affinity_loss_is_equation_10_or_its_mean_over_the_order_of_views() -> N
     settings: dict[str, Any] = {"temperature": 0.5, "symmetry_weight": 0.0}
     expected = equation_10(*views, 0.5)
     assert sim_affinity_loss(*views, **settings).item() == pytest.approx(expected)
-    both = sim_affinity_loss(*views, **settings, ce_both_directions=True)
+    symmetric_loss = sim_affinity_loss(*views, **settings, ce_both_directions=True)
     back = equation_10(*views[::-1], 0.5)
-    assert both.item() == pytest.approx((expected + back) / 2)
+    assert symmetric_loss.item() == pytest.approx((expected + back) / 2)
 
 
 def test_whitening_loss_is_equation_10_of_rows_whitened_by_the_root_of_the_covariance() -> None:

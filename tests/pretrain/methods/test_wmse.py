@@ -41,7 +41,7 @@ def equation_6(views: Tensor) -> float:
 def test_loss_is_equation_6_averaged_over_sub_batches(num_views: int) -> None:
     views = embeddings(num_views)
     orders = torch.stack([torch.randperm(12), torch.randperm(12)])
-    expected = [equation_6(views[:, part]) for order in orders for part in order.split(6)]
+    expected = [equation_6(views[:, sub_batch]) for order in orders for sub_batch in order.split(6)]
     loss = wmse_loss(views, orders, whitening_size=6)["loss"]
     assert loss.item() == pytest.approx(sum(expected) / 4)
 

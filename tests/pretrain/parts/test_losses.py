@@ -19,8 +19,8 @@ def test_spread_is_zero_after_a_collapse() -> None:
 def test_views_of_one_size_share_their_batch_statistics() -> None:
     views = [torch.randn(6, 3, size, size) for size in (4, 4, 2, 2, 2)]
     norm = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    apart = [norm(torch.cat(views[:2])), norm(torch.cat(views[2:]))]
-    torch.testing.assert_close(features_by_size(norm, views), torch.cat(apart))
+    by_size = [norm(torch.cat(views[:2])), norm(torch.cat(views[2:]))]
+    torch.testing.assert_close(features_by_size(norm, views), torch.cat(by_size))
 
 
 def test_features_by_size_are_one_graph() -> None:

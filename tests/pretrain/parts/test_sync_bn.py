@@ -46,13 +46,13 @@ def normed(norm: nn.Module, rows: Tensor, weights: Tensor) -> dict[str, Tensor]:
 
 
 @pytest.fixture
-def several(monkeypatch: pytest.MonkeyPatch) -> None:
+def synchronized_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the synchronized path with one process, which has all rows."""
     counts = iter([2])  # asked for once by the layer; afterwards there is one process
     monkeypatch.setattr(sync_bn, "num_processes", lambda: next(counts, 1))
 
 
-@pytest.mark.usefixtures("several")
+@pytest.mark.usefixtures("synchronized_path")
 @pytest.mark.parametrize("shape", [(CHANNELS,), (CHANNELS, 3), (CHANNELS, 3, 2)])
 @pytest.mark.parametrize("options", [{"momentum": 0.3, "eps": 1e-3}, {"affine": False}], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -66,7 +66,7 @@ def test_formulas_are_those_of_plain_batch_norm(
     assert_equal_up_to_rounding(result, expected)
 
 
-@pytest.mark.usefixtures("several")
+@pytest.mark.usefixtures("synchronized_path")
 def test_rows_in_bfloat16_keep_their_type_and_layout() -> None:
     rows = torch.randn(4, CHANNELS, 3, 2).bfloat16().contiguous(memory_format=torch.channels_last)
     rows.requires_grad_()
@@ -78,7 +78,7 @@ def test_rows_in_bfloat16_keep_their_type_and_layout() -> None:
         assert values.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.usefixtures("several")
+@pytest.mark.usefixtures("synchronized_path")
 def test_no_number_is_read_from_the_device() -> None:
     rows = torch.empty(4, 3, device="meta", requires_grad=True)
     # a tensor without values raises where one is read
@@ -102,10 +102,10 @@ def test_batch_norms_are_converted_only_for_several_processes(
     synchronize_batch_norms(network)
     assert isinstance(network.get_submodule("1.0"), nn.BatchNorm1d)
     monkeypatch.setattr("pretrain.parts.sync_bn.num_processes", lambda: 2)
-    after = synchronize_batch_norms(network).state_dict(keep_vars=True)
+    converted = synchronize_batch_norms(network).state_dict(keep_vars=True)
     assert isinstance(network.get_submodule("1.0"), FusedBatchNorm)
-    assert list(after) == list(previous)
-    assert all(after[name] is tensor for name, tensor in previous.items())
+    assert list(converted) == list(previous)
+    assert all(converted[name] is tensor for name, tensor in previous.items())
 
 
 class Recorder(nn.Module):

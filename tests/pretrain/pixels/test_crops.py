@@ -43,9 +43,9 @@ def test_random_crops_of_jpegs_are_within_two_levels_of_pillows(subtests: pytest
         with subtests.test(seed=seed):
             image = decode(as_jpeg(photograph(375 + 40 * seed, 500, seed)))
             box = draw_box(torch.Generator().manual_seed(seed), *image.shape[:2])
-            apart = levels_apart(crop(image, box, 224), by_pillow(image, box, 224))
-            assert apart.max() <= 2
-            assert (apart > 0).mean() < 0.3
+            difference = levels_apart(crop(image, box, 224), by_pillow(image, box, 224))
+            assert difference.max() <= 2
+            assert (difference > 0).mean() < 0.3
 
 
 @pytest.mark.data
@@ -57,8 +57,8 @@ def test_random_crops_of_real_photographs_are_within_two_levels_of_pillows() -> 
     for seed, file in enumerate(files):
         image = decode(file.read_bytes())
         box = draw_box(torch.Generator().manual_seed(seed), *image.shape[:2])
-        apart = levels_apart(crop(image, box, 224), by_pillow(image, box, 224))
-        assert apart.max() <= 2, file
+        difference = levels_apart(crop(image, box, 224), by_pillow(image, box, 224))
+        assert difference.max() <= 2, file
 
 
 def test_a_view_is_mirrored_before_it_is_turned(subtests: pytest.Subtests) -> None:

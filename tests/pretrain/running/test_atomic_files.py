@@ -39,8 +39,10 @@ def test_a_folder_that_cannot_be_synced_can_be_written(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", refuse_folders)
-    lost = pytest.raises(WriteError, match="Input/output") if number == errno.EIO else nullcontext()
-    with lost:
+    expectation = (
+        pytest.raises(WriteError, match="Input/output") if number == errno.EIO else nullcontext()
+    )
+    with expectation:
         write_whole(tmp_path / "file", b"content")
     assert (tmp_path / "file").read_bytes() == b"content"
 

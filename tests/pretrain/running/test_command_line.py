@@ -19,31 +19,31 @@ class Request:
     out: str = ""
 
 
-@pytest.mark.parametrize("words", [["--bach-size", "3"], ["--batch-size", "3", "--bach_size=4"]])
+@pytest.mark.parametrize("args", [["--bach-size", "3"], ["--batch-size", "3", "--bach_size=4"]])
 def test_an_unknown_option_is_named_with_the_nearest(
-    capsys: pytest.CaptureFixture[str], words: list[str]
+    capsys: pytest.CaptureFixture[str], args: list[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        parse(Request, words)
+        parse(Request, args)
     assert capsys.readouterr().err == (
         "error: unknown option --bach-size. Did you mean --batch-size? "
         "To list all options: --help\n"
     )
 
 
-@pytest.mark.parametrize("words", [["--out=~/run"], ["--out", "~/run"]])
+@pytest.mark.parametrize("args", [["--out=~/run"], ["--out", "~/run"]])
 def test_home_is_expanded_where_no_shell_does(
-    words: list[str], monkeypatch: pytest.MonkeyPatch
+    args: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    assert parse(Request, [*words, "--batch-size", "2"]).out == "/home/me/run"
+    assert parse(Request, [*args, "--batch-size", "2"]).out == "/home/me/run"
     assert with_home("--out=~") == "--out=/home/me"
     assert with_home("--data=a,~/b") == "--data=a,~/b"
     assert with_home("run~") == "run~"
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         "pretrain --list",
         "benchmarks.figures --list",
@@ -52,8 +52,8 @@ def test_home_is_expanded_where_no_shell_does(
         "transfer get-data cifar10 --plan",
     ],
 )
-def test_a_reader_that_ends_ends_the_command_in_silence(words: str) -> None:
-    command = f"{sys.executable} -m {words} | true"
+def test_a_reader_that_ends_ends_the_command_in_silence(arguments: str) -> None:
+    command = f"{sys.executable} -m {arguments} | true"
     completed = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert completed.stderr == ""
 

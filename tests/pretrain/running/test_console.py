@@ -34,12 +34,12 @@ def in_terminal(program: str, **environment: str) -> str:
     written = b""
     while True:
         try:
-            part = os.read(ours, 65536)
+            chunk = os.read(ours, 65536)
         except OSError:  # the other side is closed
             break
-        if not part:
+        if not chunk:
             break
-        written += part
+        written += chunk
     os.close(ours)
     assert process.wait() == 0, written.decode()
     return written.decode()
@@ -115,7 +115,7 @@ def test_last_line_has_the_last_subject(
 
 
 @pytest.mark.parametrize(
-    ("done", "unit", "text"),
+    ("num_items", "unit", "text"),
     [
         (2, "steps", "2/4 steps   10.0 s/step"),
         (3, "images", "3/4 images   6.7 s/image"),
@@ -124,13 +124,13 @@ def test_last_line_has_the_last_subject(
     ],
 )
 def test_slow_progress_is_in_seconds_per_item(
-    done: int, unit: str, text: str, monkeypatch: pytest.MonkeyPatch
+    num_items: int, unit: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     with progress("train", "1 rate", 4, unit) as counter:
         clock[0] = 20.0
-        counter.add(done)
+        counter.add(num_items)
         assert counter.state() == text
 
 

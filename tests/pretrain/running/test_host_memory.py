@@ -30,8 +30,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def limit(group: Path, most: str, used: int, cache: int = 0) -> None:
-    (group / "memory.max").write_text(most)
+def limit(group: Path, max_bytes: str, used: int, cache: int = 0) -> None:
+    (group / "memory.max").write_text(max_bytes)
     (group / "memory.current").write_text(str(used))
     (group / "memory.stat").write_text(f"anon 5\ninactive_file {cache}\n")
 
@@ -79,9 +79,9 @@ def test_a_job_has_no_more_than_slurm_gave_it_in_all_or_per_core(
 
 def test_processes_side_by_side_share_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain.running.host_memory, "free_memory", lambda: 8_000_000)
-    for text, parts in [("4", 4), ("", 1), ("0", 1), ("many", 1)]:
+    for text, num_processes in [("4", 4), ("", 1), ("0", 1), ("many", 1)]:
         monkeypatch.setenv(SHARERS, text)
-        assert image_memory_bytes() == int(8_000_000 * DEFAULT_FRACTION) // parts
+        assert image_memory_bytes() == int(8_000_000 * DEFAULT_FRACTION) // num_processes
         with image_memory(1.5):
             assert image_memory_bytes() == 1_500_000_000, "an option of each process"
         with image_memory(0):

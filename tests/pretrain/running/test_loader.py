@@ -241,7 +241,7 @@ print(*{{next(batches) for _ in range(4)}}, flush=True)
 """
 
 
-def gone(pids: list[int]) -> bool:
+def have_ended(pids: list[int]) -> bool:
     """Return whether these processes end soon."""
     until = time.monotonic() + 60
     while any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
@@ -269,4 +269,4 @@ def test_workers_end_with_the_process_however_it_ends(pin: str, end: str, status
         timeout=120,
     )
     assert completed.returncode == status
-    assert gone([int(arg) for arg in completed.stdout.split()])
+    assert have_ended([int(arg) for arg in completed.stdout.split()])

@@ -68,7 +68,7 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     monkeypatch.setattr(dist, "get_rank", lambda: 1)
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
-    monkeypatch.setattr(dist, "init_process_group", lambda *_, **given: calls.append(given))
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **options: calls.append(options))
     monkeypatch.setattr(dist, "destroy_process_group", lambda: calls.append("left"))
     with join():
         pass

@@ -53,13 +53,13 @@ FAILURE = """
         processes.wait_for_all("that prepare the data")"""
 
 
-def start(work: str, *ranks: int, meeting_s: float = 100.0) -> list[subprocess.Popen[str]]:
+def start(body: str, *ranks: int, meeting_s: float = 100.0) -> list[subprocess.Popen[str]]:
     """Start some of two processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    program = PROGRAM.format(work=work, meeting_s=meeting_s)
+    program = PROGRAM.format(work=body, meeting_s=meeting_s)
     return [
         subprocess.Popen(
             [sys.executable, "-c", program],
@@ -104,12 +104,12 @@ def test_missing_process_is_named_after_minutes(rank: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("work", "number"),
+    ("body", "number"),
     [(COLLECTIVE, signal.SIGTERM), (BACKWARD, signal.SIGINT), (PREPARATION, signal.SIGUSR1)],
     ids=["collective", "backward", "preparation"],
 )
-def test_signal_ends_the_wait_for_a_hanging_process(work: str, number: int) -> None:
-    waiting, hanging = start(work, 0, 1)
+def test_signal_ends_the_wait_for_a_hanging_process(body: str, number: int) -> None:
+    waiting, hanging = start(body, 0, 1)
     for run in (waiting, hanging):
         assert run.stdout is not None
         assert run.stdout.readline() == "together\n"
@@ -134,10 +134,10 @@ def test_second_signal_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None
 
 
 def test_lost_process_is_resumable_after_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = LostProcessError("process 0 has lost another process")
-    assert (exit_status_of(lost), exit_status_of(ValueError())) == (1, 1)
+    error = LostProcessError("process 0 has lost another process")
+    assert (exit_status_of(error), exit_status_of(ValueError())) == (1, 1)
     monkeypatch.setattr(stop, "_asked", [signal.SIGTERM])
-    assert (exit_status_of(lost), exit_status_of(ValueError())) == (75, 1)
+    assert (exit_status_of(error), exit_status_of(ValueError())) == (75, 1)
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_terminal")
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "launcher"),
     [
         ({"SLURM_STEP_NUM_TASKS": "2"}, "SLURM_STEP_NUM_TASKS is 2, but WORLD_SIZE is not set"),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_SIZE is 2"),
@@ -196,16 +196,16 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_processes_without_a_launcher_are_refused(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], found: str
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], launcher: str
 ) -> None:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    if not found:
+    if not launcher:
         require_launcher()
         return
     with pytest.raises(LaunchError, match=r"python -m slurm.*torchrun") as error:
         require_launcher()
-    assert found in str(error.value)
+    assert launcher in str(error.value)
 
 
 @pytest.mark.usefixtures("no_terminal")
@@ -217,7 +217,7 @@ def test_interactive_session_of_slurm_is_one_process(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("no_terminal")
 @pytest.mark.parametrize(
-    ("main", "words"),
+    ("main", "args"),
     [
         (pretrain.__main__.main, ("moco/smoke", "--out", "{}/out")),
         (transfer.__main__.main, ("cifar10_knn", "--ckpt", "{}/ckpt")),
@@ -229,13 +229,13 @@ def test_every_command_refuses_to_be_one_of_several_strangers(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     main: Callable[[list[str]], int],
-    words: tuple[str, ...],
+    args: tuple[str, ...],
 ) -> None:
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ckpt").touch()
     (tmp_path / "data").mkdir()
-    assert main([arg.format(tmp_path) for arg in words] + ["--data", str(tmp_path / "data")]) == 2
+    assert main([arg.format(tmp_path) for arg in args] + ["--data", str(tmp_path / "data")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "python -m slurm" in line
     assert "torchrun" in line
