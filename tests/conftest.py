@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small read-only versions of all datasets, shared by all test processes."""
     ours = tmp_path_factory.getbasetemp()
-    # a run that a test has started is no worker, although it inherits a worker's environment
+    # a run that a test has started is not a worker, although it inherits a worker's environment
     run = ours.parent if hasattr(request.config, "workerinput") else ours
     with (run / "small-data.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -95,7 +95,7 @@ def installs(args: Sequence[str | Path], folder: Path) -> bool:
     print(completed.stderr, file=sys.stderr)
     if not any(sign in completed.stderr for sign in UNREACHABLE):
         sys.exit(completed.returncode)
-    print("test-oldest: the rest is skipped, since the package index does not answer")
+    print("test-oldest: skipping the remaining checks, since the package index does not answer")
     return False
 
 

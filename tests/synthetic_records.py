@@ -99,7 +99,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
     written["details"] = _tested(written["task"], metric, score) | written["details"]
     created = written | output | {"metrics": {metric: score}} | content
     path = cell_path(_records(results), Record(**created))
-    # like the suite: of other conditions, or here also of other weights, a file of its own
+    # like the suite: other conditions, or here also other weights, give a separate file
     files = {_identity(json.loads(file.read_text())): file for file in record_files(path)}
     digest = hashlib.sha256(_identity(created).encode()).hexdigest()[:8]
     further = path.with_name(f"{path.stem}.{created['engine']}-{digest}.json")

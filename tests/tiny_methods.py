@@ -103,7 +103,11 @@ def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
         observed = images + 0.5 * torch.randn(images.shape, generator=generator)
         views.append(avg_pool2d(observed, 2) if view.small else observed)
     indices = torch.arange(num_images)
-    extras = [indices % 2] * (method.num_classes > 0) + [indices] * (method.num_images > 0)
+    extras = []
+    if method.num_classes > 0:
+        extras.append(indices % 2)
+    if method.num_images > 0:
+        extras.append(indices)
     return Batch(views, extras)
 
 

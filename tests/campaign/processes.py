@@ -26,7 +26,7 @@ Commands = tuple[tuple[str, ...], ...]
 
 
 def adopt_orphans() -> None:
-    """Adopt all descendants whose parent ends, so that none is lost."""
+    """Adopt all descendants of this process after their parents end."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

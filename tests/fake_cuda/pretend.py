@@ -74,7 +74,7 @@ def pretend_cuda() -> Iterator[None]:
         patch.setattr(torch.cuda, "stream", nullcontext)
         patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
         patch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
-        # the engine wants the device's streams, which there are none of
+        # the engine needs the device's streams, which do not exist here
         patch.setattr(Tensor, "backward", run_backward)
         patch.setattr(Tensor, "pin_memory", pinned_copy)
         patch.setattr(Tensor, "numpy", _ones_array(Tensor.numpy))

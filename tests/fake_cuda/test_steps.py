@@ -44,7 +44,7 @@ def take_step(method: Method, batch: Batch, name: str) -> Step:
 @pytest.mark.parametrize("name", LEARNING)
 @pytest.mark.parametrize("num_processes", [1, 8])
 def test_a_step_would_be_right_on_a_gpu(name: str, num_processes: int) -> None:
-    """Tensors left on the CPU, or gradients unlike their inputs, raise errors."""
+    """Tensors left on the CPU, or gradients with wrong shapes, raise errors."""
     with pretend_processes(num_processes):
         method = tiny_method(name)
         batch = tiny_batch(method, num_images=NUM_IMAGES[num_processes])

@@ -63,7 +63,7 @@ class Findings:
 
         The distance is in units of the bound.
 
-        moved: what is expected after all inputs were changed by one unit of rounding of the dtype.
+        moved: the expected results after all inputs changed by one unit of rounding of the dtype.
         """
         require_same_names(actual, expected)
         differences = {

@@ -27,7 +27,7 @@ NUM_CLASSES = 10
 """Number of image folders: the classes of the small supervised recipes."""
 
 SMALL_VIEWS = ("--small-size-px", "24")
-"""Small views of which a ResNet's last stage gets several pixels.
+"""Small views with several pixels in a ResNet's last stage.
 
 From a single pixel, torch 2.15 computes wrong gradients of bfloat16 convolutions with a stride on
 CPUs.

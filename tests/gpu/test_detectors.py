@@ -116,7 +116,7 @@ def compare(findings: Findings, actual: Answer, expected: Answer) -> None:
     findings.add("gradients", norm_difference(actual.gradients, expected.gradients), GRADIENT)
     pairs = list(zip(actual.detections, expected.detections, strict=True))
     same = all(torch.equal(item.classes.cpu(), second.classes) for item, second in pairs)
-    findings.require("classes of detections", same, "not those of the CPU")
+    findings.require("classes of detections", same, "differ from the CPU's")
     if not same:
         return
     bounds = {"boxes": BOX_PX, "scores": SCORE, "masks": SCORE, "keypoints": BOX_PX}

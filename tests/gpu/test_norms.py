@@ -51,7 +51,7 @@ def test_fused_norm_of_two_halves(
     expected = outputs, *gradients, norm.running_mean, norm.running_var
     for (name, values), exact in zip(result.items(), expected, strict=True):
         assert exact is not None
-        # float32 within; what has the type of the rows is rounded to it once at the end, and so are
+        # computed in float32; results in the type of the rows are rounded once at the end, and so are
         # the terms of sums over NCHW, in torch's plain norm too
         rounded = dtype if layout == "NCHW" and "gradient" in name else values.dtype
         bound = roundings(rounded, 300 if rounded == torch.float32 else 1)
@@ -69,7 +69,7 @@ def of_halves(norm: FusedBatchNorm, rows: Tensor, goals: Tensor) -> dict[str, Te
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sync_bn, "gather", lambda _: stacked)
         patch.setattr(dist, "all_reduce", lambda ours, *_, **__: sums.append(ours.clone()))
-        for half, goal in pairs:  # each process notes what it gives to the other
+        for half, goal in pairs:  # each process notes the tensors that it sends
             step(norm, half, goal)
         patch.setattr(dist, "all_reduce", lambda ours, *_, **__: ours.copy_(sums[0] + sums[1]))
         first, second = (step(norm, half, goal) for half, goal in pairs)

@@ -31,7 +31,7 @@ from tests.two_processes import two_processes
 
 KINDS = {
     "moco": "a momentum encoder and a queue",
-    "simsiam": "one encoder, whose views pass one after the other",
+    "simsiam": "one encoder that gets one view after the other",
     "swav": "views of two sizes",
     "mocopp": "heads that branch within the backbone",
     "supervised": "labels",

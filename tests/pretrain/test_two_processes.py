@@ -107,7 +107,7 @@ def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
     network = method
     if num_processes > 1:  # as the loop has it
         network = data_parallel(method, torch.device("cpu"))
-    idle = IDLE.get(name, [])  # whose gradient is rounding alone
+    idle = IDLE.get(name, [])  # their gradients are only roundings
     learning = {n: p for n, p in method.named_parameters() if p.requires_grad and n not in idle}
     optimizer = torch.optim.SGD(learning.values(), lr=RATE)
     losses, gradients = [], {}

@@ -31,7 +31,7 @@ def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
     assert args == {"6_0": "COMPLETED"} | dict.fromkeys(
         ("6_1", "6_2", "6_4", "17_0", "17_5"), "CANCELLED"
     )
-    # a list that was shortened is asked for whole, and its dots are no number
+    # a shortened list is queried again in full, and its dots are not a number
     line = '[ "$SLURM_BITSTR_LEN" = 0 ] && echo "6_[1,3,...%2]|PENDING|None|"'
     fake_programs(tmp_path, monkeypatch, squeue=line, sacct="")
     assert list(job_states(["6_1", "6_2", "6_3"])) == ["6_1", "6_3"]

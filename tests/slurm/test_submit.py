@@ -57,7 +57,7 @@ def test_the_script_asks_for_what_the_array_asks_for() -> None:
     assert "--cpus-per-task=4" in line
     assert "--kill-on-bad-exit=1" in line
     assert text.index("module load cuda || {") < text.index("srun")
-    assert "a100" not in script(array(1), queue, Path("/x"))  # no GPU is asked for
+    assert "a100" not in script(array(1), queue, Path("/x"))  # no GPU is requested
     assert [Resources(gpus=n).processes_per_node for n in (8, 0)] == [8, 1]
     for hours, time, signal_s in ((0.01, 1, 20), (0.05, 3, 60)):  # a warning within its time
         lines = script(replace(array(1), resources=Resources(hours=hours)), Queue(), Path("/x"))
@@ -228,7 +228,7 @@ def test_failing_setup_line_ends_the_job(
     queue = Queue(setup_file="setup file.sh", setup=('A="$A, then $UNSET"',))
     path = str(tmp_path / "setup file.sh")
     assert queue.setup_file == path
-    # a command that fails, and the script goes on to queue the job again
+    # the command fails, and the script continues to queue the job again
     fake_programs(tmp_path, monkeypatch, srun="echo srun $A; exit 75")
     text = script(array(1), queue, tmp_path / "jobs").replace("-m slurm.requeue", "-c 'exit()'")
     completed = subprocess.run(["bash", "-c", f"export A\n{text}"], capture_output=True, text=True)
@@ -302,7 +302,7 @@ def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"42 min.*partition low is 30 min.*--hours 0\.5"):
         submit(requested, Queue(partition="low,long"), tmp_path, limited_cluster)
     assert limited_cluster.max_minutes() == 30
-    assert limited_cluster.max_minutes("other") == float("inf")  # sbatch will say what is wrong with it
+    assert limited_cluster.max_minutes("other") == float("inf")  # sbatch will report the error
 
 
 def test_more_jobs_than_the_cluster_takes_are_refused_before_the_first(

@@ -61,7 +61,7 @@ def test_suffixes_of_images_are_those_of_evaluation(image_folder: Path, suffix: 
 def test_what_is_no_image_is_named_and_refused_unless_tolerated(
     image_folder: Path, kind: str
 ) -> None:
-    name = "broken.png" if kind == "file" else "class"  # a link may stand for a class
+    name = "broken.png" if kind == "file" else "class"  # a class folder may be a link
     if kind == "file":
         (image_folder / name).write_bytes(b"not a picture")
     else:

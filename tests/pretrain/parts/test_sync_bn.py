@@ -48,7 +48,7 @@ def normed(norm: nn.Module, rows: Tensor, weights: Tensor) -> dict[str, Tensor]:
 @pytest.fixture
 def synchronized_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the synchronized path with one process, which has all rows."""
-    counts = iter([2])  # asked for once by the layer; afterwards there is one process
+    counts = iter([2])  # the layer reads it once; afterwards there is one process
     monkeypatch.setattr(sync_bn, "num_processes", lambda: next(counts, 1))
 
 

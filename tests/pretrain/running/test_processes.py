@@ -78,7 +78,7 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
     assert isinstance(first, dict)
     assert isinstance(second, dict)
     assert (first["device_id"], remaining) == (torch.device("cuda", 1), "left")
-    assert "timeout" not in first  # that of torch
+    assert "timeout" not in first  # torch's default timeout
 
 
 @pytest.mark.parametrize(("precision", "expected"), [("tf32", True), ("ieee", False)])
