@@ -51,8 +51,8 @@ def test_fused_norm_of_two_halves(
     expected = outputs, *gradients, norm.running_mean, norm.running_var
     for (name, values), exact in zip(result.items(), expected, strict=True):
         assert exact is not None
-        # computed in float32; results in the type of the rows are rounded once at the end, and so are
-        # the terms of sums over NCHW, in torch's plain norm too
+        # computed in float32; results in the dtype of the rows are rounded once at the end, and so
+        # are the terms of sums over NCHW, in torch's plain norm too
         rounded = dtype if layout == "NCHW" and "gradient" in name else values.dtype
         bound = roundings(rounded, 300 if rounded == torch.float32 else 1)
         findings.add(name, relative_difference(values, exact), bound)

@@ -51,9 +51,9 @@ class PretendCluster:
         munge = self.folder / "munge"
         (munge / "key").write_bytes(os.urandom(128))
         (munge / "key").chmod(stat.S_IRUSR | stat.S_IWUSR)
-        positions = [f"--socket={munge}/socket", f"--log-file={self.folder}/log/munged"]
-        positions += [f"--{name}-file={munge}/{name}" for name in ("key", "pid", "seed")]
-        self._run("munged", "--force", *positions)
+        options = [f"--socket={munge}/socket", f"--log-file={self.folder}/log/munged"]
+        options += [f"--{name}-file={munge}/{name}" for name in ("key", "pid", "seed")]
+        self._run("munged", "--force", *options)
         self.start_controller()
         for node in NODES:
             self.start_node(node)
