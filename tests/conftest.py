@@ -28,7 +28,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what this machine cannot run."""
+    """Skip tests that this machine cannot run, with a reason."""
     no_gpu = pytest.mark.skip(reason="needs a CUDA device; a CPU twin checks the same fact")
     no_data = pytest.mark.skip(reason="needs real data: set DATASETS to their folder")
     no_detectron2 = pytest.mark.skip(reason="needs detectron2: its stored answers are checked")
@@ -82,14 +82,14 @@ def only(small_data: Path, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def small_backbone() -> Encoder:
-    """A random ResNet-18 for images of 32 px."""
+    """A random ResNet-18 for 32 px images."""
     form = InputFormat(size_px=32)
     return random_backbone(arch="resnet18", stem="imagenet", seed=0, input=form)
 
 
 @pytest.fixture
 def settings(small_data: Path, tmp_path: Path) -> Settings:
-    """Smoke schedule on the small data, everything written below tmp_path."""
+    """Smoke schedule on the small data, with all outputs in tmp_path."""
     return Settings(
         data=small_data,
         results=tmp_path / "results",
@@ -139,7 +139,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def own_file(backbone: Encoder, made_by: dict[str, object], path: Path) -> Path:
-    """A backbone as the pre-training room exports it."""
+    """A backbone as the pre-training package exports it."""
     form = backbone.input
     content = {
         "format": "ssl-backbone/1",

@@ -42,7 +42,7 @@ MAKE_CHECKPOINT = (
 
 
 def main() -> int:
-    """Run both parts; return the exit status."""
+    """Run all checks; return the exit status."""
     started_s = time.monotonic()
     shutil.rmtree(ENVIRONMENT, ignore_errors=True)
     run([UV, "venv", "--quiet", ENVIRONMENT])
@@ -85,9 +85,8 @@ def main() -> int:
 def installs(args: Sequence[str | Path], folder: Path) -> bool:
     """Run an installation.
 
-    False, with a note, if the package index does not answer.
-
-    SystemExit for any other error, such as requirements that exclude each other.
+    Return False, with a note, if the package index does not answer. Any other error, such as
+    conflicting requirements, raises SystemExit.
     """
     completed = subprocess.run(args, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
     if completed.returncode == 0:

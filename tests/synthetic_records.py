@@ -1,4 +1,4 @@
-"""Result files written by hand, and the tables made of them."""
+"""Result files written by hand, and the tables made from them."""
 
 import hashlib
 import json
@@ -58,8 +58,8 @@ def _tested(task: str, metric: str, score: float) -> dict[str, Any]:
 def record(results: Path, score: float, **changes: Any) -> None:
     """Write a comparable record of voc07_svm, except for what changes.
 
-    changes: entries of a record, of its backbone, protocol or data set, the names of backbone and
-    protocol, `metric`, and `content` with whole entries of the file.
+    changes: entries of a record, of its backbone, protocol or dataset, the names of backbone and
+    protocol, `metric`, and `content` with entries of the whole file.
     """
     metric, content = changes.pop("metric", ""), changes.pop("content", {})
     backbone: dict[str, Any] = {"name": "mine", "arch": "resnet50", "stem": "imagenet"}

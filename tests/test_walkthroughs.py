@@ -23,11 +23,11 @@ PREPARED = (
 
 FREEZE = "python -m tests.contracts.frozen"
 CONTRACTS = "tests/contracts tests/docs tests/benchmarks/planning tests/pretrain tests/transfer"
-"""Rooms with tests over all tasks, data sets and methods."""
+"""Packages with tests over all tasks, datasets and methods."""
 CHOSEN = "frozen or reference or suite or test_tasks or test_imports or every_method or catalog"
-"""Of these rooms the tests over all.
+"""Contract tests of these packages.
 
-Of those with a case for each, the new one runs.
+Tests with a case per task, dataset or method run only the new case.
 """
 
 
@@ -44,7 +44,7 @@ def copy(tmp_path: Path) -> Path:
 def follow(copy: Path, text: str) -> int:
     """Write the new files and the edits of a walk-through.
 
-    Return how many there are.
+    Return their number.
     """
     files, edits = NEW_FILE.findall(text), EDIT.findall(text)
     for name, content in files:

@@ -148,13 +148,13 @@ def tiny_job(
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
-    """Steps and losses in the log of a run."""
+    """Return steps and losses in the log of a run."""
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     return [(line["step"], line["loss"]) for line in lines]
 
 
 def write_images(folder: Path, count: int = 20) -> Path:
-    """Write 24 px images of noise of two classes; return their folder."""
+    """Write 24 px noise images of two classes; return their folder."""
     generator = np.random.default_rng(0)
     for number in range(count):
         file = folder / f"class{number % 2}" / f"{number}.png"
@@ -164,14 +164,14 @@ def write_images(folder: Path, count: int = 20) -> Path:
 
 
 def forward(network: nn.Module, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
-    """A method's metrics, called as the loop calls it."""
+    """Return a method's metrics, called like in the loop."""
     metrics: dict[str, Tensor] = network(batch.views, progress, *batch.extras)
     return metrics
 
 
 @contextmanager
 def stop_after(num_steps: int) -> Iterator[None]:
-    """A signal comes during this step of a run on one process."""
+    """Send a signal during this step of a one-process run."""
     answers = iter([*[False] * (num_steps - 1), True])
     with patch("pretrain.running.stop.is_requested", lambda: next(answers)):
         yield

@@ -1,4 +1,4 @@
-"""A test module's `measured(rank, num_processes)` in two processes that gloo joins."""
+"""Run a test module's `measured(rank, num_processes)` in two gloo processes."""
 
 import importlib
 import os

@@ -35,7 +35,7 @@ IMPORTED = (
     "transfer.cells.command",
     "transfer.cells.job",
 )
-"""Modules that forks need not import.
+"""Modules imported before forking.
 
 None of them is the main module of a command.
 """
@@ -46,9 +46,9 @@ class Request:
     """Kill commands of the suite at random moments, and compare their results."""
 
     kills: int = 200
-    """Trials in total."""
+    """Total number of trials."""
     seed: int = 0
-    """Seed of kinds and moments."""
+    """Seed of the kinds and moments of kills."""
     subjects: tuple[str, ...] = ()
     """Names of subjects; all if not given."""
     folder: Path = Path("runs/campaign")

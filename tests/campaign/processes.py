@@ -22,7 +22,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's <sys/prctl.h>
 PAUSE_S = 0.02
 
 Commands = tuple[tuple[str, ...], ...]
-"""Words after `python -m` of commands that are started together."""
+"""Arguments after `python -m` of commands that are started together."""
 
 
 def adopt_orphans() -> None:
@@ -39,9 +39,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> Iterator[int]:
-    """Yield the processes that any thread of a process has started.
+    """Yield the child processes of a process, from all its threads.
 
-    None where it has ended.
+    Yields nothing if the process has ended.
     """
     with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -57,7 +57,7 @@ def _runs(pid: int) -> bool:
 
 
 def send(number: signal.Signals, pids: list[int]) -> None:
-    """Send a signal to processes; one that has ended is left out."""
+    """Send a signal to processes; skip those that have ended."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -68,16 +68,16 @@ class Running:
     """Commands that were started together; each leads its own session."""
 
     log: Path
-    """File to which all that the commands print is appended."""
+    """File to which the output of the commands is appended."""
     leaders: list[int] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
-    """Exit status by process, negative for a signal.
+    """Exit status by process id, negative for a signal.
 
-    Adopted orphans are among them.
+    Includes adopted orphans.
     """
 
     def start(self, args: tuple[str, ...]) -> None:
-        """Start `python -m WORDS` in a fork."""
+        """Start `python -m ARGS` in a fork."""
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -86,7 +86,7 @@ class Running:
         self.leaders.append(pid)
 
     def have_ended(self) -> bool:
-        """Return whether all commands have ended; processes below them may still run."""
+        """Return whether all commands have ended; their children may still run."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 self.statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
@@ -95,7 +95,7 @@ class Running:
     def wait(self, limit_s: float) -> bool:
         """Wait until all commands have ended.
 
-        Return whether that was within the limit.
+        Return whether this was within the limit.
         """
         until = time.monotonic() + limit_s
         while not self.have_ended():
@@ -117,11 +117,11 @@ class Running:
         return [self.statuses[pid] for pid in self.leaders]
 
     def printed(self) -> str:
-        """Return all that the commands have printed."""
+        """Return the output of all commands."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def kill_all(self) -> None:
-        """Kill every process below this one, also those that start meanwhile."""
+        """Kill every descendant of this process, including newly started ones."""
         while pids := descendants(os.getpid()):
             send(signal.SIGKILL, pids)
             self.have_ended()
@@ -131,7 +131,7 @@ class Running:
 
 @contextmanager
 def running(commands: Commands, log: Path) -> Iterator[Running]:
-    """Start commands together; none of their processes outlives the context."""
+    """Start commands together; all their processes end with the context."""
     run = Running(log)
     try:
         for args in commands:
@@ -142,7 +142,7 @@ def running(commands: Commands, log: Path) -> Iterator[Running]:
 
 
 def run_to_end(commands: Commands, log: Path) -> None:
-    """Run commands that nothing disturbs; RuntimeError if one fails."""
+    """Run commands undisturbed; RuntimeError if one fails."""
     with running(commands, log) as run:
         run.wait(600)
         run.wait_for_orphans(5)

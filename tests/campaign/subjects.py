@@ -34,10 +34,10 @@ class TrialFolders:
     inputs: Path
     """Data, checkpoints and records that all trials read."""
     out: Path
-    """Folder of this trial alone."""
+    """Output folder of this trial."""
 
     def args(self, args: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the words with both folders in the place of their names."""
+        """Return the arguments with INPUTS and OUT replaced by the folders."""
         return tuple(
             arg.replace("INPUTS", str(self.inputs)).replace("OUT", str(self.out)) for arg in args
         )
@@ -93,7 +93,7 @@ SUBJECTS: Mapping[str, Commands] = {
     "run_all --workers 2": (_run_all("cifar10_knn,cifar10_lowshot_knn", "--workers", "2"),),
     "tables": (("benchmarks.tables", "--results", "OUT/results"),),
 }
-"""Words after `python -m` of commands that are started together.
+"""Arguments after `python -m` of commands that are started together.
 
 INPUTS and OUT are folders.
 """
@@ -108,7 +108,7 @@ def prepare(subject: str, folders: TrialFolders) -> None:
 
 
 def write_inputs(inputs: Path, subjects: Iterable[str]) -> None:
-    """Write what these subjects read."""
+    """Write the input files of these subjects."""
     args = " ".join(arg for name in subjects for command in SUBJECTS[name] for arg in command)
     names = set(re.findall(r"INPUTS/(\w+)", args))
     shutil.rmtree(inputs, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Commands that are killed end as if nothing had disturbed them."""
+"""Commands that are killed end with the undisturbed result."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tests.campaign.subjects import ROOT
 
 
 def campaign(folder: Path, *args: str) -> list[dict[str, object]]:
-    """Run a campaign that must be survived.
+    """Run a campaign and check that it was survived.
 
     Return the lines of its log.
     """

@@ -19,7 +19,7 @@ from tests.campaign.subjects import SUBJECTS, TrialFolders, prepare
 MAX_STARTS = 4
 """Starts after the damaged one.
 
-A second one is needed where a process outlives the first.
+A second one is needed if a process outlives the first.
 """
 BUSY = ("another process works here", "another process works on this cell")
 """Messages of a command that finds its folder locked by another process."""
@@ -29,15 +29,15 @@ ORPHANS_S = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Undisturbed:
-    """The result of a subject that nothing has disturbed."""
+    """The undisturbed result of a subject."""
 
     duration_s: float
     digests: dict[str, str]
-    """Digest of each part of the result."""
+    """Digest of each file of the result."""
 
     @property
     def limit_s(self) -> float:
-        """Longest time of a start.
+        """Time limit of a start.
 
         A busy machine is slower than the measured run.
         """
@@ -54,7 +54,7 @@ class Trial(NamedTuple):
     in_time: bool
     """True if the command still ran at the moment of the damage.
 
-    Else nothing was damaged.
+    Otherwise nothing was damaged.
     """
     statuses: list[list[int]]
     """Exit statuses of each start."""
@@ -66,7 +66,7 @@ class Trial(NamedTuple):
 def run_undisturbed(subject: str, folders: TrialFolders) -> Undisturbed:
     """Run a subject to its end and return its result.
 
-    RuntimeError if it fails.
+    Raises a RuntimeError if it fails.
     """
     start_anew(subject, folders)
     start_s = time.monotonic()
@@ -130,8 +130,9 @@ def start_again(
 
     Return why they fail, or "" if they succeed.
 
-    Processes of the start before may still run. The new start may wait for them or say that they
-    work; in the latter case they get time to end.
+    Processes of the previous start may still run. The new start may wait for them or report them as
+    running; in the latter case they get time to end.
+
     statuses: gets the exit statuses of each start.
     """
     for attempt in range(1, MAX_STARTS + 1):

@@ -44,7 +44,7 @@ def pretend_processes(num_processes: int) -> Iterator[None]:
 
 
 class PretendEvent:
-    """An event that has always happened."""
+    """An event that has already happened."""
 
     def __init__(self, **_: object) -> None:
         pass
@@ -54,10 +54,10 @@ class PretendEvent:
         return 1.0
 
     def record(self) -> None:
-        """Mark nothing."""
+        """Record nothing."""
 
     def synchronize(self) -> None:
-        """Wait for nothing."""
+        """Return without waiting."""
 
 
 @contextmanager
@@ -105,9 +105,9 @@ def _ones_array(numpy: Callable[[Tensor], NDArray[Any]]) -> Callable[[Tensor], N
 
 
 def _apply_registered(module: nn.Module, change: Callable[[Tensor], Tensor]) -> nn.Module:
-    """Apply Module.to's change to all that is registered; shared tensors stay shared.
+    """Apply Module.to's change to all registered tensors; shared ones stay shared.
 
-    New tensors take the place of the old ones, since a CPU tensor cannot become a fake one.
+    New tensors replace the old ones, since a CPU tensor cannot become a fake one.
     """
     changed: dict[Tensor, Tensor] = {}
 

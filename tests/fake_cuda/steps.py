@@ -24,11 +24,11 @@ class Step:
     numbers: dict[str, Tensor]
     watch: Watch
     without_gradient: list[str]
-    """Names of the parameters that learn but got no gradient."""
+    """Names of the trainable parameters without a gradient."""
 
 
 def watch_step(network: nn.Module, take: Callable[[], object], *, true: bool = False) -> Step:
-    """Return the step of a network that `take` makes, within `pretend_cuda`."""
+    """Return the step of a network that `take` makes, in `pretend_cuda`."""
     numbers: dict[str, Tensor] = {}
 
     def keep(_: nn.Module, __: object, output: dict[str, Tensor]) -> None:

@@ -54,9 +54,9 @@ def sample(recipe: DetectorRecipe) -> Sample:
 
 
 def training_step_of(name: str, num_processes: int = 1, norm: Norm = "BN") -> Step:
-    """Return a step.
+    """Return one step.
 
-    It raises if any tensor was left on the CPU.
+    It raises an error if any tensor was left on the CPU.
     """
     recipe = tiny_recipe(name)
     with pretend_processes(num_processes):

@@ -26,7 +26,7 @@ from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Images:
-    """Four small photographs of different sizes."""
+    """Four small photo-like images of different sizes."""
     names = [f"{seed}.jpg" for seed in range(4)]
     for seed, name in enumerate(names):
         (tmp_path / name).write_bytes(as_jpeg(photograph(20, 24 + seed, seed)))
@@ -38,7 +38,7 @@ POOL = Features(torch.ones(20, 16), torch.arange(20) % 2)
 
 @pytest.fixture(autouse=True)
 def the_device_is_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what asks for the device get CUDA."""
+    """Let functions that choose the device choose CUDA."""
     for module in (nearest, few_shot_heads, crops, extraction, network):
         monkeypatch.setattr(module, "device", lambda: CUDA)
 

@@ -24,7 +24,7 @@ def queue() -> Tensor:
 
 
 def trace(views: Tensor, *, groups: int = 1, detach: bool = False) -> Tensor:
-    """Return the traces as their callers compute them, outside of autocast."""
+    """Return the traces as their callers compute them, without autocast."""
     with torch.autocast("cuda", enabled=False):
         return whitened_trace(views.float(), PAIRS, ridge=0.1, groups=groups, detach=detach)[0]
 

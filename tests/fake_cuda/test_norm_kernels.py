@@ -1,4 +1,4 @@
-"""FusedBatchNorm gives torch's kernels what nn.SyncBatchNorm gives them."""
+"""FusedBatchNorm calls torch's kernels with the arguments of nn.SyncBatchNorm."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class Calls:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.found: list[Call] = []
         self.counts: set[object] = set()
-        """Numbers that tensors were filled with."""
+        """Values that tensors were filled with."""
         self.seen: list[Tensor] = []
         run = run_without_kernel
 

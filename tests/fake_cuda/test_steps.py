@@ -21,10 +21,10 @@ from tests.tiny_methods import LEARNING, tiny_batch, tiny_config, tiny_job, tiny
 NUM_IMAGES = {1: 8, 8: 4}
 """Images of each process.
 
-As many as the tiny queues hold in eight processes together.
+Eight processes together have as many as the tiny queues hold.
 """
 NO_IMAGES = TrainingImages(Path(), np.zeros(1600, "S1"), np.array([1]), np.array([1]))
-"""A hundred batches of names."""
+"""Image names for a hundred batches."""
 
 
 def take_step(method: Method, batch: Batch, name: str) -> Step:

@@ -54,9 +54,9 @@ READS = {
 
 
 _storages: dict[int, torch.UntypedStorage] = {}
-"""Pinned storages by their addresses.
+"""Pinned storages by address.
 
-They are kept, so that no other gets the same one.
+They are kept, so that addresses are not reused.
 """
 
 
@@ -73,7 +73,7 @@ def is_pinned(tensor: Tensor) -> bool:
 
 
 def pinned_copy(tensor: Tensor) -> Tensor:
-    """Return what Tensor.pin_memory does.
+    """Return a pinned copy, like Tensor.pin_memory.
 
     The copy of a tensor with data keeps its data.
     """
@@ -86,7 +86,7 @@ busy: list[torch.UntypedStorage] = []
 
 
 def forget_pinned() -> None:
-    """Give all pinned memory back."""
+    """Release all pinned memory."""
     _storages.clear()
     busy.clear()
 
@@ -95,7 +95,7 @@ INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 
 
 class Wait(NamedTuple):
-    """A place where the host waits for the device, and why."""
+    """A location where the host waits for the device, and the reason."""
 
     location: str
     """File and function."""
@@ -116,7 +116,7 @@ class Watch(TorchDispatchMode):
         self.waits: Counter[Wait] = Counter()
         self.faults: list[str] = []
         self.num_sync_norms = 0
-        """Passes through nn.SyncBatchNorm in training."""
+        """Forward passes of nn.SyncBatchNorm in training."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -202,9 +202,9 @@ class Watch(TorchDispatchMode):
 
 
 def _is_host_work(tensors: list[Tensor], kwargs: dict[str, Any]) -> bool:
-    """Return whether an operation has to do with tensors with data only.
+    """Return whether an operation only involves tensors with data.
 
-    These stay so.
+    These keep their data.
     """
     target = kwargs.get("device")
     on_host = target is None or torch.device(target).type == "cpu"
@@ -217,9 +217,9 @@ SYNC_NORM = "nn.SyncBatchNorm"
 
 
 def location() -> str:
-    """Return the innermost file and function of the project.
+    """Return the project's innermost file and function.
 
-    Or what of torch it is in.
+    In torch's own calls, return the layer or autograd.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -247,7 +247,7 @@ def half_precision(name: str, tensors: list[Tensor]) -> str:
 
 
 BUDGET = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text())
-"""Allowances of all that is measured, by its name."""
+"""Allowed waits, by the name of the measurement."""
 
 
 def allowed_waits(measured: str, case: str = "", *, num_passes: int = 0) -> Counter[Wait]:

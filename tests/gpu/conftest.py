@@ -30,7 +30,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worksp
 def findings() -> Findings:
     """Differences that the test notes.
 
-    It fails at its end if one is above its bound.
+    The test fails at its end if one is above its bound.
     """
     return Findings()
 

@@ -30,9 +30,9 @@ NETWORK_ROUNDINGS = 500
 
 @dataclass(kw_only=True)
 class Findings:
-    """Differences that a test found, each with its bound.
+    """Differences that a test measured, each with its bound.
 
-    The test fails if one is above it.
+    The test fails if one is above its bound.
     """
 
     properties: list[tuple[str, float | str]] = field(default_factory=list)
@@ -79,9 +79,9 @@ class Findings:
 def one_pass(
     network: nn.Module, samples: Sequence[object], device: torch.device, precision: Precision
 ) -> tuple[float, bool]:
-    """Make a pass forward and backward.
+    """Run forward and backward.
 
-    Return the sum of the losses, and if all is finite.
+    Return the sum of the losses, and whether all values are finite.
     """
     total = summed_losses(network, samples, device, precision)
     total.backward()
@@ -98,9 +98,7 @@ def roundings(dtype: torch.dtype, operations: float = NETWORK_ROUNDINGS) -> floa
 def relative_difference(actual: Tensor, expected: Tensor) -> float:
     """Return the largest difference in units of the largest expected value.
 
-    NaN if not finite.
-
-    Both have one shape; ValueError otherwise.
+    NaN if not finite. Raises a ValueError if the shapes differ.
     """
     ours, theirs = actual.detach().cpu().double(), expected.detach().cpu().double()
     if ours.shape != theirs.shape:
@@ -138,7 +136,7 @@ def norm_difference(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]
 
 @contextmanager
 def exact_float32() -> Iterator[None]:
-    """Compute in float32 without TF32, and with algorithms that repeat their results."""
+    """Compute in float32 without TF32, and with deterministic algorithms."""
     matmul = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:

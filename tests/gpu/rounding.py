@@ -53,7 +53,7 @@ def difference(
 def share_of_bound(difference: tuple[float, float]) -> float:
     """Return the distance in units of the bound.
 
-    One that is undefined is the largest.
+    An undefined distance counts as infinite.
     """
     distance, bound = difference
     if distance == 0:
@@ -77,7 +77,7 @@ def perturb(tensors: Iterable[Tensor], dtype: torch.dtype, generator: torch.Gene
 def _distance(first: Tensor, second: Tensor) -> float:
     """Return the length of the difference.
 
-    Entries that both leave undefined are equal.
+    Entries that are NaN in both are equal.
     """
     same = (first == second) | (first.isnan() & second.isnan())
     return _length((first - second).masked_fill_(same, 0.0))

@@ -43,7 +43,7 @@ class Workspace:
 
     @property
     def on_gpu(self) -> bool:
-        """Return whether a GPU computes; on a CPU the settings are small."""
+        """Return whether a GPU computes; on a CPU the settings are smaller."""
         return self.device.type == "cuda"
 
     @property
@@ -55,7 +55,7 @@ class Workspace:
 def small_images(workspace: Workspace) -> TrainingImages:
     """Return forty images of 48 x 40 px in ten folders.
 
-    Those that exist are kept.
+    Existing images are kept.
     """
     for number in range(40):
         file = workspace.folder / "images" / f"class{number % NUM_CLASSES}" / f"{number:04}.jpg"

@@ -1,4 +1,7 @@
-"""Steps with compiled networks against steps without; on CPUs test_compilation compares them."""
+"""Steps with compiled networks against steps without.
+
+On CPUs, test_compilation compares them.
+"""
 
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +24,7 @@ NUM_STEPS = 2
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own modules
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_network(name: str, tmp_path: Path, findings: Findings) -> None:
-    """Losses and weights of two steps in float32 are those without --compile."""
+    """Two steps in float32 give the losses and weights without --compile."""
     workspace = Workspace(device=torch.device("cuda"), folder=tmp_path)
     with exact_float32():
         expected = trained(workspace, name)
@@ -44,7 +47,7 @@ def trained(
 ) -> dict[str, Tensor]:
     """Return losses, weights and buffers after two steps of a smoke recipe.
 
-    changed: from weights that are changed by one unit of rounding.
+    changed: start from weights that are changed by one unit of rounding.
     """
     args = ["--steps", str(NUM_STEPS), "--precision", "float32", *SMALL_VIEWS, *options]
     job = start_job(f"{name}/smoke", workspace, small_images(workspace), *args)

@@ -66,7 +66,7 @@ The logits are small then, so that their roundings matter little. Which proposal
 
 @pytest.fixture(params=[pytest.param(engine, id=engine) for engine in ENGINES])
 def engine(request: pytest.FixtureRequest) -> EngineName:
-    """An engine that is installed."""
+    """The engines that are installed."""
     name: EngineName = request.param
     if name == "detectron2" and not is_available():
         pytest.skip("detectron2 is not installed")
@@ -126,9 +126,9 @@ def compare(findings: Findings, actual: Answer, expected: Answer) -> None:
 
 
 def largest(first: Tensor | None, second: Tensor | None) -> float:
-    """Return the largest difference of tensors of one shape.
+    """Return the largest difference of two tensors of one shape.
 
-    0 where neither has entries.
+    0 if both are empty.
     """
     if first is None or second is None or not first.numel():
         return 0.0
@@ -154,7 +154,7 @@ def share_found_again(
 def fixed_answer(
     recipe: DetectorRecipe, engine: EngineName, device: torch.device, *, double: bool
 ) -> Answer:
-    """Return the answer on the device to fixed samples from fixed weights."""
+    """Return the device's results for fixed samples and weights."""
     recipe = small_recipe(recipe)
     detector = build_detector(engine, recipe, arch="resnet18", num_classes=NUM_CLASSES, norm="BN")
     fill(detector.state_dict())

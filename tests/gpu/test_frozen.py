@@ -60,7 +60,7 @@ def lived_in_backbone(arch: str) -> Encoder:
 
 
 def noise_images(workspace: Workspace) -> Tensor:
-    """Return normalized images (n, 3, H, W) of noise on the CPU."""
+    """Return noise images (n, 3, H, W), normalized, on the CPU."""
     shape = (4, 3, 64, 64) if not workspace.on_gpu else (16, 3, 224, 224)
     return torch.randn(shape, generator=torch.Generator().manual_seed(2))
 

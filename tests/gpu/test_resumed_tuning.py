@@ -21,7 +21,7 @@ from transfer.detection.recipe import COCO_FPN
 from transfer.finetuning.state import Training, restore, save
 
 STEPS = 2
-"""Steps before the state is saved, and after it."""
+"""Steps before the state is saved, and afterwards."""
 MOST_APART = 0.01
 """Allowed difference of resumed steps from undisturbed ones, relative to their length.
 
@@ -44,7 +44,7 @@ SUBJECTS = {
 
 
 def training_of(subject: Subject, folder: Path) -> Training:
-    """Return the training in the folder before its first step."""
+    """Return the folder's training before its first step."""
     network = subject.network.train()
     return Training(network=network, optimizer=subject.optimizer, schedule=COCO_FPN, folder=folder)
 

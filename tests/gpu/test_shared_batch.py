@@ -1,6 +1,6 @@
-"""Batch norm over several processes against one process with the whole batch.
+"""Batch norm over several processes against one with the whole batch.
 
-The test starts this module by torchrun; the first process writes the results.
+The test starts this module with torchrun; the first process writes the results.
 """
 
 import sys
@@ -20,7 +20,7 @@ from tests.gpu.started import Workspace, launch
 
 RESULTS = "shared_batch.pt"
 IMAGES_EACH, DIM = 8, 16
-"""Images of each of several processes, and features of a norm."""
+"""Images per process, and features of a norm."""
 
 
 def test_processes_that_share_a_batch(workspace: Workspace, findings: Findings) -> None:
@@ -33,7 +33,7 @@ def test_processes_that_share_a_batch(workspace: Workspace, findings: Findings) 
 def results(process: Process, num_shares: int, *, changed: bool = False) -> dict[str, Tensor]:
     """Return output, gradients and running statistics of the whole batch.
 
-    Equal on all processes.
+    They are equal on all processes.
 
     num_shares: the number of processes that are compared with one. changed: weights and images are
     changed by one unit of rounding.
@@ -72,7 +72,7 @@ def small_network() -> nn.Module:
 def gradient(tensor: Tensor) -> Tensor:
     """Return the gradient of a tensor, in its shape.
 
-    ValueError if it has none.
+    Raises a ValueError if it has none.
     """
     if tensor.grad is None:
         raise ValueError(f"the backward pass has left out a tensor {tuple(tensor.shape)}")

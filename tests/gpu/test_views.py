@@ -39,7 +39,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 def test_views_are_those_of_the_cpu(
     kind: str, colors_in: str, workspace: Workspace, findings: Findings
 ) -> None:
-    """In gray levels; on a GPU the second batch may not wait."""
+    """In gray levels; on a GPU the second batch must not wait."""
     recipe, *settings = SETTINGS[kind]
     options = ["--memory-gb", "0", "--colors-in", colors_in]
     options += ["--workers", "2"] if workspace.on_gpu else []
@@ -50,9 +50,9 @@ def test_views_are_those_of_the_cpu(
 
 
 def two_batches(feed: Feed, workspace: Workspace) -> list[Batch]:
-    """Return the first batches.
+    """Return the first two batches.
 
-    A GPU is not waited for when it makes the second.
+    Making the second one must not wait for a GPU.
     """
     with closing(feed.batches(0, NUM_STEPS)) as batches:
         first = next(batches)

@@ -24,9 +24,9 @@ WAITS: dict[str, tuple[int, str]] = {
 For one process. Other methods do not wait.
 """
 WAITS_OF_METRICS: dict[str, tuple[int, str]] = {"moco_m": (1, EIGENVALUES)}
-"""The same, of a step after which metrics are read."""
+"""The same, for a step after which metrics are read."""
 SYNCHRONIZING = "called a synchronizing CUDA operation"
-"""Words of PyTorch's warning and error."""
+"""Part of PyTorch's warning and error."""
 WARM_UP_STEPS = 2
 """Warm-up steps, in which kernels are loaded and timed."""
 COUNTED_STEPS = 2
@@ -55,9 +55,9 @@ def count_waits(workspace: Workspace, name: str, findings: Findings) -> None:
 
 @contextmanager
 def forbidden_waits(workspace: Workspace) -> Iterator[None]:
-    """Raise a RuntimeError where something waits for the GPU.
+    """Raise a RuntimeError at each wait for the GPU.
 
-    On a CPU nothing does.
+    No effect on a CPU.
     """
     if not workspace.on_gpu:
         yield

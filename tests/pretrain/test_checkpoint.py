@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 
 NEW: dict[str, object] = {"config.negative_weight": 1.0}
-"""An option from after the checkpoint, with its default."""
+"""An option that is newer than the checkpoint, with its default."""
 
 
 def test_checkpoint_loads_with_other_free_text(path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Compiled networks against the same ones run operation by operation.
+"""Compiled networks against eager ones.
 
 The backend aot_eager captures and differentiates graphs as on a GPU and runs them with the usual
-kernels. In float64 nothing but the order of a few sums may differ. SwAV's codes are float32
-whatever its networks are, so its first step is compared.
+kernels. In float64 only the order of a few sums may differ. SwAV's codes are float32 in any case,
+so only its first step is compared.
 """
 
 from functools import partial
@@ -137,7 +137,7 @@ def test_a_compiled_run_resumes_as_one_that_never_stopped(
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Two steps in each way."""
+    """Two steps in each mode."""
     results: dict[str, Any] = {}
     for mode in ("eager", "compiled"):
         method = tiny_method("simsiam")

@@ -59,7 +59,7 @@ def processes(images: Path) -> dict[int, int]:
 
 
 def a_worker(images: Path) -> int:
-    """A process that has started none, of a run in its steps."""
+    """A process without children, of a run that is training."""
     parents = processes(images)
     return max(process for process in parents if process not in parents.values())
 

@@ -33,7 +33,7 @@ CPU = Process(device=torch.device("cpu"))
 
 
 def command(name: str, images: Path, *options: str) -> Command[Any]:
-    """A smoke run beside the images."""
+    """A smoke run next to the images."""
     folder = images.parent / "run"
     folder.mkdir(exist_ok=True)
     required = ["--data", str(images), "--out", str(folder), "--batch-size", "4"]

@@ -37,7 +37,7 @@ def job(
     read_every_steps: int = 4,
     save_every_min: float = 0.0,
 ) -> Job:
-    """Five steps an epoch, three epochs, a checkpoint wherever metrics are read."""
+    """Three epochs of five steps; metrics steps also write checkpoints."""
     return tiny_job(
         method or Recorder(),
         recipe,
@@ -239,7 +239,7 @@ def test_what_is_only_logged_is_computed_where_it_is_read(
     image_folder: Path, tmp_path: Path
 ) -> None:
     class Counting(Recorder):
-        """Logs the number of the step where its metrics are read."""
+        """Logs the step number at which its metrics are read."""
 
         def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
             metrics = super().forward(views, progress)

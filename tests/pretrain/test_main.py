@@ -80,7 +80,7 @@ def start(images: Path, out: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def finish(run: subprocess.Popen[str]) -> tuple[int, str]:
-    """Exit status and stdout."""
+    """Return exit status and stdout."""
     output, _ = run.communicate(timeout=300)
     return run.returncode, output
 

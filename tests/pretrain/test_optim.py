@@ -1,4 +1,4 @@
-"""Optimizers and schedules against numbers written out and against timm's LARS."""
+"""Optimizers and schedules against explicit numbers and timm's LARS."""
 
 from dataclasses import replace
 from typing import Any
@@ -105,7 +105,7 @@ class Weights(nn.Module):
 
 
 def run(network: Weights, optimizer: Optimizer, steps: range) -> None:
-    """Steps along gradients that depend on the step and on the weights."""
+    """Take steps with gradients that depend on the step and the weights."""
     for step in steps:
         generator = torch.Generator().manual_seed(step)
         for weight in (network.matrix, network.vector, network.zeros):
@@ -116,7 +116,7 @@ def run(network: Weights, optimizer: Optimizer, steps: range) -> None:
 
 
 def timms(network: Weights, *, exclude_vectors: bool = True) -> Optimizer:
-    """timm leaves tensors without decay unscaled, unless told to scale them all."""
+    """By default, timm does not scale tensors without weight decay."""
     from timm.optim.lars import Lars  # takes seconds
 
     vectors = [network.vector, network.unused]

@@ -62,7 +62,7 @@ RANGES = {name: ranges for recipe in RECIPES for name, ranges in ranges_of(comma
 def is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> bool:
     """Return whether a value is refused.
 
-    The message must name the option, and the status be 2.
+    The message must name the option, and the exit status must be 2.
     """
     recipe, args = OPTIONS[option]
     count = args.count("float") if args.startswith("tuple") and "..." not in args else 1

@@ -1,6 +1,6 @@
-"""Memory of a step: the maps of every convolution by hand.
+"""Memory of a step, from the maps of every convolution.
 
-A run without room is refused.
+A run that exceeds the memory is refused.
 """
 
 import pytest

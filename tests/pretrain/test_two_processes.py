@@ -32,14 +32,14 @@ FLOAT32 = {
         "target_encoder.network.1.last_layer.weight",
     ),
 }
-"""Tensors that meet embeddings after their cast to float32.
+"""Tensors that are combined with embeddings after their cast to float32.
 
 All others are float64 here.
 """
 
 
 def rows() -> Tensor:
-    """(N, 3), the same in every process."""
+    """Random rows (N, 3), equal in every process."""
     return torch.arange(3.0 * NUM_IMAGES).view(NUM_IMAGES, 3).sin()
 
 

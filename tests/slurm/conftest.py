@@ -22,7 +22,7 @@ PATIENCE_S = 900
 
 @pytest.fixture(scope="session")
 def running_cluster() -> Iterator[PretendCluster]:
-    """Two nodes, started once."""
+    """Two nodes, started once per session."""
     missing = missing_programs()
     if missing:
         pytest.skip(f"no Slurm on this machine, {', '.join(missing)}: .ci/run installs it")
@@ -42,7 +42,7 @@ def running_cluster() -> Iterator[PretendCluster]:
 def pretend(
     running_cluster: PretendCluster, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PretendCluster]:
-    """The cluster as this process's own, with nothing in it."""
+    """A cluster without jobs, which Slurm's programs in this process use."""
     for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_", "SRUN_"))]:
         monkeypatch.delenv(name)  # where pytest itself runs in a job
     monkeypatch.setenv("SLURM_CONF", str(running_cluster.conf))
@@ -55,7 +55,7 @@ def pretend(
 
 @pytest.fixture
 def folder(pretend: PretendCluster) -> Iterator[Path]:
-    """A folder that jobs may still write to when the test ends."""
+    """A folder that jobs may still write to after the test."""
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
@@ -71,7 +71,7 @@ def wait_for_all(jobs: list[str]) -> dict[str, JobState]:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    """AssertionError if it does not become true."""
+    """Wait for a condition; AssertionError if it stays false."""
     until = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < until

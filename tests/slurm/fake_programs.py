@@ -6,7 +6,7 @@ import pytest
 
 
 def fake_programs(folder: Path, patch: pytest.MonkeyPatch, **lines: str) -> Path:
-    """Let these programs be found before all others; return their folder."""
+    """Put these programs first on the PATH; return their folder."""
     folder.mkdir(exist_ok=True)
     for name, text in lines.items():
         (folder / name).write_text(f"#!/bin/bash\n{text}\n")

@@ -41,7 +41,7 @@ class PretendCluster:
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PATH}
 
     def start(self) -> None:
-        """Until every node is ready."""
+        """Start the cluster and wait until every node is ready."""
         for name in ("log", "state", "spool", "gpu", "munge"):
             (self.folder / name).mkdir(exist_ok=True)
         for number in range(GPUS):
@@ -69,7 +69,7 @@ class PretendCluster:
         self._until("slurmctld", lambda: "UP" in self.tell("scontrol", "ping"))
 
     def stop_controller(self) -> None:
-        """End the controller as if its machine had failed."""
+        """End the controller, as if its machine had failed."""
         for pid in self.processes("slurmctld"):
             os.kill(pid, signal.SIGTERM)
         self._until("the end of slurmctld", lambda: not self.processes("slurmctld"))
@@ -80,7 +80,7 @@ class PretendCluster:
                 os.kill(pid, signal.SIGKILL)
 
     def start_node(self, node: str) -> None:
-        """Start a node, also again after its death."""
+        """Start a node, also again after its failure."""
         self._run("slurmd", "-N", node)
 
     def stop(self) -> None:
@@ -98,7 +98,7 @@ class PretendCluster:
                     self._until(name, lambda name=name: not self.processes(name), 8)  # type: ignore[misc]
 
     def tell(self, *args: str) -> str:
-        """Return what one of Slurm's programs prints; CalledProcessError if it fails."""
+        """Return the output of one of Slurm's programs; CalledProcessError on failure."""
         completed = subprocess.run(
             args, env=self.environment, capture_output=True, text=True, timeout=30, check=True
         )
@@ -134,9 +134,9 @@ class PretendCluster:
         )
 
     def _run(self, *args: str) -> None:
-        """A program that puts itself into the background.
+        """Start a daemon.
 
-        Its own log tells more.
+        Errors are in its log.
         """
         completed = subprocess.run(
             args,
@@ -167,7 +167,7 @@ class PretendCluster:
 
 @contextlib.contextmanager
 def pretend_cluster(folder: Path) -> Iterator[PretendCluster]:
-    """Started, and gone afterwards whatever happens."""
+    """A started cluster, which is removed in any case."""
     cluster = PretendCluster(folder)
     try:
         cluster.start()

@@ -60,7 +60,7 @@ def of_data(request: RunAll, data: Path, tasks: str) -> RunAll:
 
 
 def on_cluster(request: RunAll) -> RunAll:
-    """The same request to the cluster."""
+    """The same request, for the cluster."""
     home = request.settings.results.parent
     options = SlurmOptions(slurm=True, parallel=2, cpus=1)
     settings = replace(request.settings, results=home / "there", runs=home / "runs")
@@ -68,7 +68,7 @@ def on_cluster(request: RunAll) -> RunAll:
 
 
 def finished(request: RunAll) -> States:
-    """Once the tables of the last submission are made."""
+    """Wait for the tables of the last submission."""
     folder = submissions(request)[-1]
     jobs = ask("squeue", "--me", "--states=all", "--noheader", "--array", "--format=%i|%k")
     lines = (line.partition("|") for line in jobs.splitlines())
@@ -82,7 +82,7 @@ def submissions(request: RunAll) -> list[Path]:
 
 
 def load_records(results: Path) -> dict[str, dict[str, Any]]:
-    """Records without what depends on place, time and load."""
+    """Records without location, time and load."""
     files = sorted(results.glob("records/*/*.seed?.json"))
     return {str(f.relative_to(results)): result_of(json.loads(f.read_text())) for f in files}
 
@@ -183,7 +183,7 @@ def test_a_preempted_extraction_of_two_encoders_ends_with_the_records_of_separat
 
 
 def preempt(folder: Path) -> None:
-    """Let a job that needs both nodes push all others off them."""
+    """Let a job that needs both nodes preempt all other jobs."""
     array = Array(
         name="urgent",
         work=(Command(("sleep", "1")),),

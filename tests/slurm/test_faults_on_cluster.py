@@ -34,7 +34,7 @@ SURVIVED = {
     "node_of_two_died": 2,
     "rank_killed": 1,  # it counts in the other process, which the first start may have ended
 }
-"""Faults, and how often a job must have started at least."""
+"""Fault -> minimum number of starts of its job."""
 FIRST_RANK_COUNTS = " ".join((*COUNTING, "{file}", str(STEPS)))
 RANK_KILLED = (
     '[ "$RANK" = 1 ] && [ ! -e {file}.killed ] && touch {file}.killed && kill -9 $$; '
@@ -154,9 +154,9 @@ def bash(line: str) -> Command:
 
 
 def running(arg: str, program: str = "counting.py") -> list[int]:
-    """Processes of a program with this word on their command line.
+    """Processes of a program with this argument on their command line.
 
-    Not those that wait for it.
+    Processes that wait for the program are excluded.
     """
     return [
         pid
@@ -177,7 +177,7 @@ def leaders(pretend: PretendCluster, job: str) -> list[int]:
 
 
 def everything_on(pretend: PretendCluster, node: str) -> list[int]:
-    """Return the processes that end when a node loses its power."""
+    """Return the processes that end when a node loses power."""
     result = list(of_cluster(pretend))
     jobs = [pid for pid, _, settings in result if f"SLURMD_NODENAME={node}" in settings]
     parents = {_parent(pid) for pid in jobs}

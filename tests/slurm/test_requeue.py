@@ -36,9 +36,9 @@ def test_a_command_that_nobody_asks_leaves_before_the_limit() -> None:
 
 @pytest.fixture
 def put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A running job of one node.
+    """A running job on one node.
 
-    The file has a line for each time that it is put back.
+    The returned file has a line for each time that it is requeued.
     """
     put = f"echo $2 >> {tmp_path}/put"
     fake_programs(tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=put)
@@ -65,7 +65,7 @@ def test_what_may_pass_is_tried_again_but_not_for_ever(
 ) -> None:
     """A failure on one node is final.
 
-    On several it may be the death of another node.
+    On several nodes it may be the failure of another node.
     """
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
     for start in range(starts):

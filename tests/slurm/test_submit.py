@@ -1,6 +1,6 @@
 """The script of sbatch.
 
-A submission is accepted as a whole or cancelled.
+A submission is accepted completely or cancelled.
 """
 
 import os
@@ -31,7 +31,7 @@ echo "Submitted batch job $number"
 
 
 def a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *, accepted: int) -> None:
-    """Programs that accept so many arrays and refuse the next."""
+    """Fake programs that accept this number of arrays and refuse the next."""
     sbatch = SBATCH.format(folder=folder, accepted=accepted)
     scancel = f'echo "$@" >> {folder}/cancelled'
     fake_programs(folder, monkeypatch, sbatch=sbatch, scancel=scancel, srun="")
@@ -166,7 +166,7 @@ STAGING = re.compile("```bash\n(# stage.sh.*?)```", re.DOTALL)
 
 
 def staging_file(folder: Path) -> Path:
-    """The documented setup file, for data and a disk below this folder."""
+    """The documented setup file, for data and a disk in this folder."""
     page = (Path(__file__).parents[2] / "docs/howto/cluster.md").read_text()
     (text,) = STAGING.findall(page)
     text = text.replace(

@@ -76,7 +76,7 @@ OPERATIONS: list[tuple[Callable[..., Pixels], PILOperation, tuple[float, ...], f
     (hue, functional.adjust_hue, SHIFTS, 0.4),
     (blur, blur_in_pil, SIGMAS_PX, 0.67),
 ]
-"""Ours, PIL's, strengths, and gray levels that they differ by on average."""
+"""Our function, PIL's, strengths, and the allowed mean difference in gray levels."""
 
 
 def test_each_operation_is_pils_up_to_rounding(subtests: pytest.Subtests) -> None:
@@ -96,7 +96,7 @@ def test_solarization_is_pils() -> None:
 
 
 def in_pil(image: Image.Image, colors: Colors, row: int) -> Image.Image:
-    """Jitter, gray, blur and flip by a row of the colors."""
+    """Apply jitter, gray, blur and flip from one row of the colors."""
     strengths = colors.jitter[row].tolist()
     for number in colors.jitter_order[row].tolist():
         image = OPERATIONS[number][1](image, strengths[number]) if number >= 0 else image

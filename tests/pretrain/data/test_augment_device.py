@@ -1,4 +1,4 @@
-"""Single operations in floating point against torchvision's, PIL's and a plain correlation."""
+"""Floating point operations against torchvision's, PIL's and a plain correlation."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_gray_comes_before_the_jitter_only_where_the_recipe_says_so() -> None:
 
 
 def unchanged() -> Colors:
-    """Colors of one view that change nothing."""
+    """Colors of one view that do not change it."""
     recipe = ViewRecipe(jitter_probability=0, blur_probability=0, flip_probability=0)
     return draw_colors(recipe, np.full((1, NUM_UNIFORMS), 0.5))
 

@@ -1,4 +1,4 @@
-"""Images that do not decode while a run trains."""
+"""Images that cannot be decoded during a run."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ def feed(folder: Path, tolerated: int, **changes: Any) -> Feed:
 
 
 def epochs(source: Feed, first: int = 0) -> list[Batch]:
-    """Return the batches of two epochs from a step on."""
+    """Return the batches of two epochs, starting at a step."""
     return list(source.batches(first, 10))
 
 

@@ -26,9 +26,9 @@ WHOLE = ViewRecipe(
     blur_probability=0,
     flip_probability=0,
 )
-"""The images of the folder as they are."""
+"""A recipe with views that are the unchanged, complete images."""
 ROUNDING = rounding_error(torch.float32, magnitude=1 / min(WHOLE.std))
-"""Rounding error of views: levels of up to 1 by the deviation."""
+"""Rounding error of views: levels up to 1 over the deviation."""
 CROPPED = replace(WHOLE, crop_area=(0.1, 0.5), crop_aspect=(3 / 4, 4 / 3))
 MULTI_CROP = (View(), View(), View(small=True), View(small=True), View(small=True))
 Options = dict[str, Any]

@@ -20,7 +20,7 @@ On Linux, a tick is 10 ms at most.
 
 
 def names(folder: Path) -> list[str]:
-    """Relative names of the images that are found, in their order."""
+    """Relative names of the listed images, in order."""
     images = find_images(folder)
     return [images.name(location) for location in range(len(images))]
 

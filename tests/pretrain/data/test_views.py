@@ -1,4 +1,4 @@
-"""The numbers of a view against those that torchvision draws."""
+"""The random numbers of a view against torchvision's."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ PLAIN = (View(),) * 4
 
 
 def many_numbers() -> Floats:
-    """(MANY, NUM_UNIFORMS)."""
+    """Uniform random numbers (MANY, NUM_UNIFORMS)."""
     return np.random.default_rng(0).random((MANY, NUM_UNIFORMS))
 
 

@@ -1,4 +1,4 @@
-"""DINO against its equations by other routes: Caron et al., arXiv:2104.14294."""
+"""DINO against its equations, computed differently: Caron et al., arXiv:2104.14294."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ def softmax(values: list[float], temperature: float) -> list[float]:
 
 
 def slow_loss(logits: Tensor, target_logits: Tensor, center: Tensor) -> float:
-    """Eq. 3 over its terms, entry by entry; temperatures 0.1 and 0.05."""
+    """Eq. 3, entry by entry, with temperatures 0.1 and 0.05."""
     terms = []
     for a, target_view in enumerate(target_logits.double()):
         for v, view in enumerate(logits.double()):
@@ -66,7 +66,7 @@ def tiny_dino(**changes: Any) -> Any:
 
 
 def slow_logits(encoder: nn.Module, views: list[Tensor]) -> Tensor:
-    """(V, n, K): each view through the backbone, all through the head."""
+    """Head outputs (V, n, K), with one backbone pass per view."""
     backbone, head = encoder.children()
     features = torch.cat([backbone(view) for view in views])
     embeddings = normalize(head.get_submodule("layers")(features), dim=1)

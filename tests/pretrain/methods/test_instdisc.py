@@ -1,4 +1,4 @@
-"""Instance discrimination against its equations by other routes: Wu et al., arXiv:1805.01978."""
+"""Instance discrimination against its equations: Wu et al., arXiv:1805.01978."""
 
 import math
 from typing import Any
@@ -30,7 +30,7 @@ def problem(*, n: int = 6, m: int = 10, dim: int = 8) -> tuple[Tensor, Tensor, T
 def slow_loss(
     query: Tensor, ours: Tensor, noise: Tensor, temperature: float, partition: float
 ) -> Tensor:
-    """Eq. 4, 6 and 7 as they are printed."""
+    """Eq. 4, 6 and 7 as printed."""
     m = noise.shape[1]
 
     def h(row: Tensor, embedding: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ def tiny_instdisc(**changes: Any) -> Any:
 
 
 def batch() -> tuple[list[Tensor], Tensor]:
-    """One view of five images, and their places."""
+    """One view of five images, and their indices."""
     return [torch.randn(5, 3, 8, 8)], torch.tensor([3, 49, 0, 17, 8])
 
 

@@ -1,4 +1,4 @@
-"""LooC against its equations by other routes: Xiao et al., arXiv:2008.05659."""
+"""LooC against its equations, computed differently: Xiao et al., arXiv:2008.05659."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""LORAC against its equations by other routes: Wang et al., arXiv:2108.02696."""
+"""LORAC against its equations, computed differently: Wang et al., arXiv:2108.02696."""
 
 import math
 from typing import Any

@@ -62,7 +62,7 @@ def jcl_with_covariance(weight: float) -> Loss:
 
 
 def divergence(temperature: float) -> Loss:
-    """Equation 4 of CO2 by torch's divergence, of the first key."""
+    """Equation 4 of CO2 with torch's KL divergence, for the first key."""
 
     def loss(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
         log_q, log_p = (

@@ -1,4 +1,4 @@
-"""Supervised training against its loss by another route."""
+"""Supervised training against its loss, computed differently."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""SwAV against its equations by other routes: Caron et al., arXiv:2006.09882."""
+"""SwAV against its equations, computed differently: Caron et al., arXiv:2006.09882."""
 
 import math
 from typing import Any
@@ -52,7 +52,7 @@ def test_codes_are_those_of_the_algorithm_entry_by_entry(num_iterations: int) ->
 
 
 def log_codes(scores: Tensor, epsilon: float, num_iterations: int) -> Tensor:
-    """Codes (..., n, K) in float64 and logarithms."""
+    """Codes (..., n, K), computed in float64 with logarithms."""
     logs = scores.double() / epsilon
     for _ in range(num_iterations):
         logs = logs - logs.logsumexp(dim=-2, keepdim=True)
@@ -115,7 +115,7 @@ def views_of(method: SwAV, seed: int = 0) -> list[Tensor]:
 
 
 def slow_embeddings(method: SwAV, views: list[Tensor]) -> Tensor:
-    """(V, n, d): each view through the backbone, all through the projector."""
+    """Projections (V, n, d), with one backbone pass per view."""
     backbone, projector = method.encoder
     embedded = projector(torch.cat([backbone(view) for view in views]))
     return normalize(embedded, dim=1).view(len(views), len(views[0]), -1)

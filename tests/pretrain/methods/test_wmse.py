@@ -1,4 +1,4 @@
-"""W-MSE against its equations by other routes: Ermolov et al., arXiv:2007.06346."""
+"""W-MSE against its equations, computed differently: Ermolov et al., arXiv:2007.06346."""
 
 from itertools import combinations
 
@@ -13,7 +13,7 @@ from tests.tiny_methods import tiny_batch, tiny_method
 
 
 def embeddings(num_views: int = 2, num_images: int = 12, dim: int = 3) -> Tensor:
-    """(V, N, D), correlated views, features of unequal scale, float64."""
+    """Correlated views (V, N, D), features of unequal scale, float64."""
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(num_images, dim, generator=generator, dtype=torch.float64)
     noise = torch.randn(num_views, num_images, dim, generator=generator, dtype=torch.float64)

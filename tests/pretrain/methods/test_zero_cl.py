@@ -1,4 +1,4 @@
-"""Zero-CL by singular value decompositions: Zhang et al., ICLR 2022."""
+"""Zero-CL against singular value decompositions: Zhang et al., ICLR 2022."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from pretrain.methods.zero_cl import zero_cl_loss
 from pretrain.recipes.zero_cl import ZeroCLConfig
 
 EPSILON = 1e-5
-"""Addition to variances in torch's batch and layer norm."""
+"""Epsilon of torch's batch and layer norm."""
 
 
 def embeddings(num_images: int = 9, dim: int = 4) -> tuple[Tensor, Tensor]:

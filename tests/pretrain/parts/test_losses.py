@@ -1,4 +1,4 @@
-"""Parts of losses: closed forms, plain loops, cross entropies of torch."""
+"""Parts of losses against closed forms, plain loops and torch's cross-entropy."""
 
 import pytest
 import torch

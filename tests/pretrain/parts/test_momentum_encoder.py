@@ -1,4 +1,4 @@
-"""A moving average of an encoder, and keys by it."""
+"""The moving average of an encoder, and its keys."""
 
 import pytest
 import torch

@@ -25,7 +25,7 @@ def test_pushes_wrap_when_the_batch_does_not_divide_the_queue() -> None:
 
 
 def logsumexp(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return the streamed sum (n,), which has no key."""
+    """Return the streamed sum (n,) without a positive key."""
     return queue_logsumexp(query, queue, temperature=temperature)
 
 
@@ -34,7 +34,7 @@ def plain_logsumexp(query: Tensor, key: Tensor, queue: Tensor, temperature: floa
 
 
 def plain_divergence(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
-    """Both distributions (n, K) in memory."""
+    """Both distributions (n, K), with all similarities in memory."""
     log_q = (query @ queue.T / temperature).log_softmax(dim=1)
     log_p = (key @ queue.T / temperature).log_softmax(dim=1)
     return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1) / 2

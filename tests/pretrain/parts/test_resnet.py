@@ -1,4 +1,4 @@
-"""Backbones, and their activations computed again."""
+"""Backbones, and recomputed activations."""
 
 import copy
 from typing import Any

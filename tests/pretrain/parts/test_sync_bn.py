@@ -109,7 +109,7 @@ def test_batch_norms_are_converted_only_for_several_processes(
 
 
 class Recorder(nn.Module):
-    """Multiplies by ten and remembers which rows came together."""
+    """Multiplies by ten and records which rows came together."""
 
     def __init__(self) -> None:
         super().__init__()

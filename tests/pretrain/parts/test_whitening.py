@@ -13,7 +13,7 @@ from tests.rounding import assert_equal_up_to_rounding
 
 
 def correlated(num_views: int, num_images: int, dim: int) -> Tensor:
-    """(1, V, N, D), correlated views, features of unequal scale, float64."""
+    """Correlated views (1, V, N, D), features of unequal scale, float64."""
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(num_images, dim, generator=generator, dtype=torch.float64)
     noise = torch.randn(1, num_views, num_images, dim, generator=generator, dtype=torch.float64)
@@ -21,7 +21,7 @@ def correlated(num_views: int, num_images: int, dim: int) -> Tensor:
 
 
 def explicit_inverse(centered: Tensor, ridge: float, *, detach: bool) -> Tensor:
-    """(D, D) of rows (m, D), by their covariance."""
+    """Whitening matrix (D, D) of rows (m, D), from their covariance."""
     dim = centered.shape[1]
     covariance = centered.T @ centered / len(centered)
     ridged = covariance + ridge * covariance.trace() / dim * torch.eye(dim, dtype=centered.dtype)
@@ -30,7 +30,7 @@ def explicit_inverse(centered: Tensor, ridge: float, *, detach: bool) -> Tensor:
 
 
 def explicit_cosines(views: Tensor, ridge: float, groups: int, *, detach: bool = False) -> Tensor:
-    """(N, N), by an explicit inverse of each group's covariance."""
+    """Whitened cosines (N, N), with an explicit inverse of each group's covariance."""
     rows = views[0].flatten(0, 1)
     inner = torch.zeros(len(rows), len(rows), dtype=rows.dtype)
     for block in rows.chunk(groups, dim=1):
@@ -102,7 +102,7 @@ MULTI_CROP: Pairs = [(1, 0), (2, 0), (3, 0), (0, 1), (2, 1), (3, 1)]
 def explicit_trace(
     views: Tensor, pairs: Pairs, *, ridge: float, groups: int, detach: bool
 ) -> Tensor:
-    """A scalar, by autograd through the covariance and its inverse."""
+    """Trace (), by autograd through the covariance and its inverse."""
     total = views.new_zeros(())
     for block in views[0].chunk(groups, dim=2):
         centered = block - block.mean(dim=(0, 1))

@@ -37,7 +37,7 @@ def children() -> set[int]:
 
 
 def worker_pids(batches: Iterator[int]) -> list[int]:
-    """Process ids of two workers that send their own."""
+    """Process ids of two workers, which send them as batches."""
     return [next(batches), next(batches)]
 
 
@@ -194,7 +194,7 @@ def test_an_iteration_that_is_left_ends_its_workers(pin: None) -> None:
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shared memory of 64 MB, as containers have, without room."""
+    """A full shared memory of 64 MB, as in containers."""
     usage = SimpleNamespace(total=2**26, used=2**26 - 2**20, free=2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
 

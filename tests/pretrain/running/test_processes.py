@@ -102,7 +102,7 @@ class LineError(ValueError):
 
 
 class OddError(RuntimeError):
-    """It cannot be pickled."""
+    """An error that cannot be pickled."""
 
     def __init__(self) -> None:
         super().__init__("odd")

@@ -18,7 +18,7 @@ NORM_KERNELS = {
     "batch_norm_backward_reduce": "grad_out input mean invstd weight input_g weight_g bias_g",
     "batch_norm_backward_elemt": "grad_out input mean invstd weight sum_dy sum_dy_xmu count",
 }
-"""Kernels of the synchronous batch norm -> names of their arguments."""
+"""Kernels of synchronized batch norm -> names of their arguments."""
 
 
 @pytest.mark.parametrize("name", NORM_KERNELS)

@@ -54,7 +54,7 @@ FAILURE = """
 
 
 def start(body: str, *ranks: int, meeting_s: float = 100.0) -> list[subprocess.Popen[str]]:
-    """Start some of two processes."""
+    """Start the processes with these ranks, of two."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
