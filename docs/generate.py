@@ -384,6 +384,7 @@ def source_section(source: Source, readers: Sequence[str]) -> str:
     ]
     files = table(("file", "size", "checksum"), rows) if rows else ""
     advice = f"\n{text(source.advice[:1].upper() + source.advice[1:])}\n" if source.advice else ""
+    advice += "".join(f"\nNever downloaded by us: {text(copy)}\n" for copy in source.hub_copies)
     return (
         f"### {source.key}\n\nDatasets: {', '.join(map(code, readers))}. Folder: "
         f"{code(source.folder)}. Access: {source.access}. Terms: {text(source.terms)} "

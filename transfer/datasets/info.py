@@ -47,6 +47,27 @@ class Archive:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HubCopy:
+    """A copy of a dataset at a fixed revision, as a public evaluation suite uses it.
+
+    This suite has never downloaded it.
+    """
+
+    address: str
+    """hf://datasets/ORG/REPO@REVISION."""
+    suite: str
+    """Name of the public suite."""
+    pinned_in: str
+    """Address of the suite's file with this revision."""
+    differs: str
+    """Difference from the published dataset, as far as the suite documents it."""
+
+    def __str__(self) -> str:
+        """Return a sentence."""
+        return f"copy that {self.suite} uses ({self.pinned_in}): {self.address}. {self.differs}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """One folder of files, and how to get it."""
 
@@ -68,6 +89,8 @@ class Source:
     access: Access = "download"
     advice: str = ""
     """Instructions if the archives cannot be downloaded freely, or only slowly."""
+    hub_copies: tuple[HubCopy, ...] = ()
+    """Copies of a dataset whose publisher's links are dead."""
     arrange: Callable[[Path], None] | None = None
     """Sorts the unpacked files; may be interrupted and repeated."""
     checked_as: tuple[str, ...] = ()
@@ -212,7 +235,8 @@ def source(key: str, **functions: Any) -> Source:
     entry = facts()["sources"][key]
     groups = (entry["archives"], *entry.get("variants", ()))
     archives, *variants = (tuple(Archive(**archive) for archive in group) for group in groups)
-    lists = {"archives": archives, "variants": tuple(variants)}
+    copies = tuple(HubCopy(**copy) for copy in entry.get("hub_copies", ()))
+    lists = {"archives": archives, "variants": tuple(variants), "hub_copies": copies}
     return Source(key=key, **(entry | lists), **functions)
 
 

@@ -117,6 +117,7 @@ def render_overview(sources: Sequence[Source], getting: Getting) -> str:
         lines += [f"  {name}: no published checksum" for name in names]
         if source.advice and not source.exists_in(getting.data):
             lines.append(f"  {source.advice}")
+            lines += [f"  {copy} Never downloaded by us." for copy in source.hub_copies]
     return "\n".join([*lines, "", summary(sources, getting)])
 
 

@@ -113,6 +113,17 @@ def test_the_facts_of_a_source_are_well_formed() -> None:
         assert source.access == "download" or source.advice
 
 
+@pytest.mark.parametrize("key", ["birdsnap", "sun397"])
+def test_hub_copy_is_pinned_and_said_to_be_untried(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy,) = all_sources()[key].hub_copies
+    assert re.fullmatch(r"hf://datasets/[\w-]+/[\w-]+@[0-9a-f]{40}", copy.address)
+    assert re.match(r"https://github.com/[\w-]+/\w+/blob/[0-9a-f]{40}/", copy.pinned_in)
+    assert main(["get-data", key, "--plan", "--data", str(tmp_path)]) == 0
+    assert f"{copy} Never downloaded by us." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.gz in zip"])
 def test_imagenet_is_unpacked_from_kaggles_copy(
     kind: str, small_data: Path, data: Path, tmp_path: Path
