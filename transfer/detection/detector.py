@@ -24,7 +24,7 @@ A convolution counts if an activation or a sum follows it."""
 EXTRA_NORMS = {"none": 0, "moco": 1, "co2": 2}
 
 Polygons = tuple[NDArray[np.float64], ...]
-"""Closed outlines of one object, each x, y, x, y, ... in px."""
+"""Closed outlines of an object: x, y, x, y, ... in px."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +50,7 @@ class Sample(stream.Sample):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResizedDetections:
-    """The k detections in one image, best first, in px of the resized image."""
+    """The k detections in a resized image in px, best first."""
 
     boxes: Tensor
     """Boxes (k, 4) float32."""
@@ -81,10 +81,10 @@ class Detector(nn.Module, ABC):
 
     @abstractmethod
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps (n, C, H, W) after layer1 to layer4, by name, in eval mode.
+        """Return the maps after layer1 to layer4 by name, in eval mode.
 
-        The n uint8 images (3, H, W) have equal sizes; the detector normalizes them. For c4, layer4
-        is applied to the full map, without the extra norm.
+        Maps are (n, C, H, W). The n uint8 images (3, H, W) have equal sizes; the detector
+        normalizes them. For c4, layer4 is applied to the full map, without the extra norm.
         """
 
     @abstractmethod

@@ -2,10 +2,10 @@
 
 detectron2 0.6, https://github.com/facebookresearch/detectron2. This module sets all values of its
 configuration and reads no file of its model zoo. Layers without an option are added to the network
-that detectron2 builds: norm layers in the RPN head and the keypoint head, the norm layer after
-layer4 (MoCo), the norm layer before the RPN (CO2), and a layer4 of basic blocks as box head. The
-network is registered in detectron2 as a meta-architecture with additional configuration keys, so
-that detectron2 can open a trained detector: `write_files` and `load_config`.
+that detectron2 builds. These are norm layers in the RPN head and the keypoint head, after layer4
+(MoCo) and before the RPN (CO2), and a layer4 of basic blocks as box head. The network is registered
+in detectron2 as a meta-architecture with additional configuration keys, so that detectron2 can open
+a trained detector: `write_files` and `load_config`.
 
 detectron2 calls torchvision's layer1 res2 and stores norm layers inside convolutions. Its
 bottlenecks have the stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not
@@ -285,9 +285,9 @@ def _add_norm(convolution: Any, norm: str) -> None:
 
 
 def _basic_res5(num_blocks: int, norm: str) -> nn.Sequential:
-    """Return a layer4 of basic blocks: (r, 256, 14, 14) to (r, 512, 7, 7).
+    """Return a layer4 of basic blocks.
 
-    detectron2's box head supports only bottlenecks.
+    It maps (r, 256, 14, 14) to (r, 512, 7, 7). detectron2's box head supports only bottlenecks.
     """
     from detectron2.modeling.backbone.resnet import BasicBlock, ResNet
 
@@ -303,7 +303,7 @@ def _basic_res5(num_blocks: int, norm: str) -> nn.Sequential:
 
 
 class SeparateNormRPN(nn.Module):
-    """CO2's RPN: its input has a norm layer, and its input gradient is scaled."""
+    """CO2's RPN, with an input norm layer and a scaled input gradient."""
 
     def __init__(self, rpn: Any, norm: nn.Module | None, *, gradient_factor: float) -> None:
         super().__init__()
@@ -374,9 +374,10 @@ class Detectron2Detector(Detector):
 
     @torch.inference_mode()
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps (n, C, H, W) after layer1 to layer4, in eval mode.
+        """Return the maps after layer1 to layer4 by name, in eval mode.
 
-        detectron2 normalizes the n uint8 images (3, H, W), which have equal sizes.
+        Maps are (n, C, H, W). detectron2 normalizes the n uint8 images (3, H, W), which have equal
+        sizes.
         """
         rcnn = self.rcnn
         x = rcnn.preprocess_image([{"image": image} for image in images]).tensor

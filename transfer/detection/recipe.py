@@ -1,4 +1,4 @@
-"""All settings of a detector, its training and its test, for both engines.
+"""All settings of detectors, for both engines.
 
 COCO_FPN follows JCL, section 4.3 (Cai et al., NeurIPS 2020, arXiv:2009.14776), and detectron2's
 R50-FPN 1x for everything that the paper does not state. VOC_C4 is MoCo's R50-C4 on VOC 2007+2012
@@ -25,9 +25,10 @@ C4_STRIDES_PX = (16,)
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorRecipe(FineTuningRecipe):
-    """Settings of a detector: sizes in px of the resized image, counts per image.
+    """Settings of a detector.
 
-    `TrainingSchedule` and `FineTuningRecipe` describe the fields without a docstring.
+    Sizes are in px of the resized image, counts are per image. `TrainingSchedule` and
+    `FineTuningRecipe` describe the fields without a docstring.
     """
 
     # the network
@@ -41,14 +42,14 @@ class DetectorRecipe(FineTuningRecipe):
     The backbone always has norm layers."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"] = "SyncBN"
     extra_norms: ExtraNorms = "none"
-    """Extra norm layers of c4: after layer4 (moco), also before the RPN (co2)."""
+    """Extra norm layers: after layer4 (moco), also before the RPN (co2)."""
     rpn_gradient: RPNGradient = "none"
     """Interpretation of CO2's "gradients divided by 10".
 
     The factor scales the gradient from the RPN into the shared map (scale_input), the RPN's
     learning rate (lr_mult) or the RPN's loss (loss_weight)."""
     rpn_gradient_factor: float = 0.1
-    """Factor of `rpn_gradient`; unused if that is none."""
+    """Factor of `rpn_gradient`."""
     fpn_channels: int = 256
     """Channels of each pyramid level."""
     box_head_convs: int = 0
@@ -65,7 +66,7 @@ class DetectorRecipe(FineTuningRecipe):
     """Channels of the keypoint head's eight convolutions."""
     # anchors and proposals
     anchor_sizes_px: tuple[int, ...] = (32, 64, 128, 256, 512)
-    """Square roots of anchor areas: one per pyramid level (fpn), all on one map (c4)."""
+    """Square roots of anchor areas, one per pyramid level; c4: all."""
     anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
     """Ratios of height to width."""
     rpn_iou: tuple[float, float] = (0.3, 0.7)
@@ -133,7 +134,7 @@ class DetectorRecipe(FineTuningRecipe):
     """Maximum number of detections per image."""
 
     def at_size(self, test_short_px: int) -> Self:
-        """Return the recipe for another image size, with all lengths in px scaled."""
+        """Return the recipe for another image size; lengths are scaled."""
         factor = test_short_px / self.test_short_px
         return replace(
             self,
@@ -144,7 +145,7 @@ class DetectorRecipe(FineTuningRecipe):
         )
 
     def tiny(self) -> Self:
-        """Return a smoke test: few steps of a narrow detector on small images."""
+        """Return a smoke test: narrow detector, small images, few steps."""
         pyramid = self.neck == "fpn"
         return replace(
             self,

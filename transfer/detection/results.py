@@ -37,13 +37,13 @@ class Detections:
     masks: list[str] | None = None
     """k masks (height, width) as COCO's compressed run lengths."""
     keypoints: Tensor | None = None
-    """(k, 17, 3): x, y, score; the center of the first pixel is 0.5."""
+    """(k, 17, 3): x, y, score; the first pixel's center is 0.5."""
 
 
 def to_original_size(detections: ResizedDetections, scene: Scene, image: Tensor) -> Detections:
-    """Convert the detections on a resized image (3, H, W) to px of the original.
+    """Convert detections from px of the resized to the original image.
 
-    Detections with an empty box after clipping are dropped.
+    image (3, H, W): the resized image. Detections with an empty box after clipping are dropped.
     """
     height, width = scene.height, scene.width
     scale_x, scale_y = width / image.shape[2], height / image.shape[1]

@@ -18,9 +18,9 @@ from transfer.detection.detector import Sample
 from transfer.detection.recipe import DetectorRecipe
 
 MAX_EMPTY_SIDE_PX = 1e-5
-"""Boxes with a side of at most this length are dropped as empty."""
+"""Boxes with a side up to this length are dropped."""
 FLIPPED_INDEX = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
-"""Index of each COCO keypoint after a flip: left and right are swapped."""
+"""Index of each COCO keypoint after a flip."""
 
 
 def training_sample(
@@ -131,9 +131,10 @@ def upright_image(scenes: Scenes, index: int) -> Image.Image:
 
 
 def resized_size(size: tuple[int, int], short_px: int, long_px: int) -> tuple[int, int]:
-    """Return width and height with shorter side short_px and longer side up to long_px.
+    """Return width and height of the resized image.
 
-    The operations are in detectron2's order, since it determines how halves are rounded.
+    The shorter side is short_px, unless the longer side would exceed long_px. The operations are in
+    detectron2's order, since it determines how halves are rounded.
     """
     width, height = size
     scale = float(short_px) / min(width, height)

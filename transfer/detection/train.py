@@ -86,9 +86,10 @@ def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
 def detect(
     detector: Detector, scenes: Scenes, recipe: DetectorRecipe, process: Process
 ) -> list[Detections]:
-    """Return the detections on all images in the split's order, in every process.
+    """Return the detections on all images, in every process.
 
-    Each batch is one image, so that images have the same padding as in detectron2's test.
+    They are in the order of the split. Each batch is one image, so that images have the same
+    padding as in detectron2's test.
     """
     detector.eval()
     detections = []

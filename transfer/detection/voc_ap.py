@@ -25,16 +25,16 @@ computed like this."""
 
 Sort = Literal["quicksort", "stable"]
 Outcomes = list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]
-"""Hits and misses (k,) among the detections of a class, by IoU threshold."""
+"""Hits and misses (k,) among a class's detections, by IoU threshold."""
 
 
 def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]:
-    """Return AP, AP50 and AP75 at 11 points and by area, and AP and AP50 by class.
+    """Return AP, AP50 and AP75, and AP and AP50 by class.
 
-    All in percent; AP is the mean over IoU thresholds 0.50, 0.55, ..., 0.95. The area metrics are
-    called AP_area and so on. detections: one entry per image of the scenes, in their order.
-    Difficult objects are neither hits nor misses. As in detectron2, a class without objects counts
-    as 0 in the mean. ValueError if all objects are difficult.
+    All are in percent, at 11 points and by area; AP is the mean over IoU thresholds 0.50, 0.55,
+    ..., 0.95. The area metrics are called AP_area and so on. detections: one entry per image of the
+    scenes, in their order. Difficult objects are neither hits nor misses. As in detectron2, a class
+    without objects counts as 0 in the mean. ValueError if all objects are difficult.
     """
     if all(scene.aside.all() for scene in scenes):
         raise ValueError(
@@ -52,10 +52,10 @@ def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]
 
 
 def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, Floats]:
-    """Return AP, AP50 and AP75 (B,) at 11 points and by area, on resampled test sets.
+    """Return AP, AP50 and AP75 (B,) on resampled test sets.
 
-    In percent; see `voc_ap`. A class that is missing only in a resampled set is left out of its
-    mean, as in COCO's metric and the SVM's.
+    In percent, at 11 points and by area; see `voc_ap`. A class that is missing only in a resampled
+    set is left out of its mean, as in COCO's metric and the SVM's.
     """
     by_class = _precisions(detections, scenes, resamples(len(scenes)), "stable")
     by_class[np.isnan(by_class).all(axis=(1, 2, 3))] = 0
@@ -65,9 +65,10 @@ def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[s
 def _precisions(
     detections: Sequence[Detections], scenes: Scenes, counts: Floats, sort: Sort
 ) -> Floats:
-    """Return average precisions (L, 2, thresholds, B) at 11 points and by area.
+    """Return average precisions (L, 2, thresholds, B).
 
-    counts (B, n): how often each image occurs. In percent; NaN for a class without objects.
+    The second axis is at 11 points and by area. counts (B, n): how often each image occurs. In
+    percent; NaN for a class without objects.
     """
     by_class = [
         [
@@ -101,7 +102,7 @@ def _summaries(means: Floats) -> dict[str, Any]:
 def _matches(
     detections: Sequence[Detections], scenes: Scenes, sort: Sort
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Outcomes]]:
-    """Yield for each class: object counts (n,), image indices and outcomes of detections.
+    """Yield object counts (n,), image indices and outcomes for each class.
 
     Difficult objects are not counted. The k detections are sorted by score.
     """
@@ -138,7 +139,7 @@ def _matches(
 
 
 def _best_in_image(detected: Detections, scene: Scene) -> tuple[Floats, NDArray[np.int64]]:
-    """Return each detection's highest IoU with an object of its class, and the object.
+    """Return each detection's best IoU and object of its class.
 
     Both (k,); the object is an index, -1 without objects.
     """

@@ -178,7 +178,7 @@ def _cached_crops(
 
 
 def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:
-    """Yield indices and uint8 pixels (n, 3, H, W) of batches from `start` on.
+    """Yield indices and pixels of batches from `start` on.
 
     Batches end where chunks end, so a resumed extraction has the batches of an uninterrupted one.
     """

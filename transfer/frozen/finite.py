@@ -21,8 +21,8 @@ def require_finite(features: Tensor, name: Callable[[int], str]) -> None:
         return
     bad = torch.cat([~chunk.isfinite().all(dim=1) for chunk in chunks]).nonzero().flatten().tolist()
     if bad:
-        also = f", and {len(bad) - 1} other rows" if len(bad) > 1 else ""
+        suffix = f", and {len(bad) - 1} other rows" if len(bad) > 1 else ""
         raise NotFiniteError(
-            f"the features of {name(bad[0])} are infinite or not a number{also}, out of "
+            f"the features of {name(bad[0])} are infinite or not a number{suffix}, out of "
             f"{len(features)} rows. No result is computed"
         )

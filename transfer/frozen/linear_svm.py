@@ -55,7 +55,7 @@ class Eigenbasis:
     """The images in the eigenbasis of X'X, where the preconditioner is diagonal."""
 
     images: Tensor
-    """(n, r): X @ axes with the bias column; r = min(n, C + 1)."""
+    """(n, r): X @ axes, with bias column; r = min(n, C+1)."""
     axes: Tensor
     """(C + 1, r) float64, orthonormal columns."""
     eigenvalues: Tensor
@@ -213,7 +213,7 @@ def line_search(
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return left (P, a) times right (a, b) in the dtype of left.
+    """Return left @ right in the dtype of left.
 
     The product is computed in the dtype of right.
     """

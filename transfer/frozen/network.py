@@ -35,11 +35,11 @@ def frozen_network(backbone: Encoder) -> nn.Module:
         # other encoders have norm layers that cannot be folded, or none
         is_resnet = isinstance(network, ResNet)
         network = in_bfloat16(network) if is_resnet else network.to(torch.bfloat16)
-    placed: nn.Module = network.to(device(), memory_format=torch.channels_last)
-    return placed
+    moved: nn.Module = network.to(device(), memory_format=torch.channels_last)
+    return moved
 
 
-def placed_maps(backbone: Encoder, size_px: int) -> nn.Module:
+def frozen_maps_network(backbone: Encoder, size_px: int) -> nn.Module:
     """Return the network for feature maps, on the device."""
     network: nn.Module = backbone.maps_network(size_px)
     if backbone.precision == "bfloat16":

@@ -74,11 +74,11 @@ def linear_probe(
     batch_size: int = 256,
     seed: int = 0,
 ) -> Tensor:
-    """Train a linear classifier and return its scores (m, L) for test (m, C).
+    """Train a linear classifier and return its test scores (m, L).
 
-    train (n, C), labels (n,): integers from 0 to L-1. Adam minimizes the cross-entropy; the seed
-    draws initial weights and order. NotFiniteError if a row is not finite or the training diverged;
-    FeatureError for other invalid input.
+    train (n, C), test (m, C), labels (n,): integers from 0 to L-1. Adam minimizes the
+    cross-entropy; the seed draws initial weights and order. NotFiniteError if a row is not finite
+    or the training diverged; FeatureError for other invalid input.
     """
     label_tensor, pool, queries = _labels(labels), *_features(train, test, torch.float32)
     _require_equal_length(label_tensor, pool, "labels")
@@ -103,11 +103,11 @@ def linear_probe(
 
 @torch_defaults()
 def svm(train: Values, positive: Values, test: Values, *, cost: float = 1.0) -> Tensor:
-    """Train a linear SVM per class and return scores (m, L) float64 for test (m, C).
+    """Train a linear SVM per class and return test scores (m, L).
 
-    train (n, C); positive (n, L), bool or 0 and 1. Each SVM minimizes the objective of LIBLINEAR's
-    L2-loss SVM with a regularized bias. NotFiniteError if a row is not finite; FeatureError for
-    other invalid input.
+    Scores are float64. train (n, C); positive (n, L), bool or 0 and 1. Each SVM minimizes the
+    objective of LIBLINEAR's L2-loss SVM with a regularized bias. NotFiniteError if a row is not
+    finite; FeatureError for other invalid input.
     """
     positives, images, queries = (
         _tensor("positive", positive),

@@ -83,13 +83,13 @@ def task_of(key: str) -> Task:
     """
     if key in TASKS:
         return TASKS[key]
-    all_of_them = f"To evaluate all of them: benchmarks/run_all.py --tasks {key!r}"
+    advice = f"To evaluate all of them: benchmarks/run_all.py --tasks {key!r}"
     if keys := matching_keys(key):
         raise TaskError(
-            f"{key!r} matches {len(keys)} tasks. Pass one of {', '.join(keys)}. {all_of_them}"
+            f"{key!r} matches {len(keys)} tasks. Pass one of {', '.join(keys)}. {advice}"
         )
     if key in facts()["suites"]:
-        raise TaskError(f"{key!r} is a paper with several tasks. Pass one task. {all_of_them}")
+        raise TaskError(f"{key!r} is a paper with several tasks. Pass one task. {advice}")
     raise TaskError(
         f"unknown task {key!r}. Did you mean {nearest(key, TASKS)}? "
         f"To list all {len(TASKS)} tasks: python -m transfer --list"

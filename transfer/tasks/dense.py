@@ -101,12 +101,12 @@ class SegmentationLinear(PixelTraining[LinearRecipe]):
         self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders
     ) -> LinearSegmenter:
         """Return the encoder with a new head; torch draws the head's weights."""
-        from transfer.frozen.network import placed_maps
+        from transfer.frozen.network import frozen_maps_network
         from transfer.segmentation.linear import LinearSegmenter
 
         padded_px = -(-self.recipe.crop_px // self.patch_px) * self.patch_px
         return LinearSegmenter(
-            placed_maps(backbone, padded_px),
+            frozen_maps_network(backbone, padded_px),
             backbone.input,
             self.recipe,
             padded_px=padded_px,
@@ -193,14 +193,14 @@ class SegmentationInContext(Task):
 
     def run(self, prepared: PreparedMaps, folders: Folders, seed: int) -> TwoSizes:
         """Predict the masks, in files; the seed draws the memory."""
-        from transfer.frozen.network import device, placed_maps
+        from transfer.frozen.network import device, frozen_maps_network
         from transfer.frozen.transforms import Normalization
         from transfer.segmentation.incontext import predict
 
         backbone, images = prepared.backbone, prepared.images
         square, full = (folders.work / name for name in ("square", "predictions"))
         details = predict(
-            placed_maps(backbone, self.recipe.image_px),
+            frozen_maps_network(backbone, self.recipe.image_px),
             Normalization(backbone.input, device()),
             self.recipe,
             images.train,

@@ -23,7 +23,7 @@ from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Features, TrainAndTest, open_images
 from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, occurring, too_few_of_a_class
+from transfer.tasks.task import CenterCrops, occurring_classes, too_few_of_a_class
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,7 +130,7 @@ class FewShot(CenterCrops):
         return too_few_of_a_class(
             f"{self.dataset}, trainval",
             train,
-            occurring(train.class_names, *(split.label_array for split in images.values())),
+            occurring_classes(train.class_names, *(split.label_array for split in images.values())),
             shots,
             f"{shots} of each class are drawn",
             "draw fewer, in Python: tasks.get(TASK).ablation(NAME, shots=...)",
@@ -254,7 +254,9 @@ class LowShotKNN(CenterCrops):
         A class may have too few images, or the smallest bank fewer images than neighbors.
         """
         train, percent = images["trainval"], max(self.percents)
-        names = occurring(train.class_names, *(split.label_array for split in images.values()))
+        names = occurring_classes(
+            train.class_names, *(split.label_array for split in images.values())
+        )
         shots = shots_of(len(train), len(names), percent)
         reason = too_few_of_a_class(
             f"{self.dataset}, trainval",

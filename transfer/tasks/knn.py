@@ -63,7 +63,7 @@ class KNN(NearestTraining):
         return {"top1": top1(predictions.scores, predictions.labels)}
 
 
-ON_REQUEST = (
+NOT_BY_DEFAULT = (
     "aircraft",
     "birdsnap",
     "caltech101",
@@ -91,5 +91,5 @@ TASKS = {
         temperature=0.07,
         by_default=False,
     ),
-    **{f"{dataset}_knn": KNN(dataset=dataset, by_default=False) for dataset in ON_REQUEST},
+    **{f"{dataset}_knn": KNN(dataset=dataset, by_default=False) for dataset in NOT_BY_DEFAULT},
 }

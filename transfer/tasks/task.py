@@ -244,10 +244,10 @@ class CenterCrops(Task):
         """Return the features of trainval and test, computed or from the cache."""
         train, test = self.features(backbone, folders)
         names = open_images(self.dataset, "test", folders).class_names
-        return TrainAndTest(train, test, occurring(names, train.labels, test.labels))
+        return TrainAndTest(train, test, occurring_classes(names, train.labels, test.labels))
 
 
-def occurring(names: tuple[str, ...], *labels: Any) -> tuple[str, ...]:
+def occurring_classes(names: tuple[str, ...], *labels: Any) -> tuple[str, ...]:
     """Return the class names up to the last class in the labels."""
     return names[: 1 + max(int(array.max()) for array in labels)]
 

@@ -46,7 +46,7 @@ class Prepared:
 class ImageStatistics:
     """The statistics of every image, in the order of `view_statistics`."""
 
-    of_spaces: dict[str, Tensor]
+    by_space: dict[str, Tensor]
     """(n, 3) for "feature" and, with a projector, "embedding"."""
     dims: dict[str, int]
     """Dimension d of each space."""
@@ -120,7 +120,7 @@ class ViewStatistics(Task):
 
     def metrics(self, predictions: ImageStatistics) -> dict[str, float]:
         """Return the mean cosine similarity in percent (100: identical views)."""
-        return {"mean_cosine": 100 * float(predictions.of_spaces[self.space][:, 0].mean())}
+        return {"mean_cosine": 100 * float(predictions.by_space[self.space][:, 0].mean())}
 
     def gallery(self, predictions: ImageStatistics, folders: Folders) -> list[Never]:
         """Return nothing: the record contains histograms instead."""
@@ -134,14 +134,14 @@ class ViewStatistics(Task):
         details = self.space_details(predictions, self.space)
         if self.space == "embedding":
             details["of_features"] = self.space_details(predictions, "feature")
-        num_images = len(predictions.of_spaces[self.space])
+        num_images = len(predictions.by_space[self.space])
         return {"num_views": self.views.num_views, "num_images": num_images, **details}
 
     def space_details(self, predictions: ImageStatistics, space: Space) -> dict[str, object]:
         """Return dimension, means over images, and histograms for one space."""
         from transfer.frozen.random_views import STATISTICS
 
-        statistics, dim = predictions.of_spaces[space], predictions.dims[space]
+        statistics, dim = predictions.by_space[space], predictions.dims[space]
         views = self.views.num_views
         # the largest nuclear norm of V unit rows: at most d of them are orthogonal
         max_norm = math.sqrt(views * min(views, dim))

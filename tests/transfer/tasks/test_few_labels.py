@@ -22,7 +22,7 @@ from transfer.tasks import TASKS
 from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores, first_draw, trial_scores
 from transfer.tasks.knn import KNN
 from transfer.tasks.neighbors import NearestImages
-from transfer.tasks.task import CenterCrops, NamedTask, occurring
+from transfer.tasks.task import CenterCrops, NamedTask, occurring_classes
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
@@ -143,7 +143,7 @@ def test_too_few_labels_are_noticed_before_features_are_extracted(
 
 def test_a_class_without_training_images_has_a_column_of_scores() -> None:
     names = ("a", "b", "c", "d")
-    assert occurring(names, np.array([0, 1]), np.array([0, 2])) == ("a", "b", "c")
+    assert occurring_classes(names, np.array([0, 1]), np.array([0, 2])) == ("a", "b", "c")
 
 
 def test_no_two_runs_have_the_same_draws() -> None:

@@ -59,10 +59,11 @@ def _keypoints(sample: Sample) -> Tensor:
 
 
 def peaks(logits: Tensor, boxes: Tensor) -> Tensor:
-    """Return x, y in px and score (k, 17, 3) of the maximum of each map.
+    """Return the maximum of each map.
 
-    logits (k, 17, S, S) in boxes (k, 4). The score is the exponential of the maximum, divided by
-    the sum of exponentials of the S x S map, so that boxes of different sizes can be compared.
+    Results (k, 17, 3) are x, y in px and score. logits (k, 17, S, S) in boxes (k, 4). The score is
+    the exponential of the maximum, divided by the sum of exponentials of the S x S map, so that
+    boxes of different sizes can be compared.
     """
     logits = logits.float()
     sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=1)
@@ -101,12 +102,12 @@ class BoxPredictor(nn.Module):
         nn.init.zeros_(self.deltas.bias)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits (r, L + 1) and deltas (r, L, 4) of features (r, C)."""
+        """Return logits (r, L+1) and deltas (r, L, 4) of features (r, C)."""
         return self.classes(features), self.deltas(features).unflatten(1, (-1, 4))
 
 
 def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:
-    """Return the box head of a pyramid and its number of output features.
+    """Return the box head (fpn) and its number of output features.
 
     Its inputs are pooled maps (r, C, box_pool, box_pool).
     """
@@ -127,7 +128,7 @@ def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:
 
 
 def mask_head(recipe: DetectorRecipe, num_classes: int, norm: NormLayer) -> nn.Module:
-    """Return the mask head: (r, C, 14, 14) to logits (r, L, 28, 28)."""
+    """Return the mask head, (r, C, 14, 14) -> (r, L, 28, 28)."""
     channels = recipe.mask_head_channels
     convolutions = MaskRCNNHeads(
         recipe.fpn_channels,
@@ -143,7 +144,7 @@ def mask_head(recipe: DetectorRecipe, num_classes: int, norm: NormLayer) -> nn.M
 
 
 def keypoint_head(recipe: DetectorRecipe, norm: NormLayer) -> nn.Module:
-    """Return the keypoint head: (r, C, 14, 14) to logits (r, 17, 56, 56)."""
+    """Return the keypoint head, (r, C, 14, 14) -> (r, 17, 56, 56)."""
     channels = recipe.keypoint_head_channels
     # torchvision's mask block, since its keypoint block supports no norm layers
     convolutions = MaskRCNNHeads(
@@ -200,7 +201,7 @@ def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tens
 
 
 def select_class(logits: Tensor, classes: Tensor) -> Tensor:
-    """Select the map of each region's class: (r, L, S, S) to (r, S, S)."""
+    """Select the map (r, S, S) of each region's class."""
     return logits[torch.arange(len(logits), device=logits.device), classes]
 
 

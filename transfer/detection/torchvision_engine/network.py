@@ -152,7 +152,7 @@ class RCNN(Detector):
 
     @torch.no_grad()
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps (n, C, H, W) after each of LAYERS, in eval mode."""
+        """Return the maps after each of LAYERS, in eval mode."""
         return self._layers(self._batch(images)[0], LAYERS)
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
@@ -176,7 +176,7 @@ class RCNN(Detector):
         return torch.stack(padded), sizes
 
     def _layers(self, batch: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Return the maps of a batch (n, 3, H, W) after the named layers."""
+        """Return the maps of a batch after the named layers."""
         backbone = self.backbone
         x = backbone.maxpool(backbone.relu(backbone.bn1(backbone.conv1(batch))))
         maps = {}
@@ -185,14 +185,14 @@ class RCNN(Detector):
         return maps
 
     def _maps(self, images: Sequence[Tensor]) -> tuple[list[Tensor], list[Size]]:
-        """Return the RPN's maps (n, C, H, W), one per stride, and image sizes."""
+        """Return the RPN's maps, one per stride, and image sizes."""
         batch, sizes = self._batch(images)
         if self.pyramid is None:
             return [self._layers(batch, LAYERS[:3])["layer3"]], sizes
         return list(self.pyramid(self._layers(batch, LAYERS)).values()), sizes
 
     def _boxes(self, maps: Sequence[Tensor], boxes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return logits (r, L + 1) and deltas (r, L, 4) of boxes [(r_i, 4)]."""
+        """Return logits (r, L+1) and deltas (r, L, 4) of boxes."""
         # only the RPN uses the last pyramid level
         maps = maps[:4]
         pooled = pool(maps, boxes, self.strides_px[: len(maps)], self.recipe.box_pool)
@@ -204,7 +204,7 @@ class RCNN(Detector):
     def _pool_fine(
         self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[ResizedDetections]
     ) -> Tensor:
-        """Return pooled maps (r, C, 14, 14) for the mask and keypoint heads."""
+        """Return maps (r, C, 14, 14) for the mask and keypoint heads."""
         return pool(
             maps[:4],
             [image_regions.boxes for image_regions in regions],

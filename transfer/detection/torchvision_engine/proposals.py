@@ -62,9 +62,10 @@ class RPN(nn.Module):
     def forward(
         self, maps: Sequence[Tensor], sizes: Sequence[Size], samples: Sequence[Sample] | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return proposals per image (r_i, 4), best first, and losses if samples are given.
+        """Return proposals, best first, and the losses of the samples, if given.
 
-        maps: one (n, C, H, W) per level; sizes: sizes of the n images.
+        Proposals are (r_i, 4) per image. maps: one (n, C, H, W) per level; sizes: sizes of the n
+        images.
         """
         logits, deltas = self._predictions(maps)
         anchors = [
@@ -152,10 +153,10 @@ class RPN(nn.Module):
 def candidates(
     logits: Sequence[Tensor], deltas: Sequence[Tensor], anchors: Sequence[Tensor], count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the best boxes (n, t, 4) of each level, their logits and levels.
+    """Return the best boxes of each level, their logits and levels.
 
-    logits (n, t), levels (t,). They are ranked by logits, since the probabilities of large logits
-    are equal in float32.
+    boxes (n, t, 4), logits (n, t), levels (t,). They are ranked by logits, since the probabilities
+    of large logits are equal in float32.
     """
     boxes, scores, levels = [], [], []
     for level, (logit, delta, anchor) in enumerate(zip(logits, deltas, anchors, strict=True)):
@@ -171,7 +172,7 @@ def candidates(
 def _sample_anchors(
     anchors: Tensor, sample: Sample, recipe: DetectorRecipe
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return indices of positive and negative anchors, and the positives' objects (p, 4)."""
+    """Sample positive and negative anchors; return indices and the positives' objects."""
     below, above = recipe.rpn_iou
     iou = box_iou(sample.boxes, anchors)
     objects, labels = match(iou, below=below, above=above, best_too=True)
@@ -185,9 +186,10 @@ def _sample_anchors(
 
 
 def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
-    """Return anchors (A, 4) centered at 0 for all sizes and ratios (height / width).
+    """Return anchors (A, 4) centered at 0.
 
-    Their areas are the squared sizes. The order is size, then ratio.
+    There is one per size and ratio (height / width). Their areas are the squared sizes. The order
+    is size, then ratio.
     """
     sides = [
         (math.sqrt(size**2 / ratio), ratio * math.sqrt(size**2 / ratio))
@@ -198,7 +200,7 @@ def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
 
 
 def grid_anchors(cell: Tensor, stride_px: int, height: int, width: int) -> Tensor:
-    """Return anchors (H * W * A, 4): the cell (A, 4) at each position, row by row."""
+    """Return anchors (H * W * A, 4): the cell at each position."""
     y, x = torch.meshgrid(
         torch.arange(height, device=cell.device) * stride_px,
         torch.arange(width, device=cell.device) * stride_px,

@@ -53,13 +53,13 @@ def sample_regions(
 
 
 LARGEST_GROWTH = math.log(1000 / 16)
-"""Upper limit of dw and dh, so that extreme predictions do not overflow."""
+"""Upper limit of dw and dh, which prevents an overflow."""
 
 Weights = tuple[float, float, float, float]
 
 
 def encode(boxes: Tensor, targets: Tensor, weights: Weights) -> Tensor:
-    """Return weighted deltas (r, 4) from boxes (r, 4) to targets (r, 4)."""
+    """Return weighted deltas (r, 4) from boxes to targets (r, 4)."""
     sizes, target_sizes = boxes[:, 2:] - boxes[:, :2], targets[:, 2:] - targets[:, :2]
     centers, target_centers = boxes[:, :2] + 0.5 * sizes, targets[:, :2] + 0.5 * target_sizes
     weight_tensor = _on_device(weights, boxes)
@@ -92,9 +92,10 @@ OBJECT, BACKGROUND, IGNORED = 1, 0, -1
 def match(
     iou: Tensor, *, below: float, above: float, best_too: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the object with the highest IoU for r boxes, and their labels, both (r,).
+    """Return the best object (r,) of each box, and its label (r,).
 
-    iou (m, r) with m objects; labels are OBJECT, BACKGROUND or IGNORED, all background for m = 0.
+    iou (m, r) with m objects. Labels are OBJECT, BACKGROUND or IGNORED, all background for m = 0.
+
     best_too: the boxes with the highest IoU for an object are labeled OBJECT, however small the IoU
     is.
     """
@@ -140,7 +141,7 @@ def pyramid_levels(boxes: Tensor, first_level: int, num_levels: int) -> Tensor:
 def pool(
     maps: Sequence[Tensor], boxes: Sequence[Tensor], strides_px: Sequence[int], size: int
 ) -> Tensor:
-    """Return pooled maps (r, C, size, size) of the boxes of n images.
+    """Return pooled maps (r, C, size, size) of all boxes.
 
     maps: levels (n, C, H, W). boxes: one (r_i, 4) per image.
     """
