@@ -1,9 +1,9 @@
-"""python -m benchmarks.gpu_check: how fast this machine's GPU is, on one page.
+"""Measure the speed of this machine's GPU: python -m benchmarks.gpu_check.
 
-Measures training steps of published recipes, features, a linear probe and fine-tuning steps, one
-after the other, and renews the page after each, so that an interrupted run keeps what it measured.
-Plans then use these numbers. What a GPU must compute is tested by `pytest -m gpu`; `make gpu-check`
-runs both. On a CPU everything is measured at a tiny size, and the page is written below --runs.
+It measures training steps of published recipes, features, a linear probe and fine-tuning steps. The
+page is updated after each measurement, so that an interrupted run keeps its results. Plans then use
+these numbers. `pytest -m gpu` tests the results of GPU computations; `make gpu-check` runs both. On
+a CPU, everything is measured at a tiny size, and the page is written to --runs.
 """
 
 import gc
@@ -32,14 +32,14 @@ from transfer.hours import Measured, measured_seconds, save_seconds
 from transfer.record import commit
 
 INTRODUCTION = (
-    "Rates of this machine's GPU, measured by `make gpu-check`, which also tests that the GPU "
-    "computes what the CPU does. Images are generated."
+    "Throughput of this machine's GPU, measured by `make gpu-check`, which also tests that the GPU "
+    "and the CPU give equal results. Images are generated."
 )
 STEP, FEATURES, PROBE, TRAINING = "step of ", "features of ", "linear probe", "fine-tuning of "
 CORE = "one core"
 FUSED = "fused convolutions"
 NORM = "kernels of batch norm"
-"""Starts of the names of measurements."""
+"""Prefixes of the names of measurements."""
 
 Facts = Mapping[str, Any]
 """Measured numbers by name; {"failed": reason} for a measurement that failed."""
@@ -50,26 +50,26 @@ class Request:
     """Measure this machine's GPU."""
 
     device: Literal["auto", "cuda", "cpu"] = "auto"
-    """auto: the GPU if there is one."""
+    """auto: the GPU, if there is one."""
     only: tuple[str, ...] = ()
-    """Names, or parts of names, of the measurements to make; all if not given."""
+    """Names of measurements, or parts of names. Default: all."""
     runs: Path = Path("runs")
-    """Folder in which plans look for the measured seconds."""
+    """Folder for the measured seconds, as passed to run_all."""
     results: Path = Path("results")
-    """Folder of the page gpu_check.md."""
+    """Folder for the page gpu_check.md."""
 
 
 def run(request: Request) -> int:
     """Measure, write the page and the seconds for plans; return the exit status.
 
-    OptionError if a GPU is asked for and there is none, or for an unknown measurement.
+    OptionError for an unknown measurement, or if there is no GPU for --device cuda.
     """
     import torch
 
     if find_spec("cv2") is None:
-        raise OptionError("it pre-trains, which needs OpenCV: pip install opencv-python-headless")
+        raise OptionError("pre-training needs OpenCV: pip install opencv-python-headless")
     from benchmarks.gpu import evaluation, pretraining
-    from benchmarks.gpu.fused import fused_rate
+    from benchmarks.gpu.fused import fused_throughput
     from transfer.finetuning.loop import limit_workspaces, use_expandable_segments
 
     has_gpu = torch.cuda.is_available()
@@ -78,46 +78,52 @@ def run(request: Request) -> int:
     device = torch.device("cuda" if has_gpu and request.device != "cpu" else "cpu")
     measurements = {
         NORM: pretraining.norm_kernels,
-        FUSED: fused_rate,
+        FUSED: fused_throughput,
         **{STEP + name: call for name, call in pretraining.STEPS.items()},
         **{FEATURES + name: call for name, call in evaluation.FEATURES.items()},
-        PROBE: evaluation.probe_rate,
-        CORE: evaluation.core_rates,
+        PROBE: evaluation.probe_throughput,
+        CORE: evaluation.core_throughput,
         **{TRAINING + name: call for name, call in evaluation.TRAININGS.items()},
     }
-    for word in request.only:
-        if not any(word in name for name in measurements):
-            raise OptionError(f"--only {word}: did you mean {nearest(word, measurements)}?")
-    chosen = [n for n in measurements if not request.only or any(w in n for w in request.only)]
-    limit_workspaces()  # as trainings do; before the first convolution
-    use_expandable_segments()  # as those of detectors do
+    for text in request.only:
+        if not any(text in name for name in measurements):
+            raise OptionError(f"--only {text}: did you mean {nearest(text, measurements)}?")
+    selected = [
+        name
+        for name in measurements
+        if not request.only or any(text in name for text in request.only)
+    ]
+    limit_workspaces()  # as in trainings; must precede the first convolution
+    use_expandable_segments()  # as in trainings of detectors
     page = (request.runs if device.type == "cpu" else request.results) / "gpu_check.md"
-    answers: dict[str, Facts] = {}
-    for name in chosen:
+    facts_by_name: dict[str, Facts] = {}
+    for name in selected:
         started_s = time.monotonic()
         torch.backends.cudnn.benchmark = False  # pre-training sets it for its whole process
         with tempfile.TemporaryDirectory() as folder:
             try:
-                answers[name] = measurements[name](device, Path(folder))
-            except Exception as error:  # the other measurements go on, and the page says why
+                facts_by_name[name] = measurements[name](device, Path(folder))
+            except Exception as error:  # the page shows the error; other measurements continue
                 traceback.print_exc()
                 reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-                answers[name] = {"failed": reason}
-        print(f"{name}: {time.monotonic() - started_s:.1f} s  {complaint(answers[name])}")
-        not_run = [other for other in measurements if other not in answers]
-        text = render(describe_machine(device), answers, not_run)
+                facts_by_name[name] = {"failed": reason}
+        duration_s = time.monotonic() - started_s
+        print(f"{name}: {duration_s:.1f} s  {failure_reason(facts_by_name[name])}")
+        not_run = [measurement for measurement in measurements if measurement not in facts_by_name]
+        text = render(describe_machine(device), facts_by_name, not_run)
         write_whole(page, text.encode(), "--results")
         if device.type == "cuda":
-            add_seconds(request.runs, torch.cuda.get_device_name(device), seconds_of(answers))
+            seconds = seconds_of(facts_by_name)
+            add_seconds(request.runs, torch.cuda.get_device_name(device), seconds)
         gc.collect()
         torch.cuda.empty_cache()
-    failed = sum(bool(complaint(facts)) for facts in answers.values())
-    print(f"{failed} of {len(answers)} failed  ->  {page}")
+    failed = sum(bool(failure_reason(facts)) for facts in facts_by_name.values())
+    print(f"{failed} of {len(facts_by_name)} failed  ->  {page}")
     return 1 if failed else 0
 
 
 def describe_machine(device: Any) -> str:
-    """Return the GPUs (or the processor), software, commit and date in one line."""
+    """Return the GPUs (or the CPU), software, commit and date in one line."""
     import torch
 
     software = f"torch {torch.__version__}"
@@ -131,21 +137,22 @@ def describe_machine(device: Any) -> str:
     return f"{listed}; {cores} cores; {software}; commit {commit()}; {time.strftime('%Y-%m-%d')}"
 
 
-def complaint(facts: Facts) -> str:
-    """Return why a measurement failed: an error, or a step that needs less memory than estimated.
+def failure_reason(facts: Facts) -> str:
+    """Return why a measurement failed, or "".
 
-    The estimate of a step is meant to be a lower bound.
+    A step fails with an error, or if it needs less memory than the estimate, since this should be a
+    lower bound.
     """
     if "failed" in facts:
         return str(facts["failed"])
-    peak, least = facts.get("peak memory GB", 0.0), facts.get("estimated memory GB", 0.0)
-    if 0 < peak < least:  # a CPU's is not measured
-        return f"peak memory {peak:.3g} GB, less than the estimate of {least:.3g}"
+    peak, minimum = facts.get("peak memory GB", 0.0), facts.get("estimated memory GB", 0.0)
+    if 0 < peak < minimum:  # the peak is 0 on a CPU
+        return f"peak memory {peak:.3g} GB, less than the estimate of {minimum:.3g}"
     return ""
 
 
-def render(machine: str, answers: Mapping[str, Facts], not_run: list[str]) -> str:
-    """Return the page in markdown."""
+def render(machine: str, facts_by_name: Mapping[str, Facts], not_run: list[str]) -> str:
+    """Return the page in Markdown."""
     columns = (
         "images/s",
         "times the floor",
@@ -156,15 +163,17 @@ def render(machine: str, answers: Mapping[str, Facts], not_run: list[str]) -> st
     )
     methods = [
         [name.removeprefix(STEP), *(_text(facts.get(column)) for column in columns)]
-        for name, facts in answers.items()
+        for name, facts in facts_by_name.items()
         if name.startswith(STEP)
     ]
     problems = [
-        f"- {name}: {reason}" for name, facts in answers.items() if (reason := complaint(facts))
+        f"- {name}: {reason}"
+        for name, facts in facts_by_name.items()
+        if (reason := failure_reason(facts))
     ]
     quantities = [
         [name, quantity, _text(value)]
-        for name, facts in answers.items()
+        for name, facts in facts_by_name.items()
         for quantity, value in facts.items()
     ]
     page: Page = ["# GPU rates", INTRODUCTION, f"{machine}.", grid(["method", *columns], methods)]
@@ -182,18 +191,18 @@ def _text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def seconds_of(answers: Mapping[str, Facts]) -> dict[str, float]:
-    """Return the measured seconds per image by kind of work, as `transfer.hours` names it."""
+def seconds_of(facts_by_name: Mapping[str, Facts]) -> dict[str, float]:
+    """Return the measured seconds per image, with the keys of `transfer.hours`."""
     seconds: dict[str, float] = {}
-    for name, facts in answers.items():
+    for name, facts in facts_by_name.items():
         if name.startswith(FEATURES) and "images/s" in facts:
             arch, precision = name.removeprefix(FEATURES).split(" in ")
             seconds[f"forward {arch} {precision}"] = 1 / facts["images/s"]
         elif name == PROBE and "crops/s" in facts:
             seconds["crop"] = 1 / facts["crops/s"]
         elif name == CORE and "failed" not in facts:
-            rates = {work.removesuffix(", images/s"): rate for work, rate in facts.items()}
-            seconds |= {work: 1 / rate for work, rate in rates.items()}
+            for quantity, throughput in facts.items():
+                seconds[quantity.removesuffix(", images/s")] = 1 / throughput
         elif name.startswith(TRAINING):
             for precision in ("float32", "bfloat16"):
                 iteration = facts.get(f"seconds per iteration in {precision}")
@@ -204,21 +213,21 @@ def seconds_of(answers: Mapping[str, Facts]) -> dict[str, float]:
 
 
 def add_seconds(runs: Path, gpu: str, seconds: Mapping[str, float]) -> None:
-    """Save seconds for plans, beside those that were measured before on the same kind of GPU."""
+    """Add seconds to the file for plans, if the other ones are of the same GPU model."""
     if not seconds:
         return
-    before = Measured()
-    with suppress(ValueError):  # a damaged file
-        before = measured_seconds(runs)
-    known = before.seconds if before.gpu == gpu else {}
+    earlier = Measured()
+    with suppress(ValueError):  # a damaged file is replaced
+        earlier = measured_seconds(runs)
+    merged = {**(earlier.seconds if earlier.gpu == gpu else {}), **seconds}
     date = time.strftime("%Y-%m-%d")
-    save_seconds(runs, Measured(gpu=gpu, date=date, commit=commit(), seconds={**known, **seconds}))
+    save_seconds(runs, Measured(gpu=gpu, date=date, commit=commit(), seconds=merged))
 
 
 @one_line_errors(OptionError)
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    return run(parse(Request, words, description=__doc__))
+    return run(parse(Request, args, description=__doc__))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Rates of evaluation on a device: features, a linear probe, and steps that train whole networks.
+"""Measure evaluations: features, a linear probe, and fine-tuning steps.
 
-All images are generated in memory: no disk and no decoding is measured. On a CPU all is small.
+Images are generated in memory, so that neither the disk nor decoding is measured. On a CPU,
+everything is small.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from benchmarks.gpu.timing import (
     one_thread,
     seconds_per_call,
     with_peak_memory,
-    write_photographs,
+    write_images,
 )
 from pretrain.running.host_memory import image_memory
 from transfer.datasets.images import read_class_folders
@@ -47,15 +48,15 @@ from transfer.tasks import semi_supervised
 from transfer.tasks.detection import TASKS
 
 DETECTORS = {key: task.recipe for key, task in TASKS.items()}
-"""Recipes by the key of their task."""
-COURSE = semi_supervised.TASKS["cifar10_semi_1pct"].fine_tuning(num_images=1000, rate=0.1)
-"""Settings of a classifier's optimizer; its steps are timed, and none is a training."""
+"""Recipes by task key."""
+SETTINGS = semi_supervised.TASKS["cifar10_semi_1pct"].fine_tuning(num_images=1000, rate=0.1)
+"""Settings of the classifier's optimizer; the number of steps is not used."""
 NUM_CLASSES = 21
 PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 
 
 class Subject(NamedTuple):
-    """A network on its device, its optimizer, and the samples of every step, beside it."""
+    """A network and its optimizer, and the samples of every step on the same device."""
 
     network: nn.Module
     optimizer: torch.optim.SGD
@@ -63,7 +64,7 @@ class Subject(NamedTuple):
 
 
 def training_step(subject: Subject, device: torch.device, precision: Precision) -> None:
-    """Make one step; nothing is read from the device."""
+    """Run one training step without reading a result from the device."""
     subject.optimizer.zero_grad(set_to_none=True)
     summed_losses(subject.network, subject.samples, device, precision).backward()
     subject.optimizer.step()
@@ -79,7 +80,7 @@ def summed_losses(
     return torch.stack([loss.float() for loss in losses.values()]).sum()
 
 
-def training_rate(
+def training_throughput(
     make: Callable[[int], Subject],
     device: torch.device,
     sizes: Sequence[int],
@@ -87,9 +88,9 @@ def training_rate(
     calls: int,
     one_size: bool = True,
 ) -> Facts:
-    """Return time and memory of a step of the largest number of images that fits, by precision.
+    """Measure time and memory of training steps with the largest batch that fits.
 
-    one_size: in a training all images have one size.
+    Facts are given for each precision. one_size: all images of a training have the same size.
     """
 
     def measure(precision: Precision, images: int) -> Facts:
@@ -113,12 +114,12 @@ def training_rate(
     }
 
 
-def feature_rate(
+def feature_throughput(
     arch: str, precision: FeaturePrecision, device: torch.device, folder: Path
 ) -> Facts:
-    """Measure the images per second of frozen features, of pixels in memory.
+    """Measure the throughput of frozen features for pixels in memory.
 
-    As in an extraction they are uploaded as bytes and normalized on the device, and the features
+    As in an extraction, pixels are uploaded as bytes and normalized on the device, and the features
     are read back.
     """
     batch, px, calls = (256, 224, 10) if device.type == "cuda" else (4, 64, 1)
@@ -134,14 +135,14 @@ def feature_rate(
 
 
 def raw_pixels(batch: int, px: int, device: torch.device) -> Tensor:
-    """Return pixels (n, 3, H, W) uint8 of noise, channels last, pinned for a GPU."""
+    """Return noise (n, 3, H, W) in uint8, channels last, pinned for a GPU."""
     generator = torch.Generator().manual_seed(5)
     raw = torch.randint(256, (batch, px, px, 3), dtype=torch.uint8, generator=generator)
     return (raw.pin_memory() if device.type == "cuda" else raw).permute(0, 3, 1, 2)
 
 
-def probe_rate(device: torch.device, folder: Path) -> Facts:
-    """Measure the crops per second that train linear heads of seven rates on a frozen ResNet-50."""
+def probe_throughput(device: torch.device, folder: Path) -> Facts:
+    """Measure the throughput of linear probes with seven learning rates."""
     on_gpu = device.type == "cuda"
     batch, px, calls, classes = (256, 224, 10, 1000) if on_gpu else (4, 64, 1, 10)
     precision: FeaturePrecision = "bfloat16" if on_gpu else "float32"
@@ -161,52 +162,53 @@ def probe_rate(device: torch.device, folder: Path) -> Facts:
     return {"crops/s": batch / seconds, "precision": precision}
 
 
-def core_rates(device: torch.device, folder: Path) -> Facts:
-    """Measure the photographs per second that one core decodes for frozen networks."""
+def core_throughput(device: torch.device, folder: Path) -> Facts:
+    """Measure how many images per second one core decodes for frozen networks."""
     number, px = (64, 224) if device.type == "cuda" else (2, 64)
     (folder / "class").mkdir()
-    write_photographs(folder / "class", number)
+    write_images(folder / "class", number)
     images = read_class_folders(folder, folder, ["class"])
     decoded = EvalImages(images, EvalTransform.center(px, margin_px=32))
     with image_memory(1e3):
-        kept = with_cached_pixels(images, num_crops=2 * number)
-    places = [(index, index) for index in range(number)]
-    ways: dict[str, Callable[[], object]] = {
+        cached = with_cached_pixels(images, num_crops=2 * number)
+    indices = [(index, index) for index in range(number)]
+    readers: dict[str, Callable[[], object]] = {
         "decode": lambda: list(raw_batches(decoded, 0, pinned=False)),
-        "decode crop": partial(RandomCrops(images, px, 0), places),
-        "kept crop": partial(RandomCrops(kept, px, 0), places),
+        "decode crop": partial(RandomCrops(images, px, 0), indices),
+        "kept crop": partial(RandomCrops(cached, px, 0), indices),
     }
     with one_thread():
         seconds = {
-            work: seconds_per_call(way, device, warm_up=1, calls=3) for work, way in ways.items()
+            work: seconds_per_call(read, device, warm_up=1, calls=3)
+            for work, read in readers.items()
         }
-    return {f"{work}, images/s": number / taken for work, taken in seconds.items()}
+    return {f"{work}, images/s": number / duration for work, duration in seconds.items()}
 
 
-def classifier_rate(device: torch.device, folder: Path) -> Facts:
-    """Measure the seconds of a step that trains a backbone and a linear classifier."""
+def classifier_throughput(device: torch.device, folder: Path) -> Facts:
+    """Measure steps that train a backbone and a linear classifier."""
     large = ("resnet50", 224, 1000, (256, 128, 64), 5)
     arch, px, classes, sizes, calls = (
         large if device.type == "cuda" else ("resnet18", 64, 4, (4,), 1)
     )
     make = partial(new_classifier, arch, px, classes, device)
-    return training_rate(make, device, sizes, calls=calls)
+    return training_throughput(make, device, sizes, calls=calls)
 
 
 def new_classifier(
     arch: str, px: int, num_classes: int, device: torch.device, images: int
 ) -> Subject:
-    """Return a classifier on a random backbone, and images of noise stacked as those of a pass."""
+    """Return a classifier on a random backbone, and a micro-batch of noise."""
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
     network = Classifier(backbone, num_classes=num_classes, seed=0).to(device)
     noise = np.random.default_rng(0).integers(256, size=(images, px, px, 3), dtype=np.uint8)
     pixels = torch.from_numpy(noise).permute(0, 3, 1, 2)
     samples = Crops(pixels=pixels, labels=torch.arange(images) % num_classes)
-    return Subject(network, network.optimizer(COURSE), [samples.to(device)])
+    return Subject(network, network.optimizer(SETTINGS), [samples.to(device)])
 
 
-def segmentation_rate(device: torch.device, folder: Path) -> Facts:
-    """Measure the seconds of a training step of the segmentation network at its crop size."""
+def segmentation_throughput(device: torch.device, folder: Path) -> Facts:
+    """Measure training steps of the segmentation network at its crop size."""
     large = ("resnet50", VOC_FCN.crop_px, VOC_FCN.head_channels, (16, 8, 4, 2), 5)
     arch, px, channels, sizes, calls = (
         large if device.type == "cuda" else ("resnet18", 65, 32, (2,), 1)
@@ -218,13 +220,13 @@ def segmentation_rate(device: torch.device, folder: Path) -> Facts:
         optimizer = torch.optim.SGD(
             network.parameters(), lr=1e-3, momentum=0.9, fused=fused(network)
         )
-        return Subject(network, optimizer, [one.to(device) for one in fixed_crops(images, px)])
+        return Subject(network, optimizer, [crop.to(device) for crop in fixed_crops(images, px)])
 
-    return training_rate(make, device, sizes, calls=calls)
+    return training_throughput(make, device, sizes, calls=calls)
 
 
 def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
-    """Return a network on a random backbone, as it is before training."""
+    """Return an untrained segmentation network on a random backbone."""
     recipe = replace(VOC_FCN, crop_px=px, head_channels=head_channels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -237,7 +239,7 @@ def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
 
 
 def fixed_crops(count: int, px: int) -> list[Crop]:
-    """Return crops of noise, with classes in squares of 8 px and a border that is ignored."""
+    """Return crops of noise with classes in 8 px squares and an ignored border."""
     generator = torch.Generator().manual_seed(7)
     samples = []
     for _ in range(count):
@@ -249,10 +251,10 @@ def fixed_crops(count: int, px: int) -> list[Crop]:
     return samples
 
 
-def detector_rate(key: str, device: torch.device, folder: Path) -> Facts:
-    """Measure the seconds of a detector's training step at the recipe's sizes.
+def detector_throughput(key: str, device: torch.device, folder: Path) -> Facts:
+    """Measure training steps of a detector at the recipe's image sizes.
 
-    The whole batch is what one GPU trains on, or the largest part of it that fits.
+    The batch is the recipe's, or the largest fraction of it that fits on one GPU.
     """
     recipe, on_gpu = DETECTORS[key], device.type == "cuda"
     recipe = recipe if on_gpu else recipe.tiny()
@@ -265,7 +267,7 @@ def detector_rate(key: str, device: torch.device, folder: Path) -> Facts:
         return detector_subject(detector, recipe, samples, device, learning_rate=1e-4)
 
     sizes = (recipe.batch_size, 8, 4, 2) if on_gpu else (2,)
-    return training_rate(make, device, sizes, calls=calls, one_size=False)
+    return training_throughput(make, device, sizes, calls=calls, one_size=False)
 
 
 def detector_subject(
@@ -276,7 +278,7 @@ def detector_subject(
     *,
     learning_rate: float,
 ) -> Subject:
-    """Return a detector in its first steps of a warm-up, in which nothing diverges."""
+    """Return a detector with the small learning rate of a warmup, so that it does not diverge."""
     move_to_device(detector, device)
     optimizer = sgd(detector, recipe)
     for group in optimizer.param_groups:
@@ -287,7 +289,7 @@ def detector_subject(
 def new_detector(
     recipe: DetectorRecipe, engine: EngineName, arch: str, num_classes: int
 ) -> Detector:
-    """Return a detector on a random backbone, as it is before training."""
+    """Return an untrained detector on a random backbone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         detector = build_detector(engine, recipe, arch=arch, num_classes=num_classes, norm="BN")
@@ -296,9 +298,9 @@ def new_detector(
 
 
 def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
-    """Return images of noise at the recipe's mean size, with seven objects each like COCO's.
+    """Return noise images at the recipe's mean size, with seven objects each as in COCO.
 
-    Their sides are 3 to 4, as those of most photographs. Masks are the boxes' rectangles.
+    Their aspect ratio is 4:3, as in most natural images. Masks are the rectangles of the boxes.
     """
     draw = torch.Generator().manual_seed(9)
     height = round(sum(recipe.train_short_px) / len(recipe.train_short_px))
@@ -310,27 +312,30 @@ def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
         halves = height * (0.02 + 0.2 * torch.rand(7, 2, generator=draw))
         first, last = (centers - halves).clamp_min(0), (centers + halves).min(size)
         boxes = torch.cat([first, last], dim=1)
-        places = first[:, None] + torch.rand(7, 17, 2, generator=draw) * (last - first)[:, None]
+        points = first[:, None] + torch.rand(7, 17, 2, generator=draw) * (last - first)[:, None]
         outlines = boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].double().numpy()
         sample = Sample(
             image=torch.randint(256, (3, height, width), dtype=torch.uint8, generator=draw),
             boxes=boxes,
             classes=torch.arange(7),
             polygons=tuple((outline,) for outline in outlines),
-            keypoints=torch.cat([places, torch.full((7, 17, 1), 2.0)], dim=2),
+            keypoints=torch.cat([points, torch.full((7, 17, 1), 2.0)], dim=2),
         )
         samples.append(sample)
     return samples
 
 
 FEATURES: dict[str, Measurement] = {
-    f"{arch} in {precision}": partial(feature_rate, arch, precision)
+    f"{arch} in {precision}": partial(feature_throughput, arch, precision)
     for arch in ("resnet18", "resnet50")
     for precision in PRECISIONS
 }
 TRAININGS: dict[str, Measurement] = {
-    "classifier": classifier_rate,
-    "voc12_seg_fcn": segmentation_rate,
-    **{key: partial(detector_rate, key) for key in sorted({task.work for task in TASKS.values()})},
+    "classifier": classifier_throughput,
+    "voc12_seg_fcn": segmentation_throughput,
+    **{
+        key: partial(detector_throughput, key)
+        for key in sorted({task.work for task in TASKS.values()})
+    },
 }
 """Measurements by name."""

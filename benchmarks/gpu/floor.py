@@ -1,8 +1,8 @@
-"""What a pre-training step takes at least on a GPU, and a plain supervised step as a yardstick.
+"""Compare a pre-training step with a lower bound and with a plain supervised step.
 
-The floor adds up what convolutions and batch norms must compute and move in bfloat16. Coloring,
-loss and optimizer are left out. A convolution may need longer than a large product of matrices, so
-the floor is a yardstick, not a strict bound.
+The lower bound ("floor") sums the time for the FLOPs and memory traffic of convolutions and batch
+norms in bfloat16. Color augmentation, loss and optimizer are not counted. A convolution may take
+longer than a large matrix product, so the floor is a reference, not a strict bound.
 """
 
 from collections import Counter
@@ -21,24 +21,27 @@ from pretrain.parts.resnet import build_resnet
 from pretrain.parts.view import Stem
 
 IMAGES = 256
-"""Batch over which the weights are read once."""
+"""Batch size for which the weights are read once."""
 SIDE = 8192
-"""Rows and columns of the matrices whose product is timed on a GPU."""
+"""Number of rows and columns of the timed matrix product on a GPU."""
 NUM_CLASSES = 1000
 
 
 def floor_us(
     arch: str, stem: Stem, px: int, flops: float, bytes_per_s: float, *, unfused: bool = False
 ) -> tuple[float, float]:
-    """Return the least µs of one view of a ResNet in bfloat16: with a backward pass, and without.
+    """Return the floor in µs per view of a ResNet in bfloat16.
 
-    flops and bytes_per_s: what the device reaches in products and copies. A convolution takes the
-    longer of its FLOPs and its bytes, in the forward pass and for both gradients. A batch norm
-    passes over its maps three times forward, one of them for statistics, and five times backward;
-    ReLU and residual sum are part of it. unfused: also count what fused norms still move. Forward,
-    a residual sum reads the shortcut, and the pooling of the stem reads and writes maps. Backward,
-    the sum reads its output as the mask of ReLU, and writes and reads the masked gradient; the
-    pooling moves as much as before.
+    The first value is for a forward and a backward pass, the second for a forward pass.
+
+    flops, bytes_per_s: the device's throughput in matrix products and copies. A convolution takes
+    the maximum of the times for its FLOPs and its bytes, in the forward pass and for each of the
+    two gradients. A batch norm reads or writes its maps three times in the forward pass, one of
+    them for the statistics, and five times in the backward pass; this includes ReLU and the
+    residual sum. unfused: also count the traffic that remains with fused norms. In the forward
+    pass, a residual sum reads the shortcut, and the stem's pooling reads and writes maps. In the
+    backward pass, the sum reads its output as the mask of ReLU, and writes and reads the masked
+    gradient; the pooling has the same traffic as in the forward pass.
     """
     with torch.device("meta"):
         network, _ = build_resnet(arch, stem)
@@ -71,8 +74,8 @@ def floor_us(
     )
 
 
-def reached(device: torch.device) -> tuple[float, float]:
-    """Return FLOP/s of a bfloat16 product and bytes/s of a copy on a device."""
+def device_throughput(device: torch.device) -> tuple[float, float]:
+    """Return FLOP/s of a bfloat16 matrix product and bytes/s of a copy."""
     side = SIDE if device.type == "cuda" else SIDE // 32
     matrix = torch.randn(side, side, device=device, dtype=torch.bfloat16)
     product_s = seconds_per_call(lambda: matrix @ matrix, device, warm_up=3, calls=10)
@@ -83,17 +86,17 @@ def reached(device: torch.device) -> tuple[float, float]:
 
 
 def count_views(job: Job, step: Callable[[], object]) -> tuple[float, float]:
-    """Return the views that a step passes through a ResNet: with a backward pass, and without.
+    """Count the views of a step with and without a backward pass.
 
-    A small view counts by its area.
+    Small views count as a fraction, by area.
     """
     views = Counter[bool]()
 
     def count(_: nn.Module, inputs: tuple[Tensor]) -> None:
-        share = (inputs[0].shape[-1] / job.recipe.views.size_px) ** 2
-        views[torch.is_grad_enabled()] += len(inputs[0]) * share  # type: ignore[assignment]
+        fraction = (inputs[0].shape[-1] / job.recipe.views.size_px) ** 2
+        views[torch.is_grad_enabled()] += len(inputs[0]) * fraction  # type: ignore[assignment]
 
-    networks = [each for each in job.method.modules() if isinstance(each, ResNet)]
+    networks = [module for module in job.method.modules() if isinstance(module, ResNet)]
     handles = [network.register_forward_pre_hook(count) for network in networks]
     step()
     for handle in handles:
@@ -101,33 +104,36 @@ def count_views(job: Job, step: Callable[[], object]) -> tuple[float, float]:
     return views[True], views[False]
 
 
-def distances(job: Job, views: tuple[float, float], seconds: float, plain_s: float) -> Facts:
-    """Return how far a step of some seconds is from its floor and from a plain supervised step.
+def compare_with_floor(
+    job: Job, views: tuple[float, float], seconds: float, plain_s: float
+) -> Facts:
+    """Compare the time of a step with its floor and with a plain supervised step.
 
-    views: those of a step, with a backward pass and without. plain_s: seconds of the plain step.
+    views: number of views of a step with and without a backward pass. plain_s: seconds of the plain
+    step.
     """
     recipe, (trained, keys) = job.recipe, views
-    rates = reached(job.process.device)
-    floor = partial(floor_us, recipe.arch, recipe.stem, recipe.views.size_px, *rates)
+    throughput = device_throughput(job.process.device)
+    floor = partial(floor_us, recipe.arch, recipe.stem, recipe.views.size_px, *throughput)
     (trained_us, key_us), (trained_unfused_us, key_unfused_us) = floor(), floor(unfused=True)
-    least_us = trained * trained_us + keys * key_us
+    minimum_us = trained * trained_us + keys * key_us
     unfused_us = trained * trained_unfused_us + keys * key_unfused_us
     return {
-        "TFLOP/s of a product": rates[0] / 1e12,
-        "TB/s of a copy": rates[1] / 1e12,
-        "floor ms": least_us / 1e3,
+        "TFLOP/s of a product": throughput[0] / 1e12,
+        "TB/s of a copy": throughput[1] / 1e12,
+        "floor ms": minimum_us / 1e3,
         "floor ms, residual sums and pooling counted": unfused_us / 1e3,
-        "times the floor": 1e6 * seconds / least_us,
+        "times the floor": 1e6 * seconds / minimum_us,
         "ms of a plain supervised step": 1e3 * plain_s,
         "times the plain step": seconds / plain_s,
-        "times the plain step, at the floor": least_us / (recipe.batch_size * trained_us),
+        "times the plain step, at the floor": minimum_us / (recipe.batch_size * trained_us),
     }
 
 
 def plain_step_seconds(job: Job, *, warm_up: int, calls: int) -> float:
-    """Return the seconds of a supervised step of as many images, that stay on the device.
+    """Return the seconds of a supervised step on images that stay on the device.
 
-    The network, its precision and its memory format are those of the job; nothing else is.
+    The network, its precision, its memory format and the batch size are the job's.
     """
     device = job.process.device
     torch.backends.cudnn.benchmark = device.type == "cuda"

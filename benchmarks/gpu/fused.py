@@ -1,7 +1,7 @@
-"""Features by cuDNN's convolutions that add bias and shortcut and apply ReLU, against today's.
+"""Compare feature extraction with and without cuDNN's fused convolutions.
 
-The network is the one of an extraction: batch norm is folded into the convolutions. There, bias,
-sum and ReLU are passes of their own over the maps.
+A fused convolution adds bias and shortcut and applies ReLU. The extraction of the suite folds batch
+norm into the convolutions, but bias, sum and ReLU are separate passes over the maps.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from transfer.encoders.encoder import random_backbone
 from transfer.frozen.network import forward, frozen_network
 
 ROUNDS = 3
-"""Times that each way is timed, in turn."""
+"""Number of timed rounds; each round times every way."""
 Convolution = Callable[[nn.Conv2d, Tensor, Tensor | None], Tensor]
-"""Layer, maps and shortcut or None -> ReLU of the convolution with bias, plus the shortcut."""
+"""ReLU of a convolution with bias plus a shortcut, from the layer, maps and shortcut or None."""
 
 
 def cudnn_convolution(conv: nn.Conv2d, maps: Tensor, shortcut: Tensor | None) -> Tensor:
-    """Compute a `Convolution` in one kernel of cuDNN, if it has one for these maps."""
+    """Compute a `Convolution` in one kernel, if cuDNN has one for these maps."""
     shape: Any = conv.stride, conv.padding, conv.dilation, conv.groups
     if shortcut is None:
         return torch.cudnn_convolution_relu(maps, conv.weight, conv.bias, *shape)
@@ -35,14 +35,14 @@ def cudnn_convolution(conv: nn.Conv2d, maps: Tensor, shortcut: Tensor | None) ->
 
 
 def plain_convolution(conv: nn.Conv2d, maps: Tensor, shortcut: Tensor | None) -> Tensor:
-    """Compute a `Convolution` in steps, for devices without cuDNN."""
+    """Compute a `Convolution` in separate steps, for devices without cuDNN."""
     outputs: Tensor = conv(maps)
     return (outputs if shortcut is None else outputs + shortcut).relu()
 
 
 @torch.no_grad()
 def fused_features(network: ResNet, images: Tensor, convolution: Convolution) -> Tensor:
-    """Return features (n, C) float32 of a network whose norms are folded, as `forward` does."""
+    """Return features (n, C) in float32 of a network with folded norms, as `forward` does."""
     maps = network.maxpool(convolution(network.conv1, images, None))
     for stage in (network.layer1, network.layer2, network.layer3, network.layer4):
         for block in stage:
@@ -55,8 +55,8 @@ def fused_features(network: ResNet, images: Tensor, convolution: Convolution) ->
     return features.float()
 
 
-def fused_rate(device: torch.device, folder: Path) -> Facts:
-    """Measure both ways in turn, of images on the device, and compare their features."""
+def fused_throughput(device: torch.device, folder: Path) -> Facts:
+    """Time both ways in turn on images in device memory, and compare the features."""
     on_gpu = device.type == "cuda"
     arch, batch, px, calls = ("resnet50", 256, 224, 10) if on_gpu else ("resnet18", 2, 64, 1)
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
@@ -70,7 +70,7 @@ def fused_rate(device: torch.device, folder: Path) -> Facts:
         "fused": partial(fused_features, network, images, convolution),
     }
     facts: Facts = {}
-    for search in (False, True):  # an extraction lets cuDNN choose its algorithms without a search
+    for search in (False, True):  # extractions use cuDNN without a search for algorithms
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         with torch.backends.cudnn.flags(enabled=True, benchmark=search):
             for way, call in list(ways.items()) * ROUNDS:

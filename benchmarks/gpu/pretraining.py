@@ -1,8 +1,8 @@
-"""Rates of steps of published recipes on a device.
+"""Measure training steps of published recipes.
 
-Batches are made once by this process, as workers make them, and used again, and the rate at which
-one core makes them is measured. One recipe is also fed by workers, as a run is, with each value of
---colors-in. On a CPU, the smoke recipes are measured.
+This process makes one batch, as workers do, and uses it in all steps. The throughput of one core
+that makes batches is also measured. One recipe is also fed by workers, as in a run, with each value
+of --colors-in. On a CPU, the smoke recipes are measured.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from time import process_time
 
 import torch
 
-from benchmarks.gpu.floor import count_views, distances, plain_step_seconds
+from benchmarks.gpu.floor import compare_with_floor, count_views, plain_step_seconds
 from benchmarks.gpu.static_step import StaticStep
 from benchmarks.gpu.timing import (
     Facts,
@@ -22,7 +22,7 @@ from benchmarks.gpu.timing import (
     one_thread,
     seconds_per_call,
     with_peak_memory,
-    write_photographs,
+    write_images,
 )
 from pretrain.command import parse
 from pretrain.data.feed import pin_memory
@@ -38,23 +38,26 @@ RECIPES: Mapping[str, str] = {
     "jcl": "jcl/in1k-r50",
     "simsiam": "simsiam/in1k-r50",
     "byol": "byol/in1k-r50",
-    "lorac": "lorac/in1k-r50 --prior-from 0",  # half of the run is without
+    "lorac": "lorac/in1k-r50 --prior-from 0",  # otherwise, half of the run has no prior
 }
-"""Method -> recipe, and options, that is measured on a GPU; on a CPU it is the smoke recipe."""
+"""Recipe and options by method for a GPU; a CPU uses the smoke recipes."""
 FED = "moco"
 """Method whose steps are also compiled, and fed by workers."""
 BATCHES = (256, 128, 64, 32)
-"""Images that are tried, until they fit into the memory."""
+"""Batch sizes to try, until one fits into memory."""
 PAPER_BATCHES = {"moco": 32, "jcl": 64}
-"""Method -> images of each of the paper's eight GPUs, whose short steps wait for launches."""
+"""Batch size per GPU in the papers (eight GPUs), by method.
+
+Such short steps wait for kernel launches.
+"""
 CPU_BATCH = 16
-MOST_PHOTOGRAPHS = 64
+MAX_IMAGES = 64
 WARM_UP_STEPS, TIMED_STEPS = 4, 10
 TRAIN_IMAGES = 1_281_167
-"""Images of an epoch of ImageNet."""
+"""Number of images in an epoch of ImageNet."""
 
 
-def step_rate(
+def step_throughput(
     name: str,
     device: torch.device,
     folder: Path,
@@ -62,22 +65,22 @@ def step_rate(
     gpu_options: Sequence[str] = (),
     as_graph: bool = False,
 ) -> Facts:
-    """Measure the steps of a method with the first batch that fits into the memory.
+    """Measure the steps of a method with the first batch that fits into memory.
 
-    as_graph: replay them as a CUDA graph; a CPU takes the same steps without one.
+    as_graph: replay a CUDA graph; on a CPU, run the same steps without one.
     """
     on_gpu = device.type == "cuda"
     recipe, *options = [*RECIPES[name].split(), *gpu_options] if on_gpu else [f"{name}/smoke"]
     sizes = batches if on_gpu else (CPU_BATCH,)
     return first_that_fits(
-        partial(_steps_of_batch, recipe, options, as_graph, device, folder), sizes
+        partial(_measure_steps, recipe, options, as_graph, device, folder), sizes
     )
 
 
-def fed_rate(colors_in: str, device: torch.device, folder: Path) -> Facts:
-    """Measure steps that workers feed with views of photographs, as in a run.
+def fed_step_throughput(colors_in: str, device: torch.device, folder: Path) -> Facts:
+    """Measure steps that are fed by loader workers, as in a run.
 
-    colors_in: "workers" or "device", the place where views get their colors.
+    colors_in: "workers" or "device", where color augmentations run.
     """
     on_gpu = device.type == "cuda"
     recipe, workers = (RECIPES[FED], usual_workers()) if on_gpu else (f"{FED}/smoke", 1)
@@ -90,7 +93,7 @@ def fed_rate(colors_in: str, device: torch.device, folder: Path) -> Facts:
             seconds = seconds_per_call(
                 lambda: training_step(job, training, training.method, next(batches)),
                 device,
-                # the workers' first batches, of which they make several ahead, tell no rate
+                # workers prefetch batches, so that the first ones say nothing about throughput
                 warm_up=WARM_UP_STEPS + BATCHES_AHEAD * workers if on_gpu else 0,
                 calls=max(TIMED_STEPS, BATCHES_AHEAD * workers) if on_gpu else 1,
             )
@@ -100,7 +103,7 @@ def fed_rate(colors_in: str, device: torch.device, folder: Path) -> Facts:
     return first_that_fits(measure, BATCHES if on_gpu else (CPU_BATCH,))
 
 
-def _steps_of_batch(
+def _measure_steps(
     recipe: str,
     options: Sequence[str],
     as_graph: bool,
@@ -110,18 +113,18 @@ def _steps_of_batch(
 ) -> Facts:
     on_gpu = device.type == "cuda"
     job = step_job(recipe, device, folder, batch_size, *options)
-    # the estimate is a lower bound; a compiled network may keep less, and a graph has its own pool
+    # a compiled network may need less than the estimate, and a graph has a separate memory pool
     is_bound = not (as_graph or job.command.execution.compile)
     needs = memory_needs(job.method, job.recipe, batch_size, job.dtype) if is_bound else 0
     with one_thread():
         started_s = process_time()
         prepared = job.feed.make(0)
-        per_core = batch_size / (process_time() - started_s)
+        core_throughput = batch_size / (process_time() - started_s)
     prepared = pin_memory(prepared) if on_gpu else prepared
     warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
     plain_s = plain_step_seconds(job, warm_up=warm_up, calls=calls)
     training = Training(job)
-    batch = partial(job.feed.finish, prepared)  # uploaded and normalized each time, as in a run
+    batch = partial(job.feed.finish, prepared)  # upload and normalize in each step, as in a run
 
     def step() -> None:
         training_step(job, training, training.method, batch())
@@ -135,24 +138,30 @@ def _steps_of_batch(
     timed = step if static is None else lambda: static.take(batch())
     time = partial(seconds_per_call, timed, device, warm_up=warm_up, calls=calls)
     seconds, memory = with_peak_memory(time, device)
-    rate = batch_size / seconds
+    throughput = batch_size / seconds
     return {
         "recipe": job.name,
         "images per GPU": batch_size,
         "precision": str(job.dtype),
-        "images/s": rate,
+        "images/s": throughput,
         "ms": 1e3 * seconds,
-        "hours of the recipe on this device alone": job.recipe.epochs * TRAIN_IMAGES / rate / 3600,
-        "images/s that one core decodes, crops and colors": per_core,
-        "workers needed": rate / per_core,
+        "hours of the recipe on this device alone": job.recipe.epochs
+        * TRAIN_IMAGES
+        / throughput
+        / 3600,
+        "images/s that one core decodes, crops and colors": core_throughput,
+        "workers needed": throughput / core_throughput,
         "peak memory GB": memory,
         "estimated memory GB": needs / 1e9,
-        **distances(job, views, seconds, plain_s),
+        **compare_with_floor(job, views, seconds, plain_s),
     }
 
 
 def norm_kernels(device: torch.device, folder: Path) -> Facts:
-    """Return whose kernels torch chooses for a batch norm in training; Native are its own."""
+    """Return which library's batch norm kernels torch uses in training, by dtype.
+
+    "Native" stands for the kernels of torch.
+    """
     vector = torch.ones(64, device=device)
     facts: Facts = {}
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
@@ -166,38 +175,38 @@ def norm_kernels(device: torch.device, folder: Path) -> Facts:
 def step_job(
     recipe: str, device: torch.device, folder: Path, batch_size: int, *options: str
 ) -> Job:
-    """Return the job of a recipe whose views are those of at most 64 photographs.
+    """Return the job of a recipe on at most 64 different generated images.
 
-    The photographs are JPEG files of 500 x 375 px. options: further words of the command.
+    The images are JPEG files of 500 x 375 px. options: further arguments of the command.
     """
     data = folder / f"photographs{batch_size}"
     if not data.exists():
         data.mkdir()
-        write_photographs(data, min(batch_size, MOST_PHOTOGRAPHS))
-        for copy in range(MOST_PHOTOGRAPHS, batch_size):
-            original = data / f"{copy % MOST_PHOTOGRAPHS:04}.jpg"
+        write_images(data, min(batch_size, MAX_IMAGES))
+        for copy in range(MAX_IMAGES, batch_size):
+            original = data / f"{copy % MAX_IMAGES:04}.jpg"
             (data / f"{copy:04}.jpg").hardlink_to(original)
-    words = ["--data", str(data), "--out", str(folder / "run"), "--device", device.type]
-    words += ["--workers", "0", "--memory-gb", "0"]
-    words += ["--batch-size", str(batch_size), "--steps", "1000", *options]
-    command = parse(recipe, words)
+    args = ["--data", str(data), "--out", str(folder / "run"), "--device", device.type]
+    args += ["--workers", "0", "--memory-gb", "0"]
+    args += ["--batch-size", str(batch_size), "--steps", "1000", *options]
+    command = parse(recipe, args)
     return prepare(recipe, command, Process(device=device), find_images(command.data))
 
 
 STEPS: Mapping[str, Measurement] = {
-    **{name: partial(step_rate, name) for name in RECIPES},
+    **{name: partial(step_throughput, name) for name in RECIPES},
     **{
-        f"{name}, {images} images per GPU": partial(step_rate, name, batches=(images,))
+        f"{name}, {images} images per GPU": partial(step_throughput, name, batches=(images,))
         for name, images in PAPER_BATCHES.items()
     },
     **{
         f"{name}, {images} images per GPU, as a CUDA graph": partial(
-            step_rate, name, batches=(images,), as_graph=True
+            step_throughput, name, batches=(images,), as_graph=True
         )
         for name, images in PAPER_BATCHES.items()
     },
-    f"{FED}, fed by workers": partial(fed_rate, "workers"),
-    f"{FED}, fed by workers, colored by the device": partial(fed_rate, "device"),
-    f"{FED}, compiled": partial(step_rate, FED, gpu_options=("--compile",)),
+    f"{FED}, fed by workers": partial(fed_step_throughput, "workers"),
+    f"{FED}, fed by workers, colored by the device": partial(fed_step_throughput, "device"),
+    f"{FED}, compiled": partial(step_throughput, FED, gpu_options=("--compile",)),
 }
 """Measurements by name."""

@@ -1,4 +1,4 @@
-"""Time and memory of a call on a device, the batch that fits, and generated photographs."""
+"""Measure time and memory on a device, find a batch that fits, generate images."""
 
 import gc
 import time
@@ -20,7 +20,7 @@ Measurement = Callable[[torch.device, Path], Facts]
 def seconds_per_call(
     call: Callable[[], object], device: torch.device, *, warm_up: int, calls: int
 ) -> float:
-    """Return the mean wall time of a call, in s, with all work of the device that it starts."""
+    """Return the mean wall time of a call in s, including its work on the device."""
     for _ in range(warm_up):
         call()
     wait_for(device)
@@ -32,13 +32,13 @@ def seconds_per_call(
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until the device has done all its work."""
+    """Wait until the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def with_peak_memory(measure: Callable[[], float], device: torch.device) -> tuple[float, float]:
-    """Return what `measure` does, and the device's peak memory meanwhile in GB; 0 on a CPU."""
+    """Return the result of `measure` and its peak memory in GB (0 on a CPU)."""
     if device.type != "cuda":
         return measure(), 0.0
     torch.cuda.reset_peak_memory_stats(device)
@@ -47,16 +47,16 @@ def with_peak_memory(measure: Callable[[], float], device: torch.device) -> tupl
 
 
 def first_that_fits(measure: Callable[[int], Facts], sizes: Sequence[int]) -> Facts:
-    """Return the facts of the first batch size for which the device's memory is large enough.
+    """Return the facts for the first batch size that fits into the device's memory.
 
-    OutOfMemoryError if the last one is too large as well.
+    OutOfMemoryError if none fits.
     """
     for size in sizes[:-1]:
         try:
             return measure(size)
         except torch.OutOfMemoryError:
             pass
-        # the error, and with it all tensors of its frames, is gone only here
+        # only now, the error and the tensors in its frames are freed
         gc.collect()
         torch.cuda.empty_cache()
     return measure(sizes[-1])
@@ -65,24 +65,24 @@ def first_that_fits(measure: Callable[[int], Facts], sizes: Sequence[int]) -> Fa
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Restrict torch and OpenCV to the calling thread."""
-    before = torch.get_num_threads(), cv2.getNumThreads()
+    threads = torch.get_num_threads(), cv2.getNumThreads()
     torch.set_num_threads(1)
     cv2.setNumThreads(0)
     try:
         yield
     finally:
-        torch.set_num_threads(before[0])
-        cv2.setNumThreads(before[1])
+        torch.set_num_threads(threads[0])
+        cv2.setNumThreads(threads[1])
 
 
-def write_photographs(folder: Path, number: int) -> Path:
-    """Write JPEG files of 500 x 375 px with a spectrum like that of photographs."""
+def write_images(folder: Path, number: int) -> Path:
+    """Write JPEG files of 500 x 375 px with the spectrum of natural images."""
     generator = np.random.default_rng(0)
-    for place in range(number):
+    for index in range(number):
         image = np.full((375, 500, 3), 128.0, dtype=np.float32)
         for octave in range(2, 9):
             noise = generator.standard_normal((2**octave, 2**octave, 3), dtype=np.float32)
             image += 150 / 2**octave * cv2.resize(noise, (500, 375), interpolation=cv2.INTER_CUBIC)
         pixels = image.clip(0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / f"{place:04}.jpg", quality=95)
+        Image.fromarray(pixels).save(folder / f"{index:04}.jpg", quality=95)
     return folder

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 from torchvision import transforms
 
-from benchmarks.gpu.timing import one_thread, write_photographs
+from benchmarks.gpu.timing import one_thread, write_images
 from benchmarks.speed.harness import compare
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, TrainingImages
@@ -54,7 +54,7 @@ class Settings:
 def run(settings: Settings) -> None:
     """Time the views of each paper."""
     with one_thread(), tempfile.TemporaryDirectory() as folder:
-        data = settings.data or write_photographs(Path(folder), settings.images)
+        data = settings.data or write_images(Path(folder), settings.images)
         images = find_images(data, tolerated=sys.maxsize)
         for title in VIEWS:
             compare_views(title, images, settings)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from benchmarks.gpu.fused import cudnn_convolution, fused_features, fused_rate
+from benchmarks.gpu.fused import cudnn_convolution, fused_features, fused_throughput
 from transfer.encoders.encoder import random_backbone
 from transfer.frozen.network import fold_norms, forward
 
@@ -40,6 +40,6 @@ def test_fused_convolutions_give_equal_features(arch: str, monkeypatch: pytest.M
 
 
 def test_both_ways_are_measured_on_a_cpu() -> None:
-    fields = fused_rate(torch.device("cpu"), Path())
+    fields = fused_throughput(torch.device("cpu"), Path())
     assert sum("images/s" in name for name in fields) == 4
     assert float(fields["smallest cosine of their features"]) > 0.9999

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.gpu import evaluation, pretraining
 from benchmarks.gpu.floor import count_views, floor_us
-from benchmarks.gpu_check import Facts, add_seconds, complaint, main, render, seconds_of
+from benchmarks.gpu_check import Facts, add_seconds, failure_reason, main, render, seconds_of
 from pretrain.loop import Training, training_step
 from transfer.hours import measured_seconds
 
@@ -84,8 +84,8 @@ def test_the_page_begins_with_each_method() -> None:
 
 def test_a_step_that_needs_less_memory_than_estimated_has_failed() -> None:
     fields: Facts = {"peak memory GB": 9.0, "estimated memory GB": 9.5}
-    assert "memory 9 GB, less than the estimate of 9.5" in complaint(fields)
-    assert complaint({**fields, "peak memory GB": 9.6}) == ""
+    assert "memory 9 GB, less than the estimate of 9.5" in failure_reason(fields)
+    assert failure_reason({**fields, "peak memory GB": 9.6}) == ""
 
 
 @pytest.mark.parametrize(

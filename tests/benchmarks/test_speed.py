@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.timing import write_photographs
+from benchmarks.gpu.timing import write_images
 from benchmarks.speed import shared_extraction, views
 from benchmarks.speed.harness import compare
 
@@ -27,6 +27,6 @@ def test_a_shared_extraction_compares_the_bytes_of_both_ways(
     tmp_path: Path, capsys: Output
 ) -> None:
     (tmp_path / "class").mkdir()
-    write_photographs(tmp_path / "class", 2)
+    write_images(tmp_path / "class", 2)
     shared_extraction.run(shared_extraction.Settings(data=tmp_path, networks=2, rounds=1))
     assert "equal, byte for byte" in capsys.readouterr().out
