@@ -180,12 +180,12 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
     with explain_write_errors(results, "--results"):
         results.mkdir(parents=True, exist_ok=True)
     if not request.makes_curves:
-        rows, lines = settle_declarations(rows, given=bool(request.declared))
+        rows, lines = settle_declarations(rows, is_explicit=bool(request.declared))
         if not request.quiet:
             print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
     if not followed and (line := earlier_work(runs)):
         print(line, file=sys.stderr)
-    write_requested(rows, named=bool(request.tasks or request.suite), here=site is None)
+    write_requested(rows, named=bool(request.tasks or request.suite), is_local=site is None)
     if site is not None:
         from benchmarks.cluster.arrays import submit_cells
         from benchmarks.report_parts.pretraining import remember_runs, runs_of_files
@@ -324,12 +324,12 @@ def gpus_of_cells(request: RunAll) -> AbstractContextManager[None]:
 
 
 @one_line_errors(BackboneError, DataError, ClusterError, ValueError, FileNotFoundError)
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    if ("--plan", "full") in pairwise(words):
-        index = words.index("full", words.index("--plan"))
-        words = [*words[: index - 1], "--plan-full", *words[index + 1 :]]
-    request = parse(RunAll, words, description=__doc__)
+    if ("--plan", "full") in pairwise(args):
+        index = args.index("full", args.index("--plan"))
+        args = [*args[: index - 1], "--plan-full", *args[index + 1 :]]
+    request = parse(RunAll, args, description=__doc__)
     request = replace(request, plan=request.plan or request.plan_full)
     if not request.cluster.watch:  # --watch has nothing to save: signals end it at once
         stop.listen()

@@ -75,9 +75,9 @@ class Request:
 
 
 @one_line_errors(ValueError)
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, words, description=__doc__)
+    request = parse(Request, args, description=__doc__)
     if not request.results.is_dir():
         raise ValueError(f"--results {request.results}: no such folder")
     show = watch if request.watch else print_states

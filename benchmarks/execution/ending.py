@@ -82,14 +82,14 @@ def cell_id(cell: Cell) -> CellId:
     return CellId(cell.backbone.name, task, cell.task.protocol, cell.settings.schedule, cell.seed)
 
 
-def write_requested(rows: Sequence[PlannedCell], *, named: bool, here: bool) -> None:
+def write_requested(rows: Sequence[PlannedCell], *, named: bool, is_local: bool) -> None:
     """Write the states of requested cells, and delete outdated states.
 
     The report uses them to list cells without a result. States of earlier cells of these
     checkpoints that could not start are deleted.
 
     named: the user named the tasks; otherwise, cells with missing data were not requested.
-    here: the cells run on this machine; a submission to a cluster writes the states itself.
+    is_local: the cells run on this machine; a submission to a cluster writes the states itself.
     """
     settings, names = rows[0].cell.settings, {row.cell.backbone.name for row in rows}
     for earlier in read_states(settings.results):
@@ -100,7 +100,7 @@ def write_requested(rows: Sequence[PlannedCell], *, named: bool, here: bool) -> 
         for row in rows:
             if row.state == "cached":
                 state.note_finished(row.cell)
-            elif row.state == "run" and here:
+            elif row.state == "run" and is_local:
                 state.write(row.cell, "queued")
             elif row.state != "run" and (named or not row.missing):
                 name: StateName = row.state

@@ -221,23 +221,23 @@ def _snapshots(request: RunAll) -> list[Checkpoint]:
 
 
 def settle_declarations(
-    rows: Sequence[PlannedCell], *, given: bool
+    rows: Sequence[PlannedCell], *, is_explicit: bool
 ) -> tuple[list[PlannedCell], list[str]]:
     """Make declared recipes and finished records agree.
 
-    given: the command line has --trained-with. Without it, recipes that earlier runs declared are
-    kept. Returns the updated rows and messages about the changes.
+    is_explicit: the command line has --trained-with. Without it, recipes that earlier runs declared
+    are kept. Returns the updated rows and messages about the changes.
     """
     settled: dict[str, Encoder] = {}
     lines: dict[str, str] = {}
     for cell in {row.cell.backbone.name: row.cell for row in rows}.values():
         name = cell.backbone.name
         settled[name], lines[name] = settle_declaration(
-            cell.records, cell.backbone, is_explicit=given
+            cell.records, cell.backbone, is_explicit=is_explicit
         )
     declared_rows = []
     for row in rows:
         backbone = settled[row.cell.backbone.name]
-        cell = row.cell.declared_as(backbone, is_explicit=given)
+        cell = row.cell.declared_as(backbone, is_explicit=is_explicit)
         declared_rows.append(replace(row, cell=cell))
     return declared_rows, list(filter(None, lines.values()))

@@ -50,7 +50,7 @@ def test_stopped_cells_of_earlier_runs_are_shown(
 ) -> None:
     for task, name in (("cifar10_knn", "stopped"), ("in100_knn", "done")):
         planned = rows(task)
-        write_requested(planned, named=True, here=True)
+        write_requested(planned, named=True, is_local=True)
         state.write(planned[0].cell, cast("StateName", name))
     assert print_states(settings.results, settings.runs) == 0
     lines = capsys.readouterr().out.splitlines()

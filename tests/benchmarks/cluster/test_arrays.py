@@ -186,7 +186,7 @@ def test_cell_that_waits_on_the_cluster_stays_submitted_while_it_runs_here(
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|PENDING|Priority|\n")
     monkeypatch.setenv("SLURM_JOB_ID", "9")  # also in the shell of an interactive job
     (row,) = rows("cifar10_knn")
-    write_requested([row], named=True, here=True)
+    write_requested([row], named=True, is_local=True)
     assert states(settings)[0] == ("queued", "Priority")
     with state.reporting(row.cell):
         assert states(settings)[0] == ("running", "starts")

@@ -82,7 +82,7 @@ def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path:
     planned[1] = replace(planned[1], state="missing data", missing=("food",))
     results = planned[0].cell.settings.results
     for named, tasks in ((True, [TASK, "transfer_linear/food"]), (False, [TASK])):
-        write_requested(planned, named=named, here=True)
+        write_requested(planned, named=named, is_local=True)
         assert sorted(task for ours, _ in left(results) for task in ours) == tasks
 
 
