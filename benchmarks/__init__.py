@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def read_results(results: Path | str = "results") -> pd.DataFrame:
-    """Return all results in a folder as a table with the columns of results.csv.
+    """Return all results in a folder, with the columns of results.csv.
 
     A result under a paper's protocol on full data has one row per published counterpart, given by
     paper, table, row and task as in `read_published`. These columns are empty for other results.

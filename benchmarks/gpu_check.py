@@ -60,7 +60,7 @@ class Request:
 
 
 def run(request: Request) -> int:
-    """Measure, write the page and the seconds for plans; return the exit status.
+    """Measure and write the page and the seconds; return the exit status.
 
     OptionError for an unknown measurement, or if there is no GPU for --device cuda.
     """
@@ -123,7 +123,7 @@ def run(request: Request) -> int:
 
 
 def describe_machine(device: Any) -> str:
-    """Return the GPUs (or the CPU), software, commit and date in one line."""
+    """Return hardware, software, commit and date in one line."""
     import torch
 
     software = f"torch {torch.__version__}"
@@ -213,7 +213,7 @@ def seconds_of(facts_by_name: Mapping[str, Facts]) -> dict[str, float]:
 
 
 def add_seconds(runs: Path, gpu: str, seconds: Mapping[str, float]) -> None:
-    """Add seconds to the file for plans, if the other ones are of the same GPU model."""
+    """Save seconds for plans; keep earlier ones of the same GPU model."""
     if not seconds:
         return
     earlier = Measured()

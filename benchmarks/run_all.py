@@ -95,7 +95,7 @@ CLUSTER_PRECISION = (
 def plan(
     request: RunAll, given: Sequence[Checkpoint] = ()
 ) -> tuple[list[PlannedCell], dict[str, str]]:
-    """Plan every cell of the request, and the classifiers that the cells use.
+    """Plan every requested cell, and the classifiers that they use.
 
     given: checkpoints instead of those that the request names.
     Rows are ordered by backbone. Also return the errors of unreadable snapshots, by name.
@@ -139,7 +139,7 @@ def plan(
 
 
 def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
-    """Plan, run or submit all cells, and write the tables; return the exit status.
+    """Plan, run or submit all cells; return the exit status.
 
     followed: checkpoints of a followed run, whose plan is not printed.
     """
@@ -226,7 +226,7 @@ def print_plan(rows: list[PlannedCell], request: RunAll, site: Cluster | None) -
 
 
 def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
-    """Raise DataError if nothing can run, or if a snapshot is missing data."""
+    """Raise DataError if nothing can run or a snapshot misses data."""
     skipped = [row for row in rows if row.state in ("missing data", "unsupported")]
     missing = dict.fromkeys(key for row in skipped for key in row.missing)
     data = request.settings.data

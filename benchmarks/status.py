@@ -23,7 +23,7 @@ from pretrain.running.command_line import one_line_errors, parse, run_command
 
 
 def print_states(results: Path, runs: Path) -> int:
-    """Print the states of all cells; return 1 if one failed, otherwise 0."""
+    """Print the states of all cells; return 1 if one failed."""
     states, no_answer = all_states(results)
     if not states:
         print(f"no evaluations were started or submitted with --results {results}")

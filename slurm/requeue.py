@@ -1,4 +1,4 @@
-"""Run a command in a job: signal it before the time limit, and requeue it.
+"""Run a command in a job, signal it before the time limit, requeue it.
 
 This fills gaps of Slurm and submitit. On some clusters the signal reaches only the process that
 Slurm started (proctrack/cgroup). submitit ignores SIGTERM. Slurm does not requeue a job that it
@@ -35,9 +35,9 @@ LATE_S = 30.0
 """Seconds before the time limit at which a running command is killed, or a tenth of the limit if
 that is less."""
 PATIENCE_S, PAUSE_S = 60.0, 5.0
-"""Seconds for which calls of a failing controller are repeated, and the pause between calls."""
+"""Seconds for which failing calls are repeated, and the pause between calls."""
 LIVE_STATES = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"}
-"""States of a job that has not ended; a cancelled job is COMPLETING."""
+"""States of a job that has not ended (COMPLETING has)."""
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 SIGNALS = (signal.SIGUSR2, signal.SIGTERM)
 PRECEDENCE_S = 10.0

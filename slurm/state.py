@@ -13,7 +13,7 @@ Stage = Literal["queued", "running", "ended", "unknown"]
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 GOING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"}
 LOG_BYTES = 16_384
-"""Number of bytes at the end of a log to search for its last line."""
+"""Bytes at the end of a log to search for its last line."""
 ENDLESS = {
     "PartitionTimeLimit": "its time limit is above the partition's",
     "PartitionNodeLimit": "it requests more nodes than the partition allows",
@@ -70,7 +70,7 @@ def _parse_states(jobs: Sequence[str], text: str) -> dict[str, JobState]:
 
 
 def _rows(text: str) -> Iterable[tuple[str, JobState]]:
-    """Yield the id and state of each job; expand ids such as "7_[2-5,8%2]"."""
+    """Yield the id and state of each job; expand "7_[2-5,8%2]"."""
     for line in text.splitlines():
         name, word, reason, nodes = [*line.split("|"), "", "", ""][:4]
         word = word.split()[0] if word else ""  # "CANCELLED by 0"
@@ -93,7 +93,7 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
 
 
 def _explained(reason: str) -> str:
-    """Return the reason for waiting, with a note if the job waits forever."""
+    """Return why a job waits, with a note if it waits forever."""
     meaning = ENDLESS.get(reason)
     if meaning is None and reason.endswith("PerJob"):  # such as QOSMaxCpuPerJob
         meaning = "it requests more than a job may have"

@@ -41,17 +41,17 @@ GPUS_OF_A_NODE = 8
 CPUS_PER_GPU = 8
 """Loader processes, and one process that feeds the GPU."""
 MARGIN = 3.0
-"""Factor on the estimated hours, which assume fast storage and an idle node."""
+"""Factor on the estimates, which assume fast storage and an idle node."""
 MIN_HOURS, MAX_HOURS = 1, 24
 """Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again,
 and resumes."""
 JOB_LIMIT_ERRORS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job submit limit")
-"""Phrases in errors of sbatch if the cluster, the account or the user has too many jobs."""
+"""Phrases in errors of sbatch if there are too many jobs."""
 MAX_NAMES = 3
-"""Maximum number of checkpoints, and of task groups, in the name of an array."""
+"""Maximum number of checkpoints and task groups in an array's name."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 Arrays = Sequence[tuple[Array, Sequence[Job]]]
-"""Arrays to submit, with the job of each element; the array of the tables has no jobs."""
+"""Arrays to submit, with the jobs of their elements."""
 
 
 def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
@@ -167,7 +167,7 @@ def _parallel_jobs(job: Job, gpus: int, options: SlurmOptions) -> int:
 
 
 def gpus_at_a_time(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> list[str]:
-    """Return a line with the limit of GPUs in use, if there is one."""
+    """Return a line with the limit of GPUs in use, if any."""
     jobs = job_graph(rows)
     if not (options.max_gpus and jobs):
         return []

@@ -1,4 +1,4 @@
-"""Start and end of a run: states of cells, tables, report and summary."""
+"""Start and end of a run: states, tables, report and summary."""
 
 import shutil
 import sys

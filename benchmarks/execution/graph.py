@@ -23,7 +23,7 @@ class Job:
     hours: float
     """Estimated GPU hours."""
     after: tuple["Job", ...] = ()
-    """Jobs that must end first, since they train the classifiers of the cells."""
+    """Jobs that train the classifiers of the cells, and must end first."""
 
     @property
     def cell(self) -> Cell:
@@ -37,7 +37,7 @@ class Job:
 
 
 def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
-    """Return the jobs of the cells to run, in order of their dependencies."""
+    """Return the jobs to run, each after its dependencies."""
     groups = grouped((_shared_work(row), row) for row in rows if row.state == "run")
     jobs: list[Job] = []
     for group in sorted(

@@ -25,9 +25,9 @@ from transfer.cells.job import KilledError, command, run, write_job
 from transfer.cells.request import Settings
 
 STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
-"""Exit statuses of a stopped job, even if it did not handle the signal yet."""
+"""Exit statuses of a job that stopped or that a signal killed."""
 SIGNAL_DELAY_S = 1.0
-"""Maximum time in s between a signal in a child and in this process."""
+"""Maximum delay in s between a signal in a child and here."""
 
 
 def run_jobs(jobs: Sequence[Job], workers: int, settings: Settings) -> None:
@@ -68,7 +68,7 @@ def _announce(number: int, total: int, job: Job) -> None:
 
 
 def _note_failures(job: Job, reason: str) -> None:
-    """Store the reason for cells that have neither a record nor a reason."""
+    """Store the reason for cells without a record or a reason."""
     for cell in job.cells:
         if finished(cell) is None and not state.failure(cell):
             state.fail(cell, RuntimeError(reason))
@@ -86,7 +86,7 @@ class _Processes:
         self.running: dict[subprocess.Popen[bytes], tuple[Job, list[str], Path]] = {}
 
     def run(self) -> None:
-        """Run all jobs. Raises Stopped after a signal, once all cells have saved."""
+        """Run all jobs; raise Stopped after a signal, when all have saved."""
         forwarded, page_s = False, 0.0
         results, runs = self.settings.results, self.settings.runs
         while self.waiting or self.running:
@@ -117,7 +117,7 @@ class _Processes:
         stop.exit_if_requested()
 
     def _next_job(self) -> Job | None:
-        """Return the next job; None if no job, worker or GPU is available."""
+        """Return the next job, if a job, a worker and GPUs are available."""
         unfinished = {*self.waiting, *(job for job, *_ in self.running.values())}
         job = next((job for job in self.waiting if unfinished.isdisjoint(job.after)), None)
         if job is None or len(self.running) >= self.workers:
@@ -154,7 +154,7 @@ class _Processes:
         self.running[process] = (job, gpus, file)
 
     def _end(self, job: Job, status: int) -> None:
-        """Store a reason for cells without a record, unless the process was stopped."""
+        """Store a reason for cells without a record, unless they were stopped."""
         if status in STOPPED and not stop.is_requested():
             time.sleep(SIGNAL_DELAY_S)
         if status == 0 or (status in STOPPED and stop.is_requested()):

@@ -1,4 +1,4 @@
-"""States of all cells in a results folder, as text and as a page.
+"""States of all cells, as text and as a page.
 
 Each cell has a state file (transfer/cells/state.py). The states of cells on a cluster also depend
 on the states of their Slurm jobs.
@@ -54,7 +54,7 @@ class CellState:
 
     @property
     def log(self) -> str:
-        """Path of the log of a failed job, if it exists; otherwise empty."""
+        """Path of the log of a failed job, or ""."""
         log = self.stored.content["log"]
         return log if self.name == "failed" and log and Path(log).exists() else ""
 
@@ -73,7 +73,7 @@ def all_states(results: Path) -> tuple[States, str]:
 
 
 def _submitted_states(states: Sequence[State]) -> tuple[Mapping[Path, CellState], str]:
-    """Return the states of submitted cells by path, and Slurm's error message or "".
+    """Return the states of submitted cells by path, and Slurm's error.
 
     Slurm reports whether a job waits or runs. How it ended is read from the cell's file, since
     Slurm stores ended jobs only for a short time.
@@ -126,13 +126,13 @@ def in_order(states: States) -> States:
 
 
 def count_words(states: States) -> str:
-    """Return the number of cells in each state, such as "2 running, 3 done"."""
+    """Return the counts of states, such as "2 running, 3 done"."""
     counts = Counter(state.name for state in states)
     return ", ".join(f"{counts[name]} {name}" for name in SIGNS if counts[name]) or "no evaluations"
 
 
 def render_states(states: States) -> str:
-    """Return a line per cell, the logs of failed cells, and the counts."""
+    """Return a line per cell, logs of failed cells, and counts."""
     lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<14}detail"]
     for state in states:
         backbone, key, seed = state.identity

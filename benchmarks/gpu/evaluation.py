@@ -56,7 +56,7 @@ PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 
 
 class Subject(NamedTuple):
-    """A network and its optimizer, and the samples of every step on the same device."""
+    """A network, its optimizer and the samples of every step."""
 
     network: nn.Module
     optimizer: torch.optim.SGD
@@ -88,7 +88,7 @@ def training_throughput(
     calls: int,
     one_size: bool = True,
 ) -> Facts:
-    """Measure time and memory of training steps with the largest batch that fits.
+    """Measure training steps with the largest batch that fits.
 
     Facts are given for each precision. one_size: all images of a training have the same size.
     """
@@ -135,7 +135,7 @@ def feature_throughput(
 
 
 def raw_pixels(batch: int, px: int, device: torch.device) -> Tensor:
-    """Return noise (n, 3, H, W) in uint8, channels last, pinned for a GPU."""
+    """Return uint8 noise (n, 3, H, W), channels last, pinned for GPUs."""
     generator = torch.Generator().manual_seed(5)
     raw = torch.randint(256, (batch, px, px, 3), dtype=torch.uint8, generator=generator)
     return (raw.pin_memory() if device.type == "cuda" else raw).permute(0, 3, 1, 2)
@@ -239,7 +239,7 @@ def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
 
 
 def fixed_crops(count: int, px: int) -> list[Crop]:
-    """Return crops of noise with classes in 8 px squares and an ignored border."""
+    """Return noise crops with random classes and an ignored border."""
     generator = torch.Generator().manual_seed(7)
     samples = []
     for _ in range(count):
@@ -278,7 +278,7 @@ def detector_subject(
     *,
     learning_rate: float,
 ) -> Subject:
-    """Return a detector with the small learning rate of a warmup, so that it does not diverge."""
+    """Return a detector with a small learning rate, which cannot diverge."""
     move_to_device(detector, device)
     optimizer = sgd(detector, recipe)
     for group in optimizer.param_groups:
@@ -298,9 +298,10 @@ def new_detector(
 
 
 def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
-    """Return noise images at the recipe's mean size, with seven objects each as in COCO.
+    """Return noise images with seven objects each, as in COCO.
 
-    Their aspect ratio is 4:3, as in most natural images. Masks are the rectangles of the boxes.
+    They have the recipe's mean size and an aspect ratio of 4:3. Masks are the rectangles of the
+    boxes.
     """
     draw = torch.Generator().manual_seed(9)
     height = round(sum(recipe.train_short_px) / len(recipe.train_short_px))

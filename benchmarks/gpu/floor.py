@@ -1,4 +1,4 @@
-"""Compare a pre-training step with a lower bound and with a plain supervised step.
+"""Compare a pre-training step with a lower bound and a supervised step.
 
 The lower bound ("floor") sums the time for the FLOPs and memory traffic of convolutions and batch
 norms in bfloat16. Color augmentation, loss and optimizer are not counted. A convolution may take
@@ -23,7 +23,7 @@ from pretrain.parts.view import Stem
 IMAGES = 256
 """Batch size for which the weights are read once."""
 SIDE = 8192
-"""Number of rows and columns of the timed matrix product on a GPU."""
+"""Size of the matrices whose product is timed on a GPU."""
 NUM_CLASSES = 1000
 
 
@@ -36,12 +36,12 @@ def floor_us(
 
     flops, bytes_per_s: the device's throughput in matrix products and copies. A convolution takes
     the maximum of the times for its FLOPs and its bytes, in the forward pass and for each of the
-    two gradients. A batch norm reads or writes its maps three times in the forward pass, one of
-    them for the statistics, and five times in the backward pass; this includes ReLU and the
-    residual sum. unfused: also count the traffic that remains with fused norms. In the forward
-    pass, a residual sum reads the shortcut, and the stem's pooling reads and writes maps. In the
-    backward pass, the sum reads its output as the mask of ReLU, and writes and reads the masked
-    gradient; the pooling has the same traffic as in the forward pass.
+    two gradients. A batch norm reads or writes its maps three times forward, one of them for the
+    statistics, and five times in the backward pass; this includes ReLU and the residual sum.
+    unfused: also count the traffic that remains with fused norms. In the forward pass, a residual
+    sum reads the shortcut, and the stem's pooling reads and writes maps. In the backward pass, the
+    sum reads its output as the mask of ReLU, and writes and reads the masked gradient; the pooling
+    has the same traffic as in the forward pass.
     """
     with torch.device("meta"):
         network, _ = build_resnet(arch, stem)
@@ -107,7 +107,7 @@ def count_views(job: Job, step: Callable[[], object]) -> tuple[float, float]:
 def compare_with_floor(
     job: Job, views: tuple[float, float], seconds: float, plain_s: float
 ) -> Facts:
-    """Compare the time of a step with its floor and with a plain supervised step.
+    """Compare a step with its floor and with a plain supervised step.
 
     views: number of views of a step with and without a backward pass. plain_s: seconds of the plain
     step.
@@ -131,7 +131,7 @@ def compare_with_floor(
 
 
 def plain_step_seconds(job: Job, *, warm_up: int, calls: int) -> float:
-    """Return the seconds of a supervised step on images that stay on the device.
+    """Time a supervised step on images in device memory, in s.
 
     The network, its precision, its memory format and the batch size are the job's.
     """

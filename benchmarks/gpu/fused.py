@@ -23,11 +23,11 @@ from transfer.frozen.network import forward, frozen_network
 ROUNDS = 3
 """Number of timed rounds; each round times every way."""
 Convolution = Callable[[nn.Conv2d, Tensor, Tensor | None], Tensor]
-"""ReLU of a convolution with bias plus a shortcut, from the layer, maps and shortcut or None."""
+"""ReLU of a convolution of maps, plus the shortcut if it is not None."""
 
 
 def cudnn_convolution(conv: nn.Conv2d, maps: Tensor, shortcut: Tensor | None) -> Tensor:
-    """Compute a `Convolution` in one kernel, if cuDNN has one for these maps."""
+    """Compute a `Convolution` in one kernel of cuDNN."""
     shape: Any = conv.stride, conv.padding, conv.dilation, conv.groups
     if shortcut is None:
         return torch.cudnn_convolution_relu(maps, conv.weight, conv.bias, *shape)
@@ -42,7 +42,7 @@ def plain_convolution(conv: nn.Conv2d, maps: Tensor, shortcut: Tensor | None) ->
 
 @torch.no_grad()
 def fused_features(network: ResNet, images: Tensor, convolution: Convolution) -> Tensor:
-    """Return features (n, C) in float32 of a network with folded norms, as `forward` does."""
+    """Return features (n, C) in float32 of a network with folded norms."""
     maps = network.maxpool(convolution(network.conv1, images, None))
     for stage in (network.layer1, network.layer2, network.layer3, network.layer4):
         for block in stage:
@@ -56,7 +56,7 @@ def fused_features(network: ResNet, images: Tensor, convolution: Convolution) ->
 
 
 def fused_throughput(device: torch.device, folder: Path) -> Facts:
-    """Time both ways in turn on images in device memory, and compare the features."""
+    """Time both ways on images in device memory; compare their features."""
     on_gpu = device.type == "cuda"
     arch, batch, px, calls = ("resnet50", 256, 224, 10) if on_gpu else ("resnet18", 2, 64, 1)
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)

@@ -40,13 +40,13 @@ RECIPES: Mapping[str, str] = {
     "byol": "byol/in1k-r50",
     "lorac": "lorac/in1k-r50 --prior-from 0",  # otherwise, half of the run has no prior
 }
-"""Recipe and options by method for a GPU; a CPU uses the smoke recipes."""
+"""Recipe and options by method; a CPU uses the smoke recipes."""
 FED = "moco"
 """Method whose steps are also compiled, and fed by workers."""
 BATCHES = (256, 128, 64, 32)
 """Batch sizes to try, until one fits into memory."""
 PAPER_BATCHES = {"moco": 32, "jcl": 64}
-"""Batch size per GPU in the papers (eight GPUs), by method.
+"""Batch size per GPU in the papers, by method.
 
 Such short steps wait for kernel launches.
 """
@@ -65,7 +65,7 @@ def step_throughput(
     gpu_options: Sequence[str] = (),
     as_graph: bool = False,
 ) -> Facts:
-    """Measure the steps of a method with the first batch that fits into memory.
+    """Measure steps of a method with the first batch that fits.
 
     as_graph: replay a CUDA graph; on a CPU, run the same steps without one.
     """
@@ -175,9 +175,9 @@ def norm_kernels(device: torch.device, folder: Path) -> Facts:
 def step_job(
     recipe: str, device: torch.device, folder: Path, batch_size: int, *options: str
 ) -> Job:
-    """Return the job of a recipe on at most 64 different generated images.
+    """Return the job of a recipe on generated images.
 
-    The images are JPEG files of 500 x 375 px. options: further arguments of the command.
+    At most 64 JPEG files of 500 x 375 px differ. options: further arguments of the command.
     """
     data = folder / f"photographs{batch_size}"
     if not data.exists():

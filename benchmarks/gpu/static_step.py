@@ -23,10 +23,10 @@ METHODS = ("moco", "multi_key", "jcl")
 
 
 class StaticStep:
-    """Steps of a training after the first one, which creates the optimizer's momentum buffers.
+    """Steps of a training after the first one.
 
-    Requires SGD in one process with a constant set of parameters. Weights and losses equal those of
-    `training_step` bit for bit on a CPU.
+    The first step creates the momentum buffers. Requires SGD in one process with a constant set of
+    parameters. On a CPU, weights and losses equal the results of `training_step` bit for bit.
     """
 
     def __init__(self, job: Job, training: Training, batch: Batch) -> None:
@@ -38,7 +38,7 @@ class StaticStep:
         self.job, self.training = job, training
         self.views = [view.clone() for view in batch.views]
         self.permutations: list[Tensor] = []
-        """Permutations of the keys in the order of their use; the first step adds them."""
+        """Permutations of the keys in order of use, from the first step."""
         self.learning_rates = [
             torch.zeros((), device=device) for _ in training.optimizer.param_groups
         ]
@@ -48,7 +48,7 @@ class StaticStep:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def take(self, batch: Batch) -> None:
-        """Run a step: set its inputs, then replay the graph or compute without one."""
+        """Set the inputs, then replay the graph or compute without one."""
         self.set_inputs(batch)
         if self.graph is None:
             self.compute()
@@ -91,7 +91,7 @@ class StaticStep:
         self.metrics = {name: value.detach() for name, value in metrics.items()}
 
     def capture(self) -> None:
-        """Capture the graph on a GPU; warmup steps, which choose kernels, are undone."""
+        """Capture the graph on a GPU, and undo the warmup steps."""
         state = copy.deepcopy(self.training.state_dict())
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -111,7 +111,7 @@ class StaticStep:
 def sgd_step(
     optimizer: torch.optim.Optimizer, group: dict[str, Any], learning_rate: Tensor
 ) -> None:
-    """Apply torch's SGD step with a learning rate on the device, which torch would read."""
+    """Apply torch's SGD step with a learning rate on the device."""
     weights = group["params"]
     gradients = [weight.grad for weight in weights]
     momenta = [optimizer.state[weight]["momentum_buffer"] for weight in weights]

@@ -1,4 +1,4 @@
-"""Measure time and memory on a device, find a batch that fits, generate images."""
+"""Measure time and memory, find a batch that fits, generate images."""
 
 import gc
 import time
@@ -20,7 +20,7 @@ Measurement = Callable[[torch.device, Path], Facts]
 def seconds_per_call(
     call: Callable[[], object], device: torch.device, *, warm_up: int, calls: int
 ) -> float:
-    """Return the mean wall time of a call in s, including its work on the device."""
+    """Return the mean wall time of a call in s, with device work."""
     for _ in range(warm_up):
         call()
     wait_for(device)
@@ -38,7 +38,7 @@ def wait_for(device: torch.device) -> None:
 
 
 def with_peak_memory(measure: Callable[[], float], device: torch.device) -> tuple[float, float]:
-    """Return the result of `measure` and its peak memory in GB (0 on a CPU)."""
+    """Return the result of `measure` and its peak GPU memory in GB."""
     if device.type != "cuda":
         return measure(), 0.0
     torch.cuda.reset_peak_memory_stats(device)
@@ -47,7 +47,7 @@ def with_peak_memory(measure: Callable[[], float], device: torch.device) -> tupl
 
 
 def first_that_fits(measure: Callable[[int], Facts], sizes: Sequence[int]) -> Facts:
-    """Return the facts for the first batch size that fits into the device's memory.
+    """Return the facts for the first batch size that fits into memory.
 
     OutOfMemoryError if none fits.
     """
@@ -76,7 +76,7 @@ def one_thread() -> Iterator[None]:
 
 
 def write_images(folder: Path, number: int) -> Path:
-    """Write JPEG files of 500 x 375 px with the spectrum of natural images."""
+    """Write 500 x 375 px JPEG files with a natural image spectrum."""
     generator = np.random.default_rng(0)
     for index in range(number):
         image = np.full((375, 500, 3), 128.0, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Tasks and seeds of a request, and the check of its data folder."""
+"""Tasks and seeds of a request; the check of the data folder."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def _split_names(text: str) -> list[str]:
 
 
 def _keys_of(name: str) -> list[str]:
-    """Return the keys that match a name or pattern; TaskError if none does."""
+    """Return the keys that match a name; TaskError if none does."""
     return matching_keys(name) or list(suites().get(name, ())) or [get(name).key]
 
 

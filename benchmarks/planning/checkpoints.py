@@ -147,7 +147,7 @@ def random_initializations(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpo
 def one_per_checkpoint(
     option: str, values: Sequence[str], defaults: Sequence[str]
 ) -> Sequence[str]:
-    """Return the values or, without any, the defaults; ValueError for a wrong number."""
+    """Return the values or the defaults; ValueError for a wrong number."""
     if values and len(values) != len(defaults):
         raise ValueError(
             f"--{option} {' '.join(values)}: {len(values)} given for {len(defaults)} checkpoints "

@@ -1,4 +1,4 @@
-"""The plan of a run: state, cost and missing data of each cell."""
+"""The plan of a run: state, cost and missing data of cells."""
 
 import math
 import shlex
@@ -37,7 +37,7 @@ class PlannedCell:
     """Why the backbone is not supported, why the data is too small or damaged, or a note on shared
     work."""
     core_hours: float = 0.0
-    """Estimated hours to decode the images of a frozen network on one core."""
+    """Estimated hours to decode images for a frozen network on one core."""
     limit: str = ""
     """What limits the speed of a frozen network: decoding or the GPU."""
     job_index: int = 0
@@ -117,7 +117,7 @@ def with_shared_work_counted_once(
 def _split_into_jobs(
     group: Sequence[PlannedCell], cores: int, processes: int
 ) -> Sequence[Sequence[PlannedCell]]:
-    """Split the networks of a group into jobs that are limited by decoding."""
+    """Split the networks of a group into jobs limited by decoding."""
     networks = list(grouped((row.cell.backbone.sha256, row) for row in group).values())
     hours = sum(max(row.gpu_hours for row in rows) for rows in networks)
     decoding = max(row.core_hours for row in group) / cores
@@ -166,8 +166,8 @@ def pass_of(cell: Cell) -> object:
 def extraction_of(cell: Cell) -> object:
     """Return the key of a cell's feature extraction, or None.
 
-    It is None if the cell does not only use features of center crops. Cells with equal keys share
-    one extraction, even if their backbones differ.
+    It is None if the cell uses other inputs than features of center crops. Cells with equal keys
+    share one extraction, even if their backbones differ.
     """
     if not cell.task.extracted() or "crop" in cell.task.units():
         return None
@@ -211,7 +211,7 @@ def _counts(rows: Sequence[PlannedCell]) -> list[int]:
 
 
 def _source_line(rows: Sequence[PlannedCell]) -> str:
-    """Return a note on the source of the hours and on speed limits."""
+    """Return a note on the source of hours and on speed limits."""
     measured = measured_seconds(rows[0].cell.settings.runs)
     line = f"GPU hours: {measured.source}"
     if not any(kind.startswith("forward") for kind in measured.seconds):
@@ -313,7 +313,7 @@ MAX_LINES = 6
 
 
 def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
-    """Return a table of counts and GPU hours by task group, with notes."""
+    """Return a table of counts and GPU hours by task group."""
     groups = grouped((row.cell.task.heading, row) for row in rows)
     lines = [_group_row(name, group) for name, group in groups.items()]
     table = aligned([HEADER, *lines, _group_row("all", rows)], (0,))
@@ -352,7 +352,7 @@ def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
 
 
 def get_data_command(rows: Sequence[PlannedCell]) -> str:
-    """Return the size of the missing datasets and the command to get them."""
+    """Return the size of missing datasets and the command for them."""
     missing = dict.fromkeys(key for row in rows for key in row.missing if DATASETS[key].sources)
     if not missing:
         return ""

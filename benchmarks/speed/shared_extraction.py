@@ -31,7 +31,7 @@ class Settings:
     arch: str = "resnet18"
     """Architecture of the networks."""
     image_px: int = 32
-    """Image size of the networks in px; images are decoded at full size."""
+    """Image size of the networks in px; decoding uses full size."""
     rounds: int = 3
     """Number of timed rounds."""
 

@@ -36,7 +36,7 @@ VIEWS = {
     "JCL: 6 x 224 px": ((LARGE,) * 6, MOCO_V2_VIEWS),
     "LORAC: 3 x 224 + 5 x 96 px": ((LARGE,) * 3 + (SMALL,) * 5, SWAV_VIEWS),
 }
-"""Views of one image in three papers, small ones last, and their recipe."""
+"""Views per image and recipes of three papers, small views last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def _last(way: Callable[[], Iterable[object]]) -> object:
 def usual_batches(
     recipe: ViewRecipe, views: Sequence[View], files: Sequence[Path], batch_size: int = BATCH_SIZE
 ) -> Iterator[list[Tensor]]:
-    """Yield batches of views (n, 3, S, S), collated as by torch's loader."""
+    """Yield batches of views (n, 3, S, S), as torch's loader does."""
     large, small = usual_transform(recipe), usual_transform(recipe.small_view_recipe())
 
     def make(file: Path) -> list[Tensor]:
@@ -110,7 +110,7 @@ def usual_batches(
 
 
 def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
-    """Return the transform of MoCo's code, from an image to (3, S, S).
+    """Return the transform of MoCo's code: image -> (3, S, S).
 
     Source: github.com/facebookresearch/moco.
     """
