@@ -237,11 +237,10 @@ def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
         if reasons and (len(skipped) == len(rows) or not all_unsupported):
             raise DataError(f"no snapshot can be evaluated. {'; '.join(reasons)}")
     elif len(skipped) == len(rows):
-        first_reasons = first_lines(reasons, MAX_LINES, "more reasons, see --plan full")
-        text = "\n  ".join(["nothing to run", *first_reasons])
+        text = "; ".join(first_lines(reasons, 2, "more reasons, see --plan full"))
         if command := get_data_command(rows):
-            text += f"\n{command}"
-        raise DataError(text)
+            text += f". To get data: {command.splitlines()[-1]}"
+        raise DataError(f"nothing to run: {text}")
 
 
 def check_mode_options(request: RunAll, mode: str, invalid: str, valid: str) -> None:
