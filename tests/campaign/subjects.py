@@ -36,7 +36,7 @@ class TrialFolders:
     out: Path
     """Output folder of this trial."""
 
-    def args(self, args: tuple[str, ...]) -> tuple[str, ...]:
+    def fill_in(self, args: tuple[str, ...]) -> tuple[str, ...]:
         """Return the arguments with INPUTS and OUT replaced by the folders."""
         return tuple(
             arg.replace("INPUTS", str(self.inputs)).replace("OUT", str(self.out)) for arg in args

@@ -154,7 +154,7 @@ def start_again(
 
 def commands_of(subject: str, folders: TrialFolders) -> Commands:
     """Return the commands of a subject in these folders."""
-    return tuple(folders.words(args) for args in SUBJECTS[subject])
+    return tuple(folders.fill_in(args) for args in SUBJECTS[subject])
 
 
 def start_anew(subject: str, folders: TrialFolders) -> None:

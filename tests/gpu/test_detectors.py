@@ -88,7 +88,7 @@ def test_a_detector(key: str, engine: EngineName, workspace: Workspace, findings
     bound = SMALL_BATCH * roundings(torch.float32)
     worst = worst_relative_difference(rounded.losses, expected.losses)
     findings.add("float32 losses", worst, bound)
-    share = share_found_again(rounded.detections, expected.detections)
+    share = share_found_again(rounded.found, expected.found)
     findings.add("float32 detections not found again", 1 - share, 0.1)
 
 
@@ -114,7 +114,7 @@ def compare(findings: Findings, actual: Answer, expected: Answer) -> None:
     """Note differences of two float64 results, which only box roundings may cause."""
     findings.add("losses", worst_relative_difference(actual.losses, expected.losses), LOSS)
     findings.add("gradients", norm_difference(actual.gradients, expected.gradients), GRADIENT)
-    pairs = list(zip(actual.detections, expected.detections, strict=True))
+    pairs = list(zip(actual.found, expected.found, strict=True))
     same = all(torch.equal(item.classes.cpu(), second.classes) for item, second in pairs)
     findings.require("classes of detections", same, "differ from the CPU's")
     if not same:

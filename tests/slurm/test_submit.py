@@ -92,7 +92,7 @@ def test_what_was_accepted_before_a_refusal_is_taken_back(
 
 def test_too_large_array_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_cluster(tmp_path, monkeypatch, accepted=9)
-    arrays = [array(5), replace(array(5), parallel=2), array(1, after=(0, 1))]
+    arrays = [array(5), replace(array(5), parallel=2), array(1, dependencies=(0, 1))]
     small_cluster = Cluster({"MaxArraySize": "3"})
     free, bounded, _ = submit(arrays, Queue(), tmp_path / "jobs", small_cluster)
     assert free == ["1_0", "1_1", "2_0", "2_1", "3"]
