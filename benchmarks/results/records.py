@@ -37,6 +37,13 @@ SMALL_DATA = {
     "recoded": "JPEG-coded data",
     "recoded excerpt": "JPEG-coded subset of the data",
 }
+RENAMED_SOURCE_TERMS = {
+    "proven: outputs": "verified: outputs",
+    "proven: values": "verified: weights",
+    "as asked for": "as requested",
+    "pooling of its own": "pooling by the network",
+}
+"""Current terms for a backbone's source, by earlier wording."""
 RENAMED_GROUPS = {"Few labels": "Semi-supervised"}
 """Current names of task groups by their names in earlier records."""
 TABLES, FIGURES = "tables", "figures"
@@ -556,11 +563,14 @@ def backbone_facts(content: Mapping[str, Any], declared: str = "") -> dict[str, 
     of_paper = recipe.norm_groups if recipe else settings.get("norm_groups") or None
     if groups is not None and of_paper is not None:
         changed.discard(BN_SPLITS)  # bn_splits times the number of GPUs is compared instead
+    source = content.get("source", "")
+    for earlier, current in RENAMED_SOURCE_TERMS.items():
+        source = source.replace(earlier, current)
     return {
         "backbone": content["name"],
         **{name: content[name] for name in ("sha256", "arch", "stem")},
         **texts,
-        "source": content.get("source", ""),
+        "source": source,
         "changed": ", ".join(sorted(changed)),
         "heads": tuple(made_by.get("heads", ())),
         "declared": bool(declared),
