@@ -1,6 +1,7 @@
 """Evaluate checkpoints on all tasks, and compare them with the papers' tables.
 
 run_all.py      the main command: plan, run, tables
+follow.py       run_all.py --follow: evaluates the checkpoints of a running training
 tables.py       python -m benchmarks.tables: from records to results/tables
 report.py       python -m benchmarks.report: one HTML page of all results
 figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG and PNG

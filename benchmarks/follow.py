@@ -38,6 +38,7 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import RUN_SUBFOLDERS
 from transfer.encoders.files import read_file
 from transfer.encoders.options import Checkpoint, Origin
+from transfer.frozen.rankme import RANKME
 from transfer.tasks import task_of
 
 PATTERNS = ("*.ckpt", "*.pth", "*.pth.tar", "snapshots/*.pt")
@@ -128,14 +129,15 @@ class Watch:
                     digest.update(chunk)
                     with explain_write_errors(temporary, "--runs"):
                         target.write(chunk)
-            is_same = stamp_of(path.stat()) == stamp == stamp_of(path.stat())
-            is_same = is_same and temporary.stat().st_size == stamp.size
-        except WriteError:
-            raise
+            is_same = stamp_of(path.stat()) == stamp and temporary.stat().st_size == stamp.size
         except OSError as error:
+            temporary.unlink(missing_ok=True)
+            if isinstance(error, WriteError):
+                raise
             print_line("follow", f"{path}: left out: {error.strerror or error}")
             return None
         if not is_same:  # it waits from the beginning
+            temporary.unlink(missing_ok=True)
             del self.taken[path]
             return None
         copy = self.copies / digest.hexdigest()[:16] / path.name
@@ -336,7 +338,8 @@ class _Follower:
         if sha256 in self.seen:
             if self.seen[sha256] not in self.submitted:
                 shutil.rmtree(copy.parent, ignore_errors=True)
-            print_line("follow", f"{path}: same content as {self.seen[sha256]}")
+            if not self.seen[sha256].endswith(ENDINGS.sub("", path.name)):
+                print_line("follow", f"{path}: same content as {self.seen[sha256]}")
             return
         try:
             values = read_file(copy).values
@@ -394,14 +397,14 @@ class _Follower:
         """Remove a copy whose evaluations have ended; end the run if a result is too low."""
         shutil.rmtree(copy.parent, ignore_errors=True)
         self.failed |= failed
-        if not self.thresholds:
-            return
         settings = self.request.settings
         for run in read_results(settings.results).snapshots:
-            limit = self.thresholds.get(run.key)
-            if limit is None or run.failure or run.backbone != name:
+            if run.failure or run.backbone != name or run.schedule != settings.schedule:
                 continue
-            value = run.metrics[run.primary_metric]
-            if run.schedule == settings.schedule and value < limit:
-                print_line("follow", f"{name}: {run.key} {value:.2f} is below {limit:g}; ending")
+            value, limit = run.metrics[run.primary_metric], self.thresholds.get(run.key, 0.0)
+            rank = run.details.get(RANKME)
+            text = f", RankMe {rank['value']:.1f}" if rank else ""
+            print_line("follow", f"{name}: {run.key} {run.primary_metric} {value:.2f}{text}")
+            if value < limit:
+                print_line("follow", f"{name}: {run.key} is below {limit:g}; ending")
                 self.ended = EXIT_BELOW

@@ -217,6 +217,7 @@ def test_low_result_ends_with_its_own_status(
             schedule=settings.schedule,
             primary_metric="top1",
             metrics={"top1": value},
+            details={"rankme": {"value": 7.0}},
         )
         for name, value in values.items()
     ]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.execution.states import States, all_states
-from benchmarks.planning.options import RunAll, SlurmOptions
+from benchmarks.follow import follow
+from benchmarks.planning.options import FollowOptions, RunAll, SlurmOptions
 from benchmarks.run_all import main, run
 from slurm.cluster import ask, cluster
 from slurm.requeue import Command
@@ -24,6 +25,7 @@ from tests.slurm.test_submit_on_cluster import container
 from tests.transfer.cells.many_images import generate_many
 from transfer.cells.request import Settings
 from transfer.datasets.synthetic.generate import generate
+from transfer.record import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 TASKS = "in100_knn,voc07_svm,voc07_svm@11point"
@@ -99,6 +101,24 @@ def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: Ru
     assert len(submissions(request)) == 1
     run(request)  # all is recorded
     assert len(submissions(request)) == 1
+
+
+def test_followed_checkpoint_is_evaluated_by_a_job(request_here: RunAll) -> None:
+    request, (checkpoint,) = on_cluster(request_here), request_here.ckpt
+    training = checkpoint.parent / "training"
+    training.mkdir()
+    shutil.copy(checkpoint, training / "epoch3.pth")
+    following = FollowOptions(follow=training, settle_s=1.0, until=training)
+    request = replace(request, ckpt=(), random=False, tasks="in100_knn", following=following)
+    assert follow(request, run) == 0
+    (state,) = all_states(request.settings.results)[0]
+    assert (state.identity[0], state.name) == ("mine@epoch3", "done")
+    assert state.stored.is_submitted
+    (file,) = request.settings.results.glob("records/snapshots/mine@epoch3/*.seed0.json")
+    record = read_record(file)
+    assert record.details["rankme"]["value"] > 1
+    assert record.request["checkpoint"]["origin"]["epoch"] == "3"
+    assert [path.name for path in (request.settings.runs / "follow" / "mine").iterdir()] == ["lock"]
 
 
 def test_cell_runs_in_a_container_and_has_a_log_of_its_name(
