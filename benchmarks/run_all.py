@@ -226,7 +226,7 @@ def print_plan(rows: list[PlannedCell], request: RunAll, site: Cluster | None) -
 
 
 def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
-    """Raise DataError if nothing can run or a snapshot misses data."""
+    """Raise DataError if nothing can run, or a snapshot is missing data."""
     skipped = [row for row in rows if row.state in ("missing data", "unsupported")]
     missing = dict.fromkeys(key for row in skipped for key in row.missing)
     data = request.settings.data

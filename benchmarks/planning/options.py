@@ -102,29 +102,29 @@ class SlurmOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class FollowOptions:
-    """Options for checkpoints that a training run writes in the meantime."""
+    """Options for evaluating the checkpoints of a training run while it runs."""
 
     follow: Path | None = None
     """Folder of a training run, instead of --ckpt: wait for its checkpoints and evaluate each one
-    once, as a curve; --tasks is cifar10_knn unless given."""
+    once, as a curve. Default task: cifar10_knn."""
     pattern: tuple[str, ...] = ()
-    """Patterns of the checkpoints of --follow, searched in all subfolders; default: *.ckpt, *.pth,
+    """File name patterns of the checkpoints of --follow, in all subfolders. Default: *.ckpt, *.pth,
     *.pth.tar and snapshots/*.pt."""
     newest: bool = False
-    """Evaluate the newest waiting checkpoint first, not the oldest."""
+    """Evaluate the newest waiting checkpoint first, instead of the oldest."""
     settle_s: float = 20.0
-    """Time in s for which the size and the time of a file must not change before it is copied."""
+    """Copy a file once its size and time have not changed for this time in s."""
     until: Path | None = None
-    """File whose existence ends --follow, once the remaining checkpoints are evaluated."""
+    """End --follow when this file exists, after the remaining checkpoints."""
     until_idle: float = 0.0
-    """Time in h without a new or changed checkpoint that ends --follow. 0: no limit."""
+    """End --follow after this time in h without a new or changed checkpoint. 0: no limit."""
     until_job: str = ""
-    """Id of a SLURM job whose end ends --follow, once the remaining checkpoints are evaluated."""
+    """End --follow when the SLURM job with this id ends, after the remaining checkpoints."""
     stop_below: tuple[str, ...] = ()
-    """TASK=VALUE in percent: end with status 3 if the main metric of a checkpoint is lower."""
+    """TASK=VALUE in percent: end with exit status 3 if the main metric of a checkpoint is lower."""
 
     def require_used(self) -> None:
-        """Raise ValueError for an option of --follow on another run."""
+        """Raise ValueError for options of --follow without --follow."""
         if self.follow is None and (options := given_options(self)):
             raise ValueError(f"{options[0]} has no effect without --follow")
 

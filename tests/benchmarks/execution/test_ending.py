@@ -61,10 +61,10 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
 def test_last_line_counts_cells_that_could_not_run(
     rows: Rows, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    completed, unfit, absent = rows("cifar10_knn", "in100_knn", "voc07_svm")
+    completed, unsupported, absent = rows("cifar10_knn", "in100_knn", "voc07_svm")
     planned = [
         replace(completed, state="unsupported"),
-        replace(unfit, state="unsupported"),
+        replace(unsupported, state="unsupported"),
         replace(absent, state="missing data", missing=("voc07",)),
     ]
     request = RunAll(settings=completed.cell.settings)

@@ -67,11 +67,11 @@ def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
     absent_data = {"state": "missing data", "missing_data": ["food"]}
     request(tmp_path, "transfer_linear/food", **absent_data)
     request(tmp_path, TASK, **absent_data | {"missing_data": ["aircraft"], "seed": 1})
-    unfit, absent, stopped = not_run(tmp_path, read_results(tmp_path).runs)
+    unsupported, absent, stopped = not_run(tmp_path, read_results(tmp_path).runs)
     assert stopped.reason == NOT_FINISHED
     command = "python benchmarks/run_all.py --ckpt FILE --name mine --data DATA --tasks"
     assert stopped.command == f"{command} voc07_svm"
-    assert (unfit.reason, unfit.command) == ("its strides are not 4 to 32", "")
+    assert (unsupported.reason, unsupported.command) == ("its strides are not 4 to 32", "")
     assert absent.reason == "no aircraft, food"
     assert absent.command == f"{command} {TASK},transfer_linear/food --seeds 0,1"
     assert absent.how_to_get == ["python -m transfer get-data aircraft food --data DATA"]

@@ -1,4 +1,4 @@
-"""The last screen of a run."""
+"""The summary of a run."""
 
 from pathlib import Path
 from typing import Any
