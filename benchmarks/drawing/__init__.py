@@ -1,11 +1,11 @@
-"""The papers' figures, from records and logs of pre-training to pictures.
+"""Draw the papers' figures from records and pre-training logs.
 
-figures.yaml  what each figure shows: its kind, and the arguments of that kind
-figure.py     reading that file; drawing one figure; the recipes that it lacks
-kinds.py      one function per kind of figure, from results to panels and their numbers
-selection.py  which results may share a picture or a line, and which are the paper's own
-logs.py       logs of pre-training runs below the results, and points of their lines
-panels.py     panels of lines, histograms and bars, drawn by matplotlib above a caption
-captions.py   titles, captions and the numbers that the papers' texts state
-files.py      CSV, SVG and PNG of a picture, all three or none, and the page that lists them
+figures.yaml  content of each figure: its kind and the arguments of that kind
+figure.py     read that file; draw one figure; list its missing recipes
+kinds.py      one function per kind of figure, from results to panels with numbers
+selection.py  select the results that may share a picture or a line
+logs.py       pre-training logs stored in the results, and points of their lines
+panels.py     panels of lines, histograms and bars, drawn by matplotlib
+captions.py   titles, captions and numbers stated in the papers' texts
+files.py      CSV, SVG and PNG files of figures, and their page
 """

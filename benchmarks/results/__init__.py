@@ -1,18 +1,18 @@
-"""From records to every number that is shown. Nothing here imports torch.
+"""Compute all displayed numbers from records. Nothing here imports torch.
 
-records.py       every record and failure of a results folder as a row
-published.py     the numbers that papers print, from benchmarks/published
-numbers.py       which runs may share a table, a row, a mean: our numbers as rows
-differences.py   a number with its errors; whether two numbers differ; when one is reproduced
-power.py         the smallest difference that runs can show, and the seeds that one needs
-verdicts.py      which published numbers belong to ours, and why some have no verdict
-tables.py        tables with notes and bold numbers, as markdown and as LaTeX
-paper_page.py    one published table with our rows in it
-chosen_table.py  one table of chosen checkpoints and tasks, for a paper
-overview.py      every backbone and every task on one page; methods compared; curves
-stated.py        numbers of the running texts
-contents.py      runs, numbers, pairs and papers' tables of a folder, read once; results.csv
-explanation.py   everything behind one record, and the command that makes it again
-final_screen.py  the summary at the end of a run: numbers, verdicts and failures
-failed_step.py   the message on tables, figures or a report that could not be written
+records.py       read all records and failures of a results folder as rows
+published.py     numbers that papers print, from benchmarks/published
+numbers.py       group runs into numbers, rows and blocks that may be compared
+differences.py   scores with errors, tests of differences, verdicts
+power.py         smallest detectable differences, and numbers of seeds
+verdicts.py      pair our numbers with published ones; reasons for missing verdicts
+tables.py        tables with notes and bold numbers, as markdown and LaTeX
+paper_page.py    page of one published table with our rows
+chosen_table.py  table of chosen checkpoints and tasks, for a paper
+overview.py      overview of backbones and tasks, comparison of methods, curves
+stated.py        page of the numbers in running texts
+contents.py      contents of results folders, read once; rows of results.csv
+explanation.py   explanation of one record, and the command to repeat it
+final_screen.py  summary at the end of a run: numbers, verdicts and failures
+failed_step.py   message on tables, figures or a report that could not be written
 """
