@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pretrain import checkpoint
 from pretrain.data.views import ViewRecipe
 from pretrain.job import Job, dtype_name, flatten, printable
-from pretrain.metrics import means_after
+from pretrain.metrics import mean_metrics_after
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.view import Stem
 from pretrain.running.atomic_files import write_whole
@@ -62,7 +62,7 @@ def write_backbone(job: Job, steps: int) -> Path:
     A method with a projector also gets encoder.pt. Restarting a finished run takes no step and
     writes both files again.
     """
-    last_epoch = means_after(job.command.out, steps - job.feed.plan.steps_per_epoch)
+    last_epoch = mean_metrics_after(job.command.out, steps - job.feed.plan.steps_per_epoch)
     made_by = backbone_origin(job, steps) | {"last_epoch": last_epoch}
     write, networks = _writer(job, made_by), exported_networks(job)
     for name, (arch, network) in networks.items():

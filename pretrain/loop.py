@@ -19,7 +19,7 @@ from pretrain.data.feed import Batch
 from pretrain.export import remove_earlier_snapshots, write_snapshot
 from pretrain.job import Job
 from pretrain.method import Method
-from pretrain.metrics import Log, Window, write_view_sheet
+from pretrain.metrics import MetricsLog, Window, save_view_grid
 from pretrain.optim import build_optimizer, scheduled_rate
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.running import stop
@@ -118,7 +118,7 @@ def train(job: Job) -> int:
     with closing(batches), ExitStack() as stack:
         outputs = None
         if is_main:
-            log = Log(job.command.out, training.step, job.command.wandb, job.settings)
+            log = MetricsLog(job.command.out, training.step, job.command.wandb, job.settings)
             stack.enter_context(closing(log))
             size = job.recipe.batch_size
             bar = progress("train", job.name, job.num_steps * size, done=training.step * size)
@@ -139,7 +139,7 @@ def _require_same_step(job: Job, step: int) -> None:
         )
 
 
-Outputs = tuple[Log, Progress] | None
+Outputs = tuple[MetricsLog, Progress] | None
 """Log and progress bar; None except on the main process."""
 
 
@@ -154,7 +154,7 @@ def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterato
         batch = next(batches)
         training.waited_s += time.monotonic() - start_s
         if training.step == 0 and is_main:
-            write_view_sheet(
+            save_view_grid(
                 job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
             )
         training_step(job, training, network, batch)
@@ -275,7 +275,7 @@ def _require_finite(job: Job, training: Training) -> None:
 
     All processes call it at the same steps, since a bad loss of one spoils the weights of all.
     """
-    bad_step = training.window.first_bad_step()
+    bad_step = training.window.first_nonfinite_step()
     if not any(any_process([bad_step is not None], job.process)):
         return
     location = "of another process is not finite near" if bad_step is None else "is not finite at"
@@ -291,7 +291,7 @@ def _require_whitened(job: Job, training: Training) -> None:
     num_steps = len(training.window)
     if num_steps < min(job.command.execution.read_every_steps, job.num_steps):
         return  # the last window may be short
-    if any(any_process([not training.window.is_unwhitened()], job.process)):
+    if any(any_process([not training.window.all_whitening_failed()], job.process)):
         return
     first_step = training.step - num_steps + 1
     steps = f"step {first_step}" if num_steps == 1 else f"steps {first_step} to {training.step}"

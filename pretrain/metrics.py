@@ -33,8 +33,8 @@ NOT_METRICS = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
 class Window:
     """Metrics of the steps since the last reading.
 
-    Only reading them waits for the device. A method may skip metrics in steps that are not read;
-    means are over the other steps.
+    Values stay on the device, so `add` does not synchronize; reading does. A method may
+    skip metrics in steps that are not read; means are over the other steps.
     """
 
     def __init__(self) -> None:
@@ -62,16 +62,16 @@ class Window:
         """Restore name -> values of shape (steps,)."""
         self.values = {name: list(values) for name, values in state.items()}
 
-    def first_bad_step(self) -> int | None:
-        """Return the index of the first bad loss, or None."""
+    def first_nonfinite_step(self) -> int | None:
+        """Return the index of the first non-finite loss, or None."""
         losses = self.state_dict().get("loss", torch.empty(0))
         bad_steps = (~losses.isfinite()).nonzero()
         return int(bad_steps[0]) if len(bad_steps) else None
 
-    def is_unwhitened(self) -> bool:
+    def all_whitening_failed(self) -> bool:
         """Return whether whitening failed in all batches of the window.
 
-        All losses are 0 then. False if the method does not whiten.
+        All losses are 0 then. Always False for methods without whitening.
         """
         failures, losses = (self.values.get(name) for name in ("whitening_failures", "loss"))
         if not failures or not losses:
@@ -87,8 +87,8 @@ class Window:
         return means
 
 
-class Logger:
-    """A third-party logger; after its first error, the run continues without it."""
+class OptionalWriter:
+    """A TensorBoard or W&B writer that is disabled after its first error."""
 
     def __init__(self, name: str, start: Callable[[], Any]) -> None:
         self.name = name
@@ -112,30 +112,32 @@ class Logger:
             self.writer = None
 
 
-class Log:
-    """Writer of metrics.jsonl and TensorBoard events; drops entries after `first_step`.
+class MetricsLog:
+    """Writer of metrics.jsonl and TensorBoard events.
 
-    project: Weights & Biases project that copies the events; "": none. settings: shown there next
-    to the curves.
+    On resume, it removes the entries after `resume_step`. project: Weights & Biases project that
+    copies the events; "": none. settings: shown there next to the curves.
     """
 
     def __init__(
         self,
         folder: Path,
-        first_step: int,
+        resume_step: int,
         project: str = "",
         settings: Mapping[str, object] | None = None,
     ) -> None:
         self.path = folder / LOG_FILE
-        earlier_lines = [line for step, line in _lines(self.path) if step <= first_step]
+        earlier_lines = [line for step, line in _lines(self.path) if step <= resume_step]
         # atomically: a kill between truncating and writing would lose all earlier lines
         write_whole(self.path, "".join(f"{line}\n" for line in earlier_lines).encode())
-        self.wandb: Logger | None = None
+        self.wandb: OptionalWriter | None = None
         if project:  # before the event writer, which it patches
             start = partial(_start_wandb, project, folder, settings or {})
-            self.wandb = Logger("Weights & Biases", start)
+            self.wandb = OptionalWriter("Weights & Biases", start)
         board = folder.absolute() / BOARD_FOLDER
-        self.board = Logger(f"TensorBoard in {board}", lambda: _start_board(board, first_step))
+        self.board = OptionalWriter(
+            f"TensorBoard in {board}", lambda: _start_board(board, resume_step)
+        )
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Write one line of values after `step` finished steps.
@@ -162,17 +164,17 @@ def _start_wandb(project: str, folder: Path, settings: Mapping[str, object]) -> 
     """Start or resume a folder's Weights & Biases run; return wandb."""
     import wandb
 
-    identity = folder / ID_FILE
-    if not identity.exists():
+    id_path = folder / ID_FILE
+    if not id_path.exists():
         # stored in the folder: the same path may be another run on another machine or later
-        write_whole(identity, secrets.token_hex(8).encode())
+        write_whole(id_path, secrets.token_hex(8).encode())
     path = str(folder.absolute())
     # like sync_tensorboard=True, which only works in the current folder
     wandb.tensorboard.patch(root_logdir=f"{path}/{BOARD_FOLDER}", save=False)
     wandb.init(
         project=project,
         name=folder.name,
-        id=identity.read_text(),
+        id=id_path.read_text(),
         dir=path,
         resume="allow",
         config={"folder": path, **settings},
@@ -180,10 +182,11 @@ def _start_wandb(project: str, folder: Path, settings: Mapping[str, object]) -> 
     return wandb
 
 
-def _start_board(folder: Path, first_step: int) -> "SummaryWriter":
-    from torch.utils.tensorboard import SummaryWriter  # fails with some versions of other packages
+def _start_board(folder: Path, resume_step: int) -> "SummaryWriter":
+    # imported here: it may fail if installed packages do not match
+    from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder), purge_step=first_step + 1)
+    return SummaryWriter(str(folder), purge_step=resume_step + 1)
 
 
 def _add_scalars(board: "SummaryWriter", step: int, values: dict[str, float]) -> None:
@@ -191,10 +194,10 @@ def _add_scalars(board: "SummaryWriter", step: int, values: dict[str, float]) ->
         board.add_scalar(name, value, step)
 
 
-def means_after(folder: Path, first_step: int) -> dict[str, float]:
-    """Return each metric's mean over the steps after `first_step`.
+def mean_metrics_after(folder: Path, start_step: int) -> dict[str, float]:
+    """Return the mean of each metric over the steps after `start_step`, from the log.
 
-    It is computed from the log. All steps of a line count if it ends after `first_step`. Metrics
+    All steps of a line count if it ends after `start_step`. Metrics
     that were not finite are skipped; without a log, the result is empty.
     """
     sums: dict[str, float] = {}
@@ -202,7 +205,7 @@ def means_after(folder: Path, first_step: int) -> dict[str, float]:
     previous = 0
     for step, text in _lines(folder / LOG_FILE):
         for name, value in json.loads(text).items():
-            if step > first_step and name not in NOT_METRICS and value is not None:
+            if step > start_step and name not in NOT_METRICS and value is not None:
                 sums[name] = sums.get(name, 0.0) + value * (step - previous)
                 steps[name] = steps.get(name, 0) + step - previous
         previous = step
@@ -224,7 +227,7 @@ NUM_IMAGES, MAX_VIEWS = 6, 10
 SIDE_PX, GAP_PX = 96, 4
 
 
-def write_view_sheet(
+def save_view_grid(
     folder: Path, views: Sequence[Tensor], mean: Sequence[float], std: Sequence[float]
 ) -> None:
     """Write a picture of the first images and their views.

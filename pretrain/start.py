@@ -73,22 +73,22 @@ def start(name: str, command: Command[Any]) -> int:
                 f"error: {line.rstrip('.') or 'out of memory'}. {USE_LESS_MEMORY}", file=sys.stderr
             )
             return 1
-        # for any other error, the last line names it below the traceback
+        # end with a one-line summary, as for expected errors
         traceback.print_exc()
         print(f"error: {type(error).__name__}: {line}", file=sys.stderr)
         return 1
 
 
-def require_memory(needs: int, free: int) -> None:
+def require_memory(required: int, free: int) -> None:
     """Raise SettingsError if a step needs more GPU memory than free."""
-    if needs > free:
+    if required > free:
         raise SettingsError(
-            f"a step needs at least {needs / 1e9:.1f} GB in each process, but only "
+            f"a step needs at least {required / 1e9:.1f} GB in each process, but only "
             f"{free / 1e9:.1f} GB are free on the GPU. {USE_LESS_MEMORY}"
         )
 
 
-def same_images(command: Command[Any], process: Process) -> TrainingImages:
+def broadcast_image_list(command: Command[Any], process: Process) -> TrainingImages:
     """Return, in every process, the images that the main process finds.
 
     Only one process reads the headers of maybe a million files from a slow disk. A file that is
@@ -151,12 +151,12 @@ def run(name: str, command: Command[Any]) -> int:
     if command.out.resolve().is_relative_to(command.data.resolve()):
         raise SettingsError(
             f"--out {command.out} is in --data {command.data}, so a resumed run would also train "
-            "on the pictures that it has written. Choose a folder outside of the images"
+            "on its own views.jpg. Pass an --out outside of --data"
         )
-    needs = planned_memory(command)
+    required = planned_memory(command)
     with ExitStack() as stack:
         process = stack.enter_context(join_processes(command.device))
-        images = same_images(command, process)
+        images = broadcast_image_list(command, process)
         stop.listen(twice=False)
         # last: if the folder is in use, rank 0 fails within the group, so the others notice
         stack.enter_context(folder_lock(command.out) if process.is_main else nullcontext())
@@ -166,11 +166,11 @@ def run(name: str, command: Command[Any]) -> int:
             print_line(describe(job))
             for warning in cautions(job):
                 print_line(f"note: {warning}")
-            if needs:
-                print_line(f"memory: a step needs at least {needs / 1e9:.3g} GB in each process")
+            if required:
+                print_line(f"memory: a step needs at least {required / 1e9:.3g} GB in each process")
         # torch.compile may recompute activations instead of storing them
-        if needs and process.device.type == "cuda" and not command.execution.compile:
-            require_memory(needs, torch.cuda.mem_get_info(process.device)[0])
+        if required and process.device.type == "cuda" and not command.execution.compile:
+            require_memory(required, torch.cuda.mem_get_info(process.device)[0])
         if command.dry_run:
             return 0
         steps = train(job)
@@ -186,7 +186,8 @@ def run(name: str, command: Command[Any]) -> int:
             except WriteError as error:
                 if is_finished:
                     raise
-                print_line(f"no backbone of this step: {error}")  # but a checkpoint
+                # not fatal: a resumed run exports it
+                print_line(f"step {steps}: backbone not exported ({error})")
         if is_finished:
             return 0
         if process.is_main:

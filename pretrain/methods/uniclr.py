@@ -23,13 +23,13 @@ ONE_PAIR: Pairs = ((0, 1),)
 def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
     """Return cross-entropy plus symmetric loss (B,) of affinities (B, P, N, N).
 
-    It is averaged over the P pairs.
+    The loss of each of B batches is averaged over its P pairs of views with N images each.
     """
     logits = affinity / config.tau
-    partition = logits.logsumexp(dim=3)
+    log_partition = logits.logsumexp(dim=3)
     if config.ce_both_directions:
-        partition = (partition + logits.logsumexp(dim=2)) / 2
-    losses = (partition - logits.diagonal(dim1=2, dim2=3)).mean(dim=2)
+        log_partition = (log_partition + logits.logsumexp(dim=2)) / 2
+    losses = (log_partition - logits.diagonal(dim1=2, dim2=3)).mean(dim=2)
     if config.gamma:
         # equation 5: the norm, not its square. Algorithm 1 uses logits, equation 6 affinities
         matrix = logits if config.sym_on == "logits" else affinity
@@ -40,7 +40,8 @@ def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
 def uniclr_loss(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
     """Return loss and metrics, averaged over pairs of views.
 
-    embeddings (V, N, D), projector outputs of any scale; float32 also under autocast.
+    embeddings: projector outputs (V, N, D) of V views of N images, of any scale. Losses are
+    float32, also under autocast.
 
     SimAffinity: equations 1 and 6, InfoNCE of each row against the other view, plus the symmetric
     loss, in nats. SimWhitening: the same for whitened rows (equation 2), normalized as in section
@@ -68,7 +69,11 @@ def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) ->
         pairs = ONE_PAIR
     whiten = whitened_trace if config.is_trace else whitened_cosines
     result, factor = whiten(
-        *(views, pairs), ridge=config.ridge, groups=config.groups, detach=config.detach_covariance
+        views,
+        pairs,
+        ridge=config.ridge,
+        groups=config.groups,
+        detach=config.detach_covariance,
     )
     if config.is_trace:
         scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
@@ -103,9 +108,9 @@ class UniCLR(Method):
         )
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 2 + S views, small ones last.
+        """Return loss and metrics.
 
-        views (n, 3, H, W). progress has no effect.
+        views: two large views, then S small ones, each (n, 3, H, W). progress: unused.
         """
         large, small = views[:2], views[2:]
         # each large view has separate batch statistics, as in algorithm 1; small views share them
@@ -139,8 +144,8 @@ class UniCLR(Method):
         if config.variant == "affinity" or num_features < num_rows - 1 or config.ridge >= 0.1:
             return []
         return [
-            f"{num_rows} rows whiten {num_features} features with ridge {config.ridge:g}: hardly "
-            f"any signal is left; pass --ridge 1 or more --groups"
+            f"whitening {num_features} features with only {num_rows} embeddings (ridge "
+            f"{config.ridge:g}) removes almost all information; pass --ridge 1 or more --groups"
         ]
 
     def after_step(self, progress: float) -> None:

@@ -107,16 +107,16 @@ def _in_notebook() -> bool:
 
 
 def print_line(*texts: str) -> None:
-    """Print time, optional step and text to stderr."""
-    *steps, text = texts
+    """Print time, optional stage and text to stderr."""
+    *stages, text = texts
     if not is_quiet():
-        line = "  ".join([time.strftime("%H:%M:%S"), *(f"{step:<10}" for step in steps), text])
+        line = "  ".join([time.strftime("%H:%M:%S"), *(f"{stage:<10}" for stage in stages), text])
         print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def live_bars() -> "Iterator[Bars | None]":
-    """Yield this terminal's bars, or an outer call's; None elsewhere."""
+    """Yield the progress bars, shared with an enclosing call; None if bars cannot be drawn."""
     outer = _bars.get()
     if outer is not None or not (is_live() or _in_notebook()):
         yield outer
@@ -163,6 +163,7 @@ class Progress:
         self.printed = ("", -1)
         """Subject and number of finished items of the last line."""
         self.start = self.last_call = time.monotonic()
+        # print the first line after FIRST_LINE_S
         self.last_update = self.start - LINE_INTERVAL_S + FIRST_LINE_S
         self.bars, self.callback = bars, _callback.get()
         self.bar = None if bars is None else bars.add_task(self._title(), total=total, count="")

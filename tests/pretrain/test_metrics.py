@@ -9,16 +9,16 @@ import pytest
 import torch
 from PIL import Image
 
-from pretrain.metrics import Log, means_after, write_view_sheet
+from pretrain.metrics import MetricsLog, mean_metrics_after, save_view_grid
 from pretrain.running.atomic_files import WriteError
 
 
 def test_a_log_drops_what_lies_after_the_step_it_resumes_from(tmp_path: Path) -> None:
-    log = Log(tmp_path, 0)
+    log = MetricsLog(tmp_path, 0)
     for step in (2, 4, 6):
         log.write(step, {"loss": float(step)})
     log.close()
-    resumed = Log(tmp_path, 4)
+    resumed = MetricsLog(tmp_path, 4)
     resumed.write(6, {"loss": 0.5})
     resumed.close()
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -35,19 +35,19 @@ def test_a_log_drops_what_lies_after_the_step_it_resumes_from(tmp_path: Path) ->
 def test_a_log_that_a_dying_machine_has_left_keeps_its_whole_lines(
     tmp_path: Path, torn: bytes
 ) -> None:
-    log = Log(tmp_path, 0)
+    log = MetricsLog(tmp_path, 0)
     log.write(2, {"loss": 2.0})
     log.close()
     with (tmp_path / "metrics.jsonl").open("ab") as file:
         file.write(torn)
-    Log(tmp_path, 4).close()
+    MetricsLog(tmp_path, 4).close()
     assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 2, "loss": 2.0}\n'
 
 
 def test_a_kill_while_a_log_is_resumed_loses_no_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = Log(tmp_path, 0)
+    log = MetricsLog(tmp_path, 0)
     log.write(2, {"loss": 2.0})
     log.close()
 
@@ -56,12 +56,12 @@ def test_a_kill_while_a_log_is_resumed_loses_no_line(
 
     monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(KeyboardInterrupt):
-        Log(tmp_path, 4)
+        MetricsLog(tmp_path, 4)
     assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 2, "loss": 2.0}\n'
 
 
 def test_a_full_disk_of_the_log_is_named_with_its_path(tmp_path: Path) -> None:
-    log = Log(tmp_path, 0)
+    log = MetricsLog(tmp_path, 0)
     log.path = Path("/dev/full")
     with pytest.raises(WriteError, match=r"^/dev/full: cannot be written .No space left on device"):
         log.write(2, {"loss": 1.0})
@@ -78,7 +78,7 @@ def test_wandb_error_is_one_line(
     error = ConnectionResetError("Connection lost\nand more")
     wandb = Mock(**{f"{broken}.side_effect": error})
     monkeypatch.setitem(sys.modules, "wandb", wandb)
-    log = Log(tmp_path, 0, "ssl")
+    log = MetricsLog(tmp_path, 0, "ssl")
     for step in (1, 2, 3):
         log.write(step, {"loss": 1.0})
     log.close()
@@ -98,7 +98,7 @@ def test_log_is_written_without_tensorboard(
         (tmp_path / "tensorboard").touch()
     else:
         monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    log = Log(tmp_path, 0)
+    log = MetricsLog(tmp_path, 0)
     log.write(1, {"loss": 1.0})
     log.close()
     assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 1, "loss": 1.0}\n'
@@ -109,12 +109,12 @@ def test_means_of_the_last_epoch_weigh_each_line_by_its_steps(tmp_path: Path) ->
     lines = [(20, 1.0), (40, 5.0), (50, 2.0)]
     text = "".join(json.dumps({"step": s, "loss": v, "epoch": 0.1}) + "\n" for s, v in lines)
     (tmp_path / "metrics.jsonl").write_text(text + '{"step": 60, "lo')
-    assert means_after(tmp_path, 20) == {"loss": pytest.approx((20 * 5.0 + 10 * 2.0) / 30)}
+    assert mean_metrics_after(tmp_path, 20) == {"loss": pytest.approx((20 * 5.0 + 10 * 2.0) / 30)}
 
 
 def test_a_row_shows_the_views_of_one_image_whatever_their_sizes(tmp_path: Path) -> None:
     bright, dark = torch.full((9, 3, 16, 16), 9.0), torch.full((9, 3, 8, 8), -9.0)
-    write_view_sheet(tmp_path, [bright, dark], (0.5, 0.4, 0.3), (0.2, 0.3, 0.1))
+    save_view_grid(tmp_path, [bright, dark], (0.5, 0.4, 0.3), (0.2, 0.3, 0.1))
     with Image.open(tmp_path / "views.jpg") as sheet:
         pixels = np.asarray(sheet)
     assert pixels.shape == (6 * 100 + 4, 2 * 100 + 4, 3)
@@ -129,7 +129,7 @@ def test_resumed_run_continues_its_wandb_run(
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     for folder in (tmp_path / "a", tmp_path / "a", tmp_path / "b"):
         folder.mkdir(exist_ok=True)
-        log = Log(folder, 0, "ssl", {"recipe": "jcl/smoke"})
+        log = MetricsLog(folder, 0, "ssl", {"recipe": "jcl/smoke"})
         wandb.teardown.assert_not_called()
         log.close()
         wandb.teardown.assert_called_once_with()

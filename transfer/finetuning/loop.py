@@ -180,7 +180,7 @@ def step(
     training.optimizer.zero_grad(set_to_none=True)
     sums: dict[str, Tensor] = {}
     for number, samples in enumerate(micro_batches):
-        stream.seed_draws(training.iteration * schedule.accumulated + number)
+        stream.seed_micro_batch(training.iteration * schedule.accumulated + number)
         context: AbstractContextManager[None] = nullcontext()
         if isinstance(network, DistributedDataParallel) and number + 1 < schedule.accumulated:
             context = (
@@ -222,7 +222,7 @@ def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
     for number, batch in enumerate(stream.batches(range(first, first + count))):
         if number % READ_EVERY == 0 and any_process([stop.is_requested()], stream.process)[0]:
             _stop_together(stream.process)
-        stream.seed_draws(first + number)
+        stream.seed_micro_batch(first + number)
         yield batch
 
 

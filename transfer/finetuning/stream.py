@@ -4,6 +4,7 @@ The order is the same as in detectron2: consecutive permutations of all images, 
 the processes and grouped into batches of one orientation.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
@@ -55,14 +56,14 @@ class Samples(Generic[AnySample]):
     num_images: int
     batch: Callable[[Sequence[StreamItem]], Sequence[AnySample]]
     """Creates the samples of items; samples of one size may be stacked."""
-    wide: NDArray[np.bool_] | None = None
-    """Mask (n,) of the wide images, if batches must have one orientation."""
+    is_landscape: NDArray[np.bool_] | None = None
+    """(n,) bool: width > height. None: batches may mix orientations."""
 
 
 def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[StreamItem]:
     """Yield one process's items of infinitely many shuffled epochs.
 
-    DataError for zero images, which would never fill a batch.
+    Raises DataError if there are no images.
     """
     if num_images < 1:
         raise DataError("no training images; expected at least one")
@@ -76,15 +77,15 @@ def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[S
 
 
 def batches_of_items(
-    stream: Iterator[StreamItem], size: int, wide: NDArray[np.bool_] | None
+    stream: Iterator[StreamItem], size: int, is_landscape: NDArray[np.bool_] | None
 ) -> Iterator[list[StreamItem]]:
     """Yield batches of one orientation, as soon as one is full.
 
-    wide: mask (n,) of the wide images; None: do not separate orientations.
+    is_landscape: (n,) bool, width > height; None: do not separate orientations.
     """
     waiting: dict[bool, list[StreamItem]] = {True: [], False: []}
     for item in stream:
-        key = wide is None or bool(wide[item[1]])
+        key = is_landscape is None or bool(is_landscape[item[1]])
         waiting[key].append(item)
         if len(waiting[key]) == size:
             yield waiting[key]
@@ -94,7 +95,7 @@ def batches_of_items(
 def images_per_micro_batch(schedule: TrainingSchedule, process: Process) -> int:
     """Return the micro-batch size per process.
 
-    ValueError if the batch is not divisible.
+    Raises ValueError if the batch is not divisible.
     """
     num_micro_batches = process.num_processes * schedule.accumulated
     if schedule.batch_size < 1:
@@ -116,11 +117,11 @@ class Stream:
     seed: int
     process: Process
 
-    def batches(self, numbers: range) -> Iterator[list[Sample]]:
+    def batches(self, indices: range) -> Iterator[list[Sample]]:
         """Yield micro-batches of this process, on its device.
 
-        numbers: their numbers in the complete training, with step 1. Earlier ones are skipped
-        without opening an image.
+        indices: range of micro-batch indices, counted from the start of training. Earlier
+        micro-batches are skipped without opening an image.
         """
         process = self.process
         items = shuffled_indices(self.samples.num_images, self.seed, process)
@@ -128,15 +129,19 @@ class Stream:
         workers = num_workers(self.schedule.iterations * self.schedule.batch_size)
         loaded = load_batches(
             lambda batch: list(self.samples.batch(batch)),
-            islice(batches_of_items(items, size, self.samples.wide), numbers.start, numbers.stop),
-            num_workers=-(-workers // process.num_processes),
+            islice(
+                batches_of_items(items, size, self.samples.is_landscape),
+                indices.start,
+                indices.stop,
+            ),
+            num_workers=math.ceil(workers / process.num_processes),
         )
         on_gpu = process.device.type == "cuda"
         for batch in loaded:
             pinned = (sample.pin_memory() if on_gpu else sample for sample in batch)
             yield [sample.to(process.device) for sample in pinned]
 
-    def seed_draws(self, number: int) -> None:
+    def seed_micro_batch(self, index: int) -> None:
         """Seed torch's generator, which samples anchors and proposals, for a micro-batch."""
-        seeds = np.random.SeedSequence([self.seed, number, self.process.rank])
+        seeds = np.random.SeedSequence([self.seed, index, self.process.rank])
         torch.manual_seed(int(seeds.generate_state(1)[0]))

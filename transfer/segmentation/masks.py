@@ -30,7 +30,7 @@ def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Predicted masks of a split in files, with details of the training."""
+    """Predicted segmentation masks of a split, stored as PNG files."""
 
     folder: Path
     split: Segmented
@@ -52,7 +52,10 @@ class Predicted:
 
     @cached_property
     def confusions(self) -> Confusion:
-        """Return the confusion matrix (n, L, L) of each image."""
+        """Per-image confusion matrices (n, L, L) of L classes.
+
+        Rows are the truth, columns the predictions.
+        """
         from transfer.segmentation.iou import confusion
 
         num_classes = len(self.split.class_names)

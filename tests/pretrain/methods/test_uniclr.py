@@ -187,13 +187,13 @@ def test_a_sensible_ridge_silences_the_caution_about_whitening(
     features = method.config.embedding_dim
     method.config = replace(method.config, ridge=1e-3)
     (caution,) = method.cautions(batch_size=features // 2)
-    assert f"{features} rows whiten {features} features with ridge 0.001" in caution
+    assert f"{features} features with only {features} embeddings (ridge 0.001)" in caution
     assert method.cautions(batch_size=features) == []
     monkeypatch.setattr("pretrain.methods.uniclr.num_processes", lambda: 4)
     assert method.cautions(batch_size=features) == []
     method.config = replace(method.config, affinity_scope="local")
     assert method.batch_needs(method.config).local_prior
-    assert f"{features // 2} rows" in method.cautions(batch_size=features)[0]
+    assert f"{features // 2} embeddings" in method.cautions(batch_size=features)[0]
     method.config = replace(method.config, ridge=1.0)
     assert method.cautions(batch_size=features // 2) == []
 
