@@ -148,8 +148,8 @@ def _array_name(jobs: Sequence[Job]) -> str:
     cells = [cell for job in jobs for cell in job.cells]
     joined = []
     for names in ([c.backbone.name for c in cells], [c.task.heading for c in cells]):
-        first, more = [*dict.fromkeys(names)][:MAX_NAMES], len({*names}) - MAX_NAMES
-        joined.append("+".join([*first, f"{more} more"] if more > 0 else first))
+        first, num_more = [*dict.fromkeys(names)][:MAX_NAMES], len({*names}) - MAX_NAMES
+        joined.append("+".join([*first, f"{num_more} more"] if num_more > 0 else first))
     return ":".join(joined).replace(" ", "-")
 
 
@@ -331,10 +331,10 @@ def _without_weights(request: Request) -> Cell:
 def merge_options(options: SlurmOptions, earlier: SlurmOptions) -> SlurmOptions:
     """Return the earlier options, overridden by options that are given now."""
     names = ("parallel", "max_gpus", "hours", "cpus", "memory_gb", "tables_partition", "log_folder")
-    given = {name: getattr(options, name) for name in names if getattr(options, name)}
+    overrides = {name: getattr(options, name) for name in names if getattr(options, name)}
     defaults = vars(Queue())
     changed = {name: new for name, new in vars(options.queue).items() if new != defaults[name]}
-    return replace(earlier, queue=replace(earlier.queue, **changed), **given)
+    return replace(earlier, queue=replace(earlier.queue, **changed), **overrides)
 
 
 def cancel_all(results: Path) -> int:

@@ -179,10 +179,10 @@ def core_throughput(device: torch.device, folder: Path) -> Facts:
     }
     with one_thread():
         seconds = {
-            work: seconds_per_call(read, device, warm_up=1, calls=3)
-            for work, read in readers.items()
+            quantity: seconds_per_call(read, device, warm_up=1, calls=3)
+            for quantity, read in readers.items()
         }
-    return {f"{work}, images/s": number / duration for work, duration in seconds.items()}
+    return {f"{quantity}, images/s": number / duration for quantity, duration in seconds.items()}
 
 
 def classifier_throughput(device: torch.device, folder: Path) -> Facts:

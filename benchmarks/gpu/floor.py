@@ -64,12 +64,12 @@ def floor_us(
     for layer in network.modules():
         layer.register_forward_hook(add)
     network.eval()(torch.empty(1, 3, px, px, device="meta"))
-    forward, both = 3 * sizes["norm"], 8 * sizes["norm"]
+    forward, total = 3 * sizes["norm"], 8 * sizes["norm"]
     if unfused:
         forward += sizes["block"] + sizes["pooling"]
-        both += 4 * sizes["block"] + 2 * sizes["pooling"]
+        total += 4 * sizes["block"] + 2 * sizes["pooling"]
     return (
-        1e6 * (3 * convolution_s + both / bytes_per_s),
+        1e6 * (3 * convolution_s + total / bytes_per_s),
         1e6 * (convolution_s + forward / bytes_per_s),
     )
 

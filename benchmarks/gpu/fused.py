@@ -65,17 +65,19 @@ def fused_throughput(device: torch.device, folder: Path) -> Facts:
     images = torch.randn(batch, 3, px, px, device=device).to(torch.bfloat16)
     images = images.contiguous(memory_format=torch.channels_last)
     convolution = cudnn_convolution if on_gpu else plain_convolution
-    ways: dict[str, Callable[[], Tensor]] = {
+    variants: dict[str, Callable[[], Tensor]] = {
         "as it is": partial(forward, network, images),
         "fused": partial(fused_features, network, images, convolution),
     }
     facts: Facts = {}
     for search in (False, True):  # extractions use cuDNN without a search for algorithms
-        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        seconds: dict[str, list[float]] = {variant: [] for variant in variants}
         with torch.backends.cudnn.flags(enabled=True, benchmark=search):
-            for way, call in list(ways.items()) * ROUNDS:
-                seconds[way].append(seconds_per_call(call, device, warm_up=3, calls=calls))
-        for way, times in seconds.items():
-            facts[f"images/s {way}{', after a search' if search else ''}"] = batch / median(times)
-    cosines = cosine_similarity(ways["fused"](), ways["as it is"]())
+            for variant, call in list(variants.items()) * ROUNDS:
+                seconds[variant].append(seconds_per_call(call, device, warm_up=3, calls=calls))
+        for variant, times in seconds.items():
+            facts[f"images/s {variant}{', after a search' if search else ''}"] = batch / median(
+                times
+            )
+    cosines = cosine_similarity(variants["fused"](), variants["as it is"]())
     return facts | {"smallest cosine of their features": cosines.min().item()}

@@ -76,22 +76,22 @@ def compare_views(title: str, images: TrainingImages, settings: Settings) -> Non
     )
     crops = replace(feed, colors_on_device=True)
     files = [images.path(index) for step in range(num_steps) for index in plan.batch(step)[1]]
-    ways: dict[str, Callable[[], Iterable[object]]] = {
+    makers: dict[str, Callable[[], Iterable[object]]] = {
         "torchvision": lambda: usual_batches(recipe, views, files),
         "whole views": lambda: feed.batches(0, num_steps),
         "crops alone": lambda: map(crops.make, range(num_steps)),
     }
     compare(
         f"{title}, {len(files)} images, one core",
-        {name: partial(_last, way) for name, way in ways.items()},
+        {name: partial(_last, make) for name, make in makers.items()},
         settings.rounds,
         num_images=len(files),
     )
 
 
-def _last(way: Callable[[], Iterable[object]]) -> object:
+def _last(make: Callable[[], Iterable[object]]) -> object:
     """Make all batches; return the last one."""
-    return deque(way(), maxlen=1)[0]
+    return deque(make(), maxlen=1)[0]
 
 
 def usual_batches(
