@@ -281,26 +281,17 @@ def _references(checkpoints: Sequence[Checkpoint], tasks: Sequence[Task]) -> lis
     common task. A checkpoint without a reference gets its own index.
     """
     random = [index for index, checkpoint in enumerate(checkpoints) if checkpoint.is_random]
+
+    def have_common_task(first: int, second: int) -> bool:
+        pair = min(first, second), max(first, second)
+        return any(pair in task.differences for task in tasks)
+
     references = []
     for index, checkpoint in enumerate(checkpoints):
-        twins = [
-            candidate
-            for candidate in random
-            if checkpoints[candidate].network == checkpoint.network
-        ]
-        candidates = [index] if checkpoint.is_random else [*twins, *range(index), index]
-        pairs = [(min(index, candidate), max(index, candidate)) for candidate in candidates]
-        shared = (any(pair in task.differences for task in tasks) for pair in pairs)
-        references.append(
-            next(
-                (
-                    target
-                    for target, has_common in zip(candidates, shared, strict=True)
-                    if has_common
-                ),
-                index,
-            )
-        )
+        twins = [i for i in random if checkpoints[i].network == checkpoint.network]
+        candidates = [index] if checkpoint.is_random else [*twins, *range(index)]
+        common = (candidate for candidate in candidates if have_common_task(index, candidate))
+        references.append(next(common, index))
     return references
 
 
