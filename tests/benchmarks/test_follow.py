@@ -390,3 +390,7 @@ def test_run_of_a_stand_in_trainer_becomes_a_curve(small_data: Path, tmp_path: P
     assert [path.name for path in (tmp_path / "runs/follow/mine").iterdir()] == ["lock"]
     command += ["--stop-below", "cifar10_knn=100"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == EXIT_BELOW
+    command += ["--follow", "another", "--name", "mine"]
+    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "another folder" in refused.stderr
