@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, cast
 from pretrain.running.processes import process_group, this_process
 from transfer.datasets.folders import Folders, data_folder
 from transfer.encoders.architectures import BackboneError
-from transfer.encoders.files import read_file
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.tasks import TASKS
@@ -48,7 +47,7 @@ class TestHead:
     network: AnyEncoder = field(default_factory=EncoderOptions)
     """Options that select the encoder."""
     data: Path = field(default_factory=data_folder)
-    """Folder of all datasets; $DATASETS or ./datasets."""
+    """Folder that contains all datasets. Default: $DATASETS, or ./datasets."""
 
     def __call__(self) -> int:
         """Print the mIoU; return the exit status. BackboneError if the head does not fit."""
@@ -74,6 +73,8 @@ class TestHead:
 
 def load_head(network: LinearSegmenter, path: Path) -> None:
     """Set the norm and classifier of a network from a file; BackboneError if they do not fit."""
+    from transfer.encoders.files import read_file  # imports torch
+
     tensors = {
         name[max(0, name.rfind("decode_head.")) :]: tensor  # without a prefix such as state_dict
         for name, tensor in read_file(path).tensors.items()
