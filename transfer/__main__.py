@@ -33,7 +33,6 @@ from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.encoders.report import render as render_inspection
 from transfer.finetuning.options import RANGES
 from transfer.getting.command import GetData
-from transfer.released_head import TestHead
 from transfer.tasks import TASKS
 
 
@@ -142,6 +141,27 @@ class ConvertSBD:
 
         count = convert_sbd(self.data, self.sbd)
         print(f"{count} masks of SBD  ->  {self.data / 'VOCdevkit/VOC2012/SegmentationClassAug'}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestHead:
+    """Test a published linear segmentation head (mmsegmentation format) on VOC 2012 val."""
+
+    ckpt: Path
+    """Weights of the encoder."""
+    head: Path
+    """Checkpoint of the head, as mmsegmentation saves it."""
+    network: AnyEncoder = field(default_factory=EncoderOptions)
+    """Options that select the encoder."""
+    data: Path = field(default_factory=data_folder)
+    """Folder that contains all datasets. Default: $DATASETS, or ./datasets."""
+
+    def __call__(self) -> int:
+        """Print the mIoU; return the exit status."""
+        from transfer.released_head import score_head
+
+        print(score_head(self.ckpt, self.network, self.head, self.data))
         return 0
 
 

@@ -5,24 +5,24 @@ This checks the feature maps, resampling, sliding windows and mIoU of
 Oquab et al., TMLR 2024 (arXiv:2304.07193), Table 10 has their mIoU.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
+from torch import Tensor
+
 from pretrain.running.processes import process_group, this_process
-from transfer.datasets.folders import Folders, data_folder
+from transfer.datasets.folders import Folders
 from transfer.encoders.architectures import BackboneError
+from transfer.encoders.files import read_file
 from transfer.encoders.opening import open_file
-from transfer.encoders.options import AnyEncoder, EncoderOptions
+from transfer.encoders.options import EncoderOptions
+from transfer.segmentation.linear import LinearSegmenter
+from transfer.segmentation.masks import Predicted
+from transfer.segmentation.train import predict
 from transfer.tasks import TASKS
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from transfer.segmentation.linear import LinearSegmenter
     from transfer.tasks.dense import SegmentationLinear
 
 HEAD_NAMES = {
@@ -36,44 +36,29 @@ HEAD_NAMES = {
 """Tensors of mmsegmentation's linear head with batch norm, and their names here."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestHead:
-    """Test a published linear segmentation head (mmsegmentation format) on VOC 2012 val."""
+def score_head(ckpt: Path, network: EncoderOptions, head: Path, data: Path) -> str:
+    """Return a line with the mIoU of an encoder with a published head.
 
-    ckpt: Path
-    """Weights of the encoder."""
-    head: Path
-    """Checkpoint of the head, as mmsegmentation saves it."""
-    network: AnyEncoder = field(default_factory=EncoderOptions)
-    """Options that select the encoder."""
-    data: Path = field(default_factory=data_folder)
-    """Folder that contains all datasets. Default: $DATASETS, or ./datasets."""
-
-    def __call__(self) -> int:
-        """Print the mIoU; return the exit status. BackboneError if the head does not fit."""
-        from transfer.segmentation.masks import Predicted
-        from transfer.segmentation.train import predict
-
-        encoder, _ = open_file(self.ckpt, self.network)
-        task = cast("SegmentationLinear", TASKS["voc12_seg_linear"])
-        if reason := task.unsupported_reason(encoder):
-            raise BackboneError(reason)
-        task = task.for_backbone(encoder)
-        split = task.open(self.data, "test")
-        with process_group(), TemporaryDirectory() as folder:
-            folders = Folders(data=self.data, work=Path(folder), cache=Path(folder))
-            network = task.build(encoder, len(split.class_names), "BN", folders)
-            network.to(this_process().device)
-            load_head(network, self.head)
-            predict(network, split, Path(folder), this_process())
-            mean_iou = Predicted(Path(folder), split).overlap.mean
-        print(f"{encoder.name}: mIoU {mean_iou:.2f} on {len(split):,} images")
-        return 0
+    Raises BackboneError if they do not fit.
+    """
+    encoder, _ = open_file(ckpt, network)
+    task = cast("SegmentationLinear", TASKS["voc12_seg_linear"])
+    if reason := task.unsupported_reason(encoder):
+        raise BackboneError(reason)
+    task = task.for_backbone(encoder)
+    split = task.open(data, "test")
+    with process_group(), TemporaryDirectory() as folder:
+        folders = Folders(data=data, work=Path(folder), cache=Path(folder))
+        segmenter = task.build(encoder, len(split.class_names), "BN", folders)
+        segmenter.to(this_process().device)
+        load_head(segmenter, head)
+        predict(segmenter, split, Path(folder), this_process())
+        mean_iou = Predicted(Path(folder), split).overlap.mean
+    return f"{encoder.name}: mIoU {mean_iou:.2f} on {len(split):,} images"
 
 
 def load_head(network: LinearSegmenter, path: Path) -> None:
     """Set the norm and classifier of a network from a file; BackboneError if they do not fit."""
-    from transfer.encoders.files import read_file  # imports torch
 
     tensors = {
         name[max(0, name.rfind("decode_head.")) :]: tensor  # without a prefix such as state_dict

@@ -45,12 +45,12 @@ class Door:
             return end.code
 
 
+REQUIRED = {"inspect": ("none.pth",), "test-head": ("--ckpt", "none.pth", "--head", "none.pth")}
+"""Required arguments of subcommands of transfer."""
 DOORS = {
     "transfer TASK": Door(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", *NO_FILE)),
     **{
-        name: Door(
-            options, transfer.__main__.main, RANGES, (name, *["none.pth"] * (name == "inspect"))
-        )
+        name: Door(options, transfer.__main__.main, RANGES, (name, *REQUIRED.get(name, ())))
         for name, options in transfer.__main__.COMMANDS.items()
     },
     "run_all": Door(RunAll, run_all.main, OPTION_RANGES),
