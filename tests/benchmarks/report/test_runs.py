@@ -59,8 +59,10 @@ def test_logs_kept_below_the_results_are_shown_once(results: Path, tmp_path: Pat
 
 def test_the_run_of_an_evaluated_checkpoint_is_shown(results: Path, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "jcl-run")
-    backbone = SimpleNamespace(name="mine", file=str(run / "backbone.pt"))
-    row: Any = SimpleNamespace(cell=SimpleNamespace(backbone=backbone), state="unsupported")
+    cell = SimpleNamespace(
+        backbone=SimpleNamespace(name="mine"), source_file=str(run / "backbone.pt")
+    )
+    row: Any = SimpleNamespace(cell=cell, state="unsupported")
     request = RunAll(settings=Settings(results=results, runs=tmp_path / "runs"))
     assert finish_run([row], request, 0.0, {}) == 0
     assert "jcl-run</b>: step 2" in page(results)
