@@ -16,7 +16,7 @@ import tyro
 from benchmarks.drawing.figure import figures
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.kinds import Inputs
-from benchmarks.drawing.logs import TrainingLog, keep, read_logs, read_run
+from benchmarks.drawing.logs import TrainingLog, read_logs, read_run, save_log
 from benchmarks.drawing.selection import MALFORMED
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
@@ -51,7 +51,7 @@ def keep_logs(request: Request) -> None:
         check_row_name(name, folder.resolve().name)
     logs = [read_run(folder, name) for folder, name in zip(request.logs, names, strict=True)]
     for log in logs:
-        print(f"log  {keep(log, request.results)}")
+        print(f"log  {save_log(log, request.results)}")
 
 
 class DrawnFigures(NamedTuple):

@@ -12,7 +12,7 @@ from itertools import combinations, pairwise, product
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from benchmarks.drawing.logs import MAX_POINTS, TrainingLog, points_of
+from benchmarks.drawing.logs import MAX_POINTS, TrainingLog, curve_points
 from benchmarks.drawing.panels import (
     Bars,
     Histogram,
@@ -382,7 +382,7 @@ def log_curves(
             name: [
                 Series(
                     label,
-                    points_of(largest[m], name, last_step=name in last_step_only.get(m, ())),
+                    curve_points(largest[m], name, last_step=name in last_step_only.get(m, ())),
                 )
                 for m, label in methods.items()
             ]

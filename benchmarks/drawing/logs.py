@@ -22,8 +22,9 @@ from pretrain.running.atomic_files import write_whole
 FORMAT = "ssl-training-log/1"
 LOG_FILE, BACKBONE_FILE = "metrics.jsonl", "backbone.pt"
 MAX_POINTS = 50
-"""Most points of a log's line."""
-START: Mapping[str, float] = {"step": 0.0, "epoch": 0.0}
+"""Maximum number of points per curve."""
+LOG_START: Mapping[str, float] = {"step": 0.0, "epoch": 0.0}
+"""Virtual log entry before the first step."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class TrainingLog:
 
     @cached_property
     def run(self) -> Run:
-        """Return the backbone's fields as a row without a result."""
+        """The backbone's fields as a `Run` without task or metrics, to group logs like results."""
         settings = self.made_by["settings"]
         network = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
         content = {"name": self.name, "sha256": "", **network, "made_by": self.made_by}
@@ -55,8 +56,8 @@ def read_run(folder: Path, name: str) -> TrainingLog:
         )
     if not backbone.is_file():
         raise ValueError(
-            f"{folder}: no {BACKBONE_FILE}, so the run has not ended; the command that started it "
-            "continues it"
+            f"{folder}: no {BACKBONE_FILE}, so the run is not finished. Run the command that "
+            "started it again to resume"
         )
     made_by = _origin(backbone)
     try:
@@ -68,9 +69,9 @@ def read_run(folder: Path, name: str) -> TrainingLog:
 
 
 def read_lines(path: Path) -> list[dict[str, float]]:
-    """Return the finite numbers of each line of a log.
+    """Return one dict of finite values per log line.
 
-    An incomplete line has none.
+    A malformed line gives an empty dict.
     """
     lines: list[dict[str, float]] = []
     for text in path.read_bytes().decode(errors="replace").splitlines():
@@ -85,10 +86,14 @@ def read_lines(path: Path) -> list[dict[str, float]]:
 def _complete_log(
     name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]
 ) -> TrainingLog:
-    """Return a complete log; ValueError if truncated or at another last step."""
+    """Return a complete log.
+
+    Raises ValueError if a line is incomplete, or if the last step differs from the run's.
+    """
+    # raises if the settings do not state the number of epochs
     float(made_by["settings"]["epochs"])
     for number, line in enumerate(lines, 1):
-        if not (line.get("step", 0) > 0 < line.get("epoch", 0)):
+        if not (line.get("step", 0) > 0 and line.get("epoch", 0) > 0):
             raise ValueError(f"line {number} is incomplete")
     last, steps = lines[-1]["step"] if lines else 0, made_by.get("steps")
     if last != steps:
@@ -106,13 +111,14 @@ def _origin(backbone: Path) -> dict[str, Any]:
         raise ValueError(f"{backbone}: {error}") from error
     if "settings" not in made_by:
         raise ValueError(
-            f"{backbone}: has no record of its training; expected a backbone file of this suite"
+            f"{backbone}: does not state how it was trained; expected a backbone file that "
+            "python -m pretrain has written"
         )
     return made_by
 
 
-def keep(log: TrainingLog, results: Path) -> Path:
-    """Write the log below the results; return its path."""
+def save_log(log: TrainingLog, results: Path) -> Path:
+    """Save the log in the results folder; return its path."""
     path = results / TRAINING_LOGS / f"{log.name}.json"
     columns = {
         name: [float(f"{line[name]:.6g}") if name in line else None for line in log.lines]
@@ -151,7 +157,7 @@ def _parse(content: dict[str, Any]) -> TrainingLog:
     return _complete_log(content["name"], dict(content["made_by"]), lines)
 
 
-def points_of(logs: Sequence[TrainingLog], name: str, *, last_step: bool) -> tuple[Point, ...]:
+def curve_points(logs: Sequence[TrainingLog], name: str, *, last_step: bool) -> tuple[Point, ...]:
     """Return the points of a metric, with standard deviations over runs.
 
     A value is plotted at the center of its log interval, or at the last step of it if `last_step`.
@@ -161,7 +167,7 @@ def points_of(logs: Sequence[TrainingLog], name: str, *, last_step: bool) -> tup
     sections: dict[int, list[tuple[float, float]]] = {}
     for log in logs:
         by_section: dict[int, list[tuple[float, float, float]]] = {}
-        for index, (previous, line) in enumerate(pairwise([START, *log.lines])):
+        for index, (previous, line) in enumerate(pairwise([LOG_START, *log.lines])):
             if name in line:
                 x = line["epoch"] if last_step else (previous["epoch"] + line["epoch"]) / 2
                 value = line["step"] - previous["step"], x, line[name]

@@ -20,7 +20,7 @@ from benchmarks.report_parts.document import (
     jpeg_address,
     sheet,
 )
-from benchmarks.results.numbers import Number, main_numbers, rank, shared_heading
+from benchmarks.results.numbers import Number, block_sort_key, main_numbers, shared_heading
 from benchmarks.results.overview import curve_of, curve_positions, curve_rank
 from benchmarks.results.records import Run, grouped, plural
 from benchmarks.results.tables import row_label
@@ -92,7 +92,7 @@ def views_of(numbers: Iterable[Number], snapshots: Iterable[Number] = ()) -> lis
         best_first = sorted(checkpoints, key=lambda number: (-_main_number(number), number.row))
         named = [(row_label(number, best_first), number) for number in best_first]
         all_numbers = [*group, *of_snapshots]
-        order = min(rank(number.reasons, number.version) for number in all_numbers)
+        order = min(block_sort_key(number.reasons, number.version) for number in all_numbers)
         view = View(f"{comparison.key}: {shared_heading(all_numbers)}", named, of_snapshots)
         views.append((order, view.title, view))
     return [view for *_, view in sorted(views, key=lambda entry: entry[:2])]

@@ -2,7 +2,7 @@
 
 records.py       read all records and failures of a results folder as rows
 published.py     numbers that papers print, from benchmarks/published
-numbers.py       group runs into numbers, rows and blocks that may be compared
+numbers.py       average runs over seeds, and group them into tables of comparable results
 differences.py   scores with errors, tests of differences, verdicts
 power.py         smallest detectable differences, and numbers of seeds
 verdicts.py      pair our numbers with published ones; reasons for missing verdicts

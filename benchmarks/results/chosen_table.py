@@ -9,7 +9,12 @@ from difflib import get_close_matches
 from typing import Literal, NamedTuple, get_args
 
 from benchmarks.results.differences import LEVEL, difference, holm, with_errors
-from benchmarks.results.numbers import Number, main_numbers, mean_over_tasks, rank
+from benchmarks.results.numbers import (
+    Number,
+    block_sort_key,
+    main_numbers,
+    mean_over_tasks,
+)
 from benchmarks.results.records import Comparison, grouped
 from benchmarks.results.tables import Cell, Grid, Line, csv_text, latex_text, plain, row_label
 from transfer.record import SIGNED_METRICS
@@ -160,7 +165,8 @@ def columns_of(
     """Return the columns of these tasks, each with the most common comparison."""
     by_comparison: dict[Comparison, dict[Backbone, Number]] = {}
     for number in sorted(
-        numbers, key=lambda number: (rank(number.reasons, number.version), number.conditions)
+        numbers,
+        key=lambda number: (block_sort_key(number.reasons, number.version), number.conditions),
     ):
         by_backbone = by_comparison.setdefault(number.runs[0].comparison, {})
         by_backbone.setdefault(

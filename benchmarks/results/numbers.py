@@ -1,4 +1,4 @@
-"""Group runs into numbers, rows and blocks that may be compared.
+"""Average runs over seeds, and group the averages into tables of comparable results.
 
 A block is a table of rows that may be compared with each other (`records.Comparison`). Numbers with
 different reasons against a comparison with the papers (length, altered protocol, data) are in
@@ -35,20 +35,23 @@ RowKey = tuple[bool, str, str, str]
 
 
 class Number(NamedTuple):
-    """Mean over runs that differ only in seed, or a text instead."""
+    """One table entry: a mean over seeds, or the text shown if there is no score."""
 
     run: Run
     """A run of the row, for the facts on its backbone."""
     reasons: Reasons
+    """Reasons why the number is not comparable with published ones."""
     version: int
+    """0: the newest settings and data; larger: older ones."""
     task: str
     reading: str
+    """Variant of the protocol, as in in1k_linear@jcl."""
     primary_metric: str
     heading: str
     conditions: str = ""
     """Conditions of a further row; empty for the first row."""
     metric: str = ""
-    """Empty: the text in place of every metric that the runs lack."""
+    """Name of the metric; empty for the entry shown for missing metrics."""
     score: Score | None = None
     text: str = ""
     notes: tuple[str, ...] = ()
@@ -122,14 +125,14 @@ class Block:
         return ", ".join(sorted({run.protocol for run in runs}))
 
     @cached_property
-    def _by_place(self) -> dict[tuple[RowKey, ColumnKey, str], Number]:
+    def _number_by_key(self) -> dict[tuple[RowKey, ColumnKey, str], Number]:
         return {(number.row, number.column, number.metric): number for number in self.numbers}
 
     def number(self, row: Number, column: ColumnKey, metric: str) -> Number:
         """Return the number of a row, column and metric, or a text."""
-        if number := self._by_place.get((row.row, column, metric)):
+        if number := self._number_by_key.get((row.row, column, metric)):
             return number
-        fallback = self._by_place.get((row.row, column, ""))
+        fallback = self._number_by_key.get((row.row, column, ""))
         if fallback is None:
             text = "" if row.conditions else "not run"
             return row._replace(score=None, text=text, notes=(), failures=(), runs=())
@@ -143,7 +146,7 @@ class Block:
 EMPTY = Block(Reasons(), 0, ())
 
 
-def rank(reasons: Reasons, version: int) -> tuple[int, tuple[str, ...], int]:
+def block_sort_key(reasons: Reasons, version: int) -> tuple[int, tuple[str, ...], int]:
     """Return the sort key of blocks.
 
     Schedules come in their order, then other lengths; the newest version comes first.
@@ -156,7 +159,9 @@ def rank(reasons: Reasons, version: int) -> tuple[int, tuple[str, ...], int]:
 def blocks(numbers: Iterable[Number]) -> list[Block]:
     """Return the blocks of numbers by schedule, the comparable one first."""
     groups = grouped(((number.reasons, number.version), number) for number in numbers)
-    return [Block(*key, groups[key]) for key in sorted(groups, key=lambda key: rank(*key))]
+    return [
+        Block(*key, groups[key]) for key in sorted(groups, key=lambda key: block_sort_key(*key))
+    ]
 
 
 def main_numbers(numbers: Iterable[Number]) -> list[Number]:
@@ -168,9 +173,9 @@ def main_numbers(numbers: Iterable[Number]) -> list[Number]:
 
 
 def shared_heading(numbers: Sequence[Number]) -> str:
-    """Return what numbers that may be compared share, as a heading.
+    """Return a common heading for comparable numbers.
 
-    A protocol that the input of some networks alone alters is not called altered.
+    It says "altered" only if the protocol of every number is altered.
     """
     reasons = numbers[0].reasons
     if not all(number.reasons.altered for number in numbers):
@@ -189,7 +194,7 @@ class BlockRow(NamedTuple):
 
 
 def numbers_of(runs: Sequence[Run], *, by_pretraining: bool = False) -> list[Number]:
-    """Return the mean of each group of runs, and failure texts.
+    """Return a number per metric and group of runs, or one with the failure text.
 
     by_pretraining: name the conditions as if all snapshots of a pre-training run were one backbone.
     """
@@ -198,7 +203,7 @@ def numbers_of(runs: Sequence[Run], *, by_pretraining: bool = False) -> list[Num
     rows = {block_rows[run.file]: run for run in reversed(succeeded)}
     cells = grouped(((block_rows[run.file], run.task, run.reading), run) for run in succeeded)
     by_backbone = {run.identity: run for run in reversed(succeeded)}
-    for failure, block_row in _rows_of_failures(runs, block_rows, set(cells)):
+    for failure, block_row in _assign_failures_to_rows(runs, block_rows, set(cells)):
         rows.setdefault(block_row, by_backbone.get(block_row.backbone, failure))
         cells.setdefault((block_row, failure.task, failure.reading), []).append(failure)
     numbers: list[Number] = []
@@ -265,18 +270,18 @@ def _condition_names(conditions: Sequence[Conditions]) -> dict[Conditions, str]:
     return dict(zip([first, *further], ["", *names], strict=True))
 
 
-def _rows_of_failures(
+def _assign_failures_to_rows(
     runs: Iterable[Run], block_rows: Mapping[str, BlockRow], cells: set[tuple[BlockRow, str, str]]
 ) -> Iterator[tuple[Run, BlockRow]]:
     """Yield each failure with its block and row.
 
-    The row is one in which other seeds of the evaluation succeeded, or one with other tasks of the
-    backbone at the same length, or a new row.
+    Prefer the row in which other seeds of the evaluation succeeded, then a row of the same backbone
+    and length, then a new row.
     """
     rows = sorted(
         dict.fromkeys(block_rows.values()),
         key=lambda block_row: (
-            *rank(block_row.reasons, block_row.version),
+            *block_sort_key(block_row.reasons, block_row.version),
             block_row.backbone,
             block_row.conditions,
         ),
@@ -321,7 +326,7 @@ def score_of_runs(runs: Sequence[Run], metric: str) -> Score:
     first = runs[0]
     per_image = first.details.get(PER_IMAGE) or {}
     num_images = per_image.get("images") or first.details.get("num_test")
-    # all corruptions of one image are correct or wrong together, so they do not count separately
+    # predictions for the corruptions of an image are correlated, so num_test is no sample size
     is_counted = isinstance(num_images, int) and (per_image or first.task != CORRUPTED)
     trials = first.details.get("interval95", {}) if len(runs) == 1 else {}
     return score_of(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.drawing.logs import keep, read_logs, read_run
+from benchmarks.drawing.logs import read_logs, read_run, save_log
 from benchmarks.figures import main
 from benchmarks.results.contents import read_contents
 from benchmarks.results.overview import curve_files
@@ -130,7 +130,7 @@ def test_stored_log_is_read_only_if_complete(
     run = run_folder(tmp_path / "run", checkpoint)
     numbers = {"a": math.nan, "b": math.inf, "c": 1}
     write_lines(run, [{"step": i, "epoch": i / 2} | numbers for i in (1, 2)])
-    keep(read_run(run, "moco"), tmp_path / "results")
+    save_log(read_run(run, "moco"), tmp_path / "results")
     (log,), warnings = read_logs(tmp_path / "results")
     assert not warnings
     assert log.made_by["settings"] == {"epochs": 1, "arch": "resnet18"}
