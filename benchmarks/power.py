@@ -33,7 +33,7 @@ class Request:
     points: float = 0.5
     """Smallest true difference in points that matters to you."""
     tasks: str = ""
-    """Tasks with commas between them: in1k_linear,voc07_svm@co2,transfer_linear; all if empty."""
+    """Tasks with commas between them: in1k_linear,voc07_svm@11point. All if empty."""
     results: tuple[Path, ...] = (Path("results"),)
     """Folders of records."""
     with_reference: bool = False

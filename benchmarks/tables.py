@@ -45,7 +45,8 @@ class Request:
     name: tuple[str, ...] = ()
     """Print a single table of these checkpoints, in this order, for a paper; write no files."""
     tasks: str = ""
-    """Tasks of the single table, separated by commas: in1k_linear,voc07_svm@co2,transfer_linear."""
+    """Tasks of the single table, separated by commas, such as
+    in1k_linear,voc07_svm@11point,transfer_linear."""
 
 
 def pages_of(contents: Contents) -> dict[str, Page]:

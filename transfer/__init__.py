@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pretrain.running.atomic_files import WriteError as WriteError
+    from pretrain.running.errors import ArgumentError as ArgumentError
     from pretrain.running.errors import NotFiniteError as NotFiniteError
     from pretrain.running.errors import SuiteError as SuiteError
     from pretrain.running.lock import BusyError as BusyError
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from transfer.tasks import TaskError as TaskError
 
 PUBLIC = {
+    "ArgumentError": "pretrain.running.errors",
     "BackboneError": "transfer.encoders.encoder",
     "BusyError": "pretrain.running.lock",
     "DataError": "transfer.datasets.expected",

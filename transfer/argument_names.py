@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pretrain.running.errors import SuiteError
+from pretrain.running.errors import ArgumentError, SuiteError
 
 ARGUMENTS = {
     "checkpoint-key": "branch",
@@ -24,9 +24,11 @@ def argument_names() -> Iterator[None]:
     """Rewrite error messages in the block or decorated function."""
     try:
         yield
-    except (SuiteError, ValueError) as error:
+    except SuiteError as error:
         error.args = (with_argument_names(str(error)),)
         raise
+    except ValueError as error:
+        raise ArgumentError(with_argument_names(str(error))) from error
 
 
 def with_argument_names(message: str) -> str:

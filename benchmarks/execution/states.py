@@ -133,13 +133,14 @@ def count_words(states: States) -> str:
 
 def render_states(states: States) -> str:
     """Return a line per cell, logs of failed cells, and counts."""
-    lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<14}detail"]
+    width = max([16, *(len(state.identity[0]) + 2 for state in states)])
+    lines = [f"{'backbone':<{width}}{'task':<30}{'seed':<6}{'state':<14}detail"]
     for state in states:
         backbone, key, seed = state.identity
-        line = f"{backbone:<16}{key:<30}{seed:<6}{state.name:<14}{state.detail}"
+        line = f"{backbone:<{width}}{key:<30}{seed:<6}{state.name:<14}{state.detail}"
         lines.append(line.rstrip())
         if state.log:
-            lines.append(f"{'':<16}log: {state.log}")
+            lines.append(f"{'':<{width}}log: {state.log}")
     return "\n".join([*lines, count_words(states)])
 
 

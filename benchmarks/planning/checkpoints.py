@@ -24,6 +24,7 @@ from transfer.encoders.file_types import check_is_checkpoint
 from transfer.encoders.hub import local_file
 from transfer.encoders.options import Checkpoint, EncoderOptions, Origin
 from transfer.finetuning.options import RANGES
+from transfer.record import read_json
 
 
 def checkpoints(request: RunAll) -> list[Checkpoint]:
@@ -122,10 +123,11 @@ def _expand_single(option: str, values: Sequence[Any], uses: Sequence[bool]) -> 
     return one_per_checkpoint(option, values, [""] * len(uses))
 
 
-def random_initializations(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpoint]:
+def random_initializations(opened: Mapping[Checkpoint, Encoder], records: Path) -> list[Checkpoint]:
     """Return a random initialization for each network of the checkpoints.
 
-    The first is named random, further ones random-NETWORK.
+    The first is named random, further ones random-NETWORK. If an earlier run has evaluated another
+    network as random, the first is named random-NETWORK as well.
     """
     by_network: dict[tuple[str, str, EncoderOptions], Checkpoint] = {}
     names: list[str] = []
@@ -134,7 +136,8 @@ def random_initializations(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpo
         if network in by_network or checkpoint.heads:
             continue
         arch = re.sub(r"^(timm|torchvision|hf):|\.py(?=:)", "", encoder.arch)
-        name = base = re.sub(r"[^\w.-]+", "-", f"{RANDOM}-{arch}") if by_network else RANDOM
+        is_further = bool(by_network) or _has_other_network(records / RANDOM, encoder)
+        name = base = re.sub(r"[^\w.-]+", "-", f"{RANDOM}-{arch}") if is_further else RANDOM
         count = 1
         while name in names:  # another stem, input size or pooling of the same network
             count += 1
@@ -142,6 +145,15 @@ def random_initializations(opened: Mapping[Checkpoint, Encoder]) -> list[Checkpo
         names.append(name)
         by_network[network] = replace(checkpoint, random=True, name=name)
     return [*by_network.values()]
+
+
+def _has_other_network(folder: Path, encoder: Encoder) -> bool:
+    """Return whether the records in a folder belong to another network."""
+    for file in sorted(folder.rglob("*.json")):
+        stored = (read_json(file) or {}).get("backbone")  # a state file has only the name
+        if isinstance(stored, dict):
+            return (stored.get("arch"), stored.get("stem")) != (encoder.arch, encoder.stem)
+    return False
 
 
 def one_per_checkpoint(
@@ -175,6 +187,11 @@ def backbones(
                 backbone = open_checkpoint(checkpoint)
             except (BackboneError, OSError) as error:
                 if not checkpoint.snapshot:
+                    if len(request.encoder) == 1 < len(request.ckpt):
+                        raise BackboneError(
+                            f"{error}. One --encoder applies to all checkpoints; if their networks "
+                            "differ, pass one per checkpoint ('' for a ResNet)"
+                        ) from error
                     raise
                 unreadable[str(checkpoint.name)] = str(error)
                 print(f"{checkpoint.name}  failed: {error}", file=sys.stderr, flush=True)
@@ -188,7 +205,7 @@ def backbones(
 
     open_all(given or checkpoints(request))
     if request.random:
-        open_all(random_initializations(opened))
+        open_all(random_initializations(opened, request.settings.results / "records"))
     return opened, unreadable
 
 

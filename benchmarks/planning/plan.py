@@ -176,8 +176,9 @@ def extraction_of(cell: Cell) -> object:
 
 def render_plan(rows: list[PlannedCell]) -> str:
     """Return the plan as a text table with one line per cell."""
+    width = max([16, *(len(row.cell.backbone.name) + 2 for row in rows)])
     lines = [
-        f"{'backbone':<16}{'task':<30}{'protocol':<22}{'engine':<16}{'seed':<6}"
+        f"{'backbone':<{width}}{'task':<30}{'protocol':<22}{'engine':<16}{'seed':<6}"
         f"{'state':<14}{'GPU h':>7}  data"
     ]
     for row in rows:
@@ -187,17 +188,16 @@ def render_plan(rows: list[PlannedCell]) -> str:
             data = f"missing: {data}"
         if row.reason:
             data += f"; {row.reason}"
-        hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
+        row_hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
         lines.append(
-            f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"
-            f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<14}{hours:>7}  {data}"
+            f"{cell.backbone.name:<{width}}{cell.key:<30}{cell.task.protocol:<22}"
+            f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<14}{row_hours:>7}  {data}"
         )
     run, cached, missing_data, unsupported = _counts(rows)
-    single = [row for row in rows if row.cell.task.distributed_training is None]
-    hours_of_single = sum(row.gpu_hours for row in single if row.state == "run")
+    hours = sum(row.gpu_hours for row in rows if row.state == "run")
     lines.append(
         f"{run} to run, {cached} finished, {missing_data} with missing data, {unsupported} not "
-        f"supported by the backbone; about {hours_of_single:.1f} GPU hours"
+        f"supported by the backbone; about {hours:.1f} GPU hours"
     )
     missing = {key for row in rows for key in row.missing}
     advice = sorted(f"how to get {key}: {DATASETS[key].how_to_get}" for key in missing)

@@ -146,7 +146,8 @@ def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, s
     available = list(dict.fromkeys(name for name, _ in firsts))
     for name in names:
         if name not in available:
-            close = get_close_matches(name, available, n=1) or available[:1]
+            contained = [other for other in available if name in other]
+            close = contained or get_close_matches(name, available, n=1) or available[:1]
             hint = f"did you mean {close[0]}?" if close else "the folder has no results"
             raise ValueError(f"--name: no results of {name!r}; {hint}")
     selected = dict.fromkeys(names) or available

@@ -333,7 +333,8 @@ def score_of_runs(runs: Sequence[Run], metric: str) -> Score:
         [run.metrics[metric] for run in runs if metric in run.metrics],
         interval=trials.get(metric, 0.0),
         metric=metric,
-        images=f"{first.task} {first.protocol_hash} {first.fingerprint}",
+        # networks with other input sizes are tested on the same images
+        images=f"{first.task} {first.comparison.fields} {first.fingerprint}",
         is_primary=metric == first.primary_metric,
         details=tuple(run.details for run in runs),
         num_images=num_images if is_counted else None,

@@ -51,7 +51,7 @@ def test_errors_in_python_name_arguments(tmp_path: Path) -> None:
         "`schedule` 'fast'": lambda: evaluate(encoder, "cifar10_knn", schedule="fast"),
     }
     for fact, call in calls.items():
-        with pytest.raises(ValueError, match=re.escape(fact)) as refused:
+        with pytest.raises(SuiteError, match=re.escape(fact)) as refused:
             call()
         assert "--" not in str(refused.value)
 

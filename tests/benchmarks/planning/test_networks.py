@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.planning.checkpoints import backbones, networks
+from benchmarks.planning.checkpoints import backbones, networks, random_initializations
 from benchmarks.planning.options import RunAll
 from benchmarks.run_all import main
 from transfer.encoders.architectures import Stem
 from transfer.encoders.encoder import random_backbone
-from transfer.encoders.options import EncoderOptions
+from transfer.encoders.options import Checkpoint, EncoderOptions
 
 FILES = (Path("a.pth"), Path("b.pth"), Path("c.pth"))
 VIT = "timm:vit_tiny_patch16_224"
@@ -96,3 +96,16 @@ def test_resnet_and_vit_share_one_command(tmp_path: Path, small_data: Path) -> N
     assert main([str(arg) for arg in args]) == 0
     rows = {path.name for path in (tmp_path / "out" / "records").iterdir()}
     assert rows == {"first", "tiny", "random", "random-resnet18"}
+
+
+def test_twin_of_a_later_network_has_its_own_name(tmp_path: Path) -> None:
+    small = random_backbone(arch="resnet18", stem="imagenet", seed=0)
+    large = random_backbone(arch="resnet50", stem="imagenet", seed=0)
+    checkpoint = Checkpoint(ckpt=tmp_path / "mine.pth")
+    (twin,) = random_initializations({checkpoint: small}, tmp_path)
+    assert twin.name == "random"
+    file = tmp_path / "random" / "cifar10_knn.json"
+    file.parent.mkdir()
+    file.write_text('{"backbone": {"arch": "resnet18", "stem": "imagenet"}}')
+    assert random_initializations({checkpoint: small}, tmp_path)[0].name == "random"
+    assert random_initializations({checkpoint: large}, tmp_path)[0].name == "random-resnet50"

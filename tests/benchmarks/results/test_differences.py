@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, ttest_ind, ttest_rel
 from scipy.stats import t as student_t
 
+from benchmarks.results.contents import read_contents
 from benchmarks.results.differences import (
     Difference,
     Score,
@@ -18,6 +20,7 @@ from benchmarks.results.differences import (
     gain,
     holm,
     how_compared,
+    is_paired,
     with_errors,
 )
 from benchmarks.results.power import PowerModel
@@ -238,3 +241,16 @@ def test_smallest_difference_is_found_with_a_power_of_80_percent() -> None:
     assert model.power(result, (1, 1)) == pytest.approx(0.8, abs=1e-4)
     few = Difference(0.1, 0.5, 0.8, freedom=4).smallest
     assert few == pytest.approx(0.5 * (2.7764 + 0.9410), rel=1e-4)
+
+
+def test_networks_of_different_input_sizes_are_paired() -> None:
+    results = read_contents(Path(__file__).parents[3] / "results" / "reference")
+    scores = [
+        number.score
+        for number in results.numbers
+        if number.run.backbone in ("lite0-imagenet", "lite2-imagenet")
+        and (number.task, number.metric) == ("cifar10_knn", "top1")
+    ]
+    first, second = (score for score in scores if score is not None)
+    assert first.images
+    assert is_paired(first, second)
