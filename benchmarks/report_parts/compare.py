@@ -29,6 +29,10 @@ SHOWN = 0.05
 """Points below which a difference is shown as 0.0."""
 
 
+MAX_PAIRED = 3
+"""Maximum number of trained checkpoints of which all pairs have a sentence."""
+
+
 class Checkpoint(NamedTuple):
     """A row of the comparison."""
 
@@ -115,13 +119,20 @@ class Compared(NamedTuple):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Return each checkpoint and its reference, most common tasks first."""
-        pairs = [
+        """Return the pairs of checkpoints that sentences compare.
+
+        All pairs of trained checkpoints come first if these are few. Each checkpoint and its
+        reference follow, those with the most common tasks first.
+        """
+        trained = [i for i, checkpoint in enumerate(self.checkpoints) if not checkpoint.is_random]
+        pairs = list(combinations(trained, 2)) if len(trained) <= MAX_PAIRED else []
+        pairs = [pair for pair in pairs if self._num_common(*pair)]
+        further = [
             (index, reference)
             for index, reference in enumerate(self.references)
-            if index != reference
+            if index != reference and (reference, index) not in pairs
         ]
-        return sorted(pairs, key=lambda pair: -self._num_common(*pair))
+        return pairs + sorted(further, key=lambda pair: -self._num_common(*pair))
 
     @property
     def sentences(self) -> list[str]:

@@ -242,7 +242,8 @@ def test_three_networks_are_compared_in_one_report(browser: Browser, tmp_path: P
         for task in transfer_tasks()[:2]:
             complete(tmp_path, name, task, details={"num_test": 100}, **changes)
     browser.open(write_report(read_contents(tmp_path)).absolute())
-    assert [text.split(" and ")[0] for text in browser.texts(".answer li")] == ["moco", "vit"]
+    pairs = [text.split(" differ")[0] for text in browser.texts(".answer li")]
+    assert pairs == ["mine and moco", "mine and vit", "moco and vit"]
     choose(browser, "vit", "mine")
     message = "their networks differ (timm:vit_small; resnet50, imagenet stem)"
     assert message in browser.find("#compare-sentence").text
@@ -287,8 +288,8 @@ def test_a_table_is_copied_as_markdown_and_as_latex(browser: Browser, page: Path
     assert "transfer\\_linear/aircraft" in latex
     assert browser.run("document.querySelectorAll('table:not(.copied)').length") == 0
     rows = browser.run("asMarkdown(tableOf(document.getElementById('compare-rows')))").splitlines()
-    assert rows[0] == f"| task | mine | {HOSTILE} | points | 95 % interval |"
-    assert rows[2] == "| transfer_linear/aircraft | 47.5 | 40.0 | +7.5 | – |"
+    assert rows[0] == f"| task | {HOSTILE} | mine | points | 95 % interval |"
+    assert rows[2] == "| transfer_linear/aircraft | 40.0 | 47.5 | −7.5 | – |"
     papers = browser.run("asLatex(document.getElementById('papers'))")
     assert "\ntask & checkpoint & published & ours & paper & diff. &" in papers
     for section in ("numbers", "compare", "beside"):
