@@ -153,38 +153,38 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 def origin_of(path: Path, modified_ns: int, values: Mapping[str, str | int | float]) -> Origin:
     """Return the origin of a file, with the epoch and step that it states, or else its name."""
-    found = {}
+    stated = {}
     for name, keys in KEYS.items():
-        stated = [values[key] for key in keys if type(values.get(key)) in (int, float)]
+        in_file = [values[key] for key in keys if type(values.get(key)) in (int, float)]
         in_name = re.findall(IN_NAME[name], path.name, re.I)
-        found[name] = next((f"{float(value):.10g}" for value in [*stated, *in_name]), "")
+        stated[name] = next((f"{float(value):.10g}" for value in [*in_file, *in_name]), "")
     # nanoseconds order files of one second
     modified = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(modified_ns // 10**9))
     modified += f".{modified_ns % 10**9:09d}Z"
-    return Origin(file=str(path.absolute()), modified=modified, **found)
+    return Origin(file=str(path.absolute()), modified=modified, **stated)
 
 
 def curve_name(folder: Path) -> str:
     """Return the default name of a run's curve: that of its folder."""
     resolved = folder.resolve()
-    names = [one.name for one in (resolved, *resolved.parents)]
+    names = [parent.name for parent in (resolved, *resolved.parents)]
     return next((name for name in names if name not in RUN_SUBFOLDERS), "")
 
 
 def thresholds(options: FollowOptions, keys: Sequence[str]) -> dict[str, float]:
     """Return the values of --stop-below by task; ValueError for another form or task."""
-    found = {}
+    values = {}
     for text in options.stop_below:
         key, _, value = text.partition("=")
         try:
-            found[key] = float(value)
+            values[key] = float(value)
         except ValueError as error:
             raise ValueError(
                 f"--stop-below {text}: expected TASK=VALUE, such as {keys[0]}=15"
             ) from error
         if key not in keys:
             raise ValueError(f"--stop-below {text}: not one of the tasks {', '.join(keys)}")
-    return found
+    return values
 
 
 def pause(seconds: float) -> None:
@@ -313,20 +313,20 @@ class _Follower:
 
     def resume(self) -> None:
         """Evaluate the copies that an earlier process has left; ValueError if of another run."""
-        for one in self._states():
-            checkpoint = from_json(Checkpoint, one.stored.content["request"]["checkpoint"])
+        for state in self._states():
+            checkpoint = from_json(Checkpoint, state.stored.content["request"]["checkpoint"])
             source = checkpoint.origin.file
             if source and self.folder.absolute() not in Path(source).parents:
                 raise ValueError(
                     f"the curve {self.curve} in {self.request.settings.results} has checkpoints of "
                     f"another folder: {source}. Pass another --name"
                 )
-            name, sha256 = one.identity[0], one.stored.content["file_sha256"]
+            name, sha256 = state.identity[0], state.stored.content["file_sha256"]
             if not checkpoint.ckpt.is_file() or self.copies not in checkpoint.ckpt.parents:
                 continue
-            if one.stored.is_submitted and one.name in ("queued", "running"):
+            if state.stored.is_submitted and state.name in ("queued", "running"):
                 self.submitted[name], self.seen[sha256] = checkpoint.ckpt, name
-            elif one.name != "done" and sha256 not in self.seen:
+            elif state.name != "done" and sha256 not in self.seen:
                 self._evaluate(checkpoint, sha256)
         kept = {copy.parent for copy in self.submitted.values()}
         for copy in [*self.copies.iterdir()]:
@@ -358,7 +358,9 @@ class _Follower:
     def _name(self, path: Path, sha256: str) -> str:
         """Return the name of a checkpoint: with its hash if other content has that of the file."""
         taken = {name: other for other, name in self.seen.items()}
-        taken |= {one.identity[0]: one.stored.content["file_sha256"] for one in self._states()}
+        taken |= {
+            state.identity[0]: state.stored.content["file_sha256"] for state in self._states()
+        }
         if known := next((name for name, other in taken.items() if other == sha256), ""):
             return known
         name = f"{self.curve}{CURVE_SEPARATOR}{ENDINGS.sub('', path.name)}"
@@ -368,7 +370,7 @@ class _Follower:
         """Return the states of the curve's evaluations."""
         start = f"{self.curve}{CURVE_SEPARATOR}"
         states, _ = all_states(self.request.settings.results)
-        return [one for one in states if one.identity[0].startswith(start)]
+        return [state for state in states if state.identity[0].startswith(start)]
 
     def _evaluate(self, checkpoint: Checkpoint, sha256: str) -> None:
         name = str(checkpoint.name)
@@ -388,7 +390,7 @@ class _Follower:
         self.asked_s = now_s
         states = self._states()
         for name, copy in [*self.submitted.items()]:
-            names = [one.name for one in states if one.identity[0] == name]
+            names = [state.name for state in states if state.identity[0] == name]
             if not {"queued", "running"}.intersection(names):
                 del self.submitted[name]
                 self._end(name, copy, failed={*names} != {"done"})
