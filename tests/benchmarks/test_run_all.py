@@ -341,7 +341,8 @@ def test_a_wrong_request_is_refused_by_its_option_before_any_work(
 ) -> None:
     second = tmp_path / "results" / "records" / "random" / "cifar10_knn.json"
     second.parent.mkdir(parents=True)
-    second.write_text('{"backbone": {"arch": "resnet50", "sha256": "a"}}')
+    stored = {"arch": "resnet18-heads4", "stem": "imagenet", "sha256": "a"}
+    second.write_text(json.dumps({"backbone": stored}))
     args = ["--ckpt", four_heads, "--data", small_data, "--runs", tmp_path / "runs"]
     args += ["--results", tmp_path / "results", "--tasks", "cifar10_knn,in100_knn", "--plan"]
     wrong = []
