@@ -74,7 +74,7 @@ BASE_OF_TASKS = re.compile(
     r"(?!transfer\.tasks)|transfer\.tasks\.(task|recipe_training|labeled_pixels)\b"
 )
 """Modules outside of transfer.tasks, and there the bases of several tasks."""
-CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b(?!, str\))")
+CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b")
 
 
 def name_of(path: Path) -> str:
