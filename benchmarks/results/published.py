@@ -78,7 +78,11 @@ class Row:
     method: str = ""
     """Name of the method in METHODS; empty if not implemented."""
     recipe: str = ""
-    """Recipe of `python -m pretrain --list` that trains the row's backbone."""
+    """Recipe of `python -m pretrain --list` that trains the row's backbone.
+
+    For weights that nobody trains here (no method): the name of their published file in
+    transfer/encoders/public_files.yaml.
+    """
     beside: Mapping[str, str] = field(default_factory=dict)
     """How runs of other recipes differ from the printed run."""
     heads: Mapping[str, int] = field(default_factory=dict)
@@ -449,7 +453,7 @@ def _row(entry: dict[str, Any], shared: dict[str, Any], norm_groups: dict[str, i
         shared = shared | {"norm_groups": norm_groups[entry["method"]]}
     attrs = entry.get("attrs", {})
     printed = {key: attrs[key] for key in ("arch", "epochs", "batch_size") if key in attrs}
-    settings = shared | entry.get("pretrain", {}) | printed
+    settings = shared | printed | entry.get("pretrain", {})
     if "arch" in settings:
         settings["arch"] = ARCHITECTURES.get(settings["arch"], settings["arch"])
     return Row(**(entry | {"pretrain": Pretraining(**settings)}))

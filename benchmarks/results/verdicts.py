@@ -20,6 +20,7 @@ from benchmarks.results.published import (
 )
 from benchmarks.results.records import STAND_IN_TEXTURE, Run, grouped
 from benchmarks.results.tables import Part, grid, plain
+from transfer.encoders.public_files import PUBLIC_FILES
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "95 % interval", "verdict")
 NO_ERRORS = "the record has no per-image results, so no interval can be computed; evaluate again"
@@ -214,6 +215,9 @@ def _needed_runs(row: Row) -> str:
         return "needs no pre-training, `--random`"
     if not row.recipe:
         return ""
+    if not row.method:
+        file = next(public.file for public in PUBLIC_FILES if public.recipe == row.recipe)
+        return f"needs the published weights `{file}`"
     numbers, names = ",".join(map(str, row.heads.values())), " and ".join(row.heads)
     heads = f", then `--heads {numbers}` ({names})" if row.heads else ""
     return f"needs pre-training `{row.recipe}`{heads}"

@@ -10,6 +10,7 @@ from torchvision.models import get_model_weights
 import transfer.encoders.public_files
 from pretrain.recipes import RECIPES
 from transfer.__main__ import main
+from transfer.cells.declaration import check_declared_recipe
 from transfer.encoders.encoder import random_backbone
 from transfer.encoders.opening import load_backbone
 from transfer.encoders.public_files import PUBLIC_FILES, PublicFile
@@ -21,11 +22,16 @@ def test_torchvision_names_its_files_by_the_known_hashes() -> None:
     assert names <= {expected.file for expected in PUBLIC_FILES}
 
 
-def test_declared_recipes_exist() -> None:
-    assert {expected.recipe for expected in PUBLIC_FILES} - {""} <= set(RECIPES)
+def test_declared_recipes_exist_or_name_rows_of_a_table() -> None:
+    declared = {expected.recipe for expected in PUBLIC_FILES} - {"", *RECIPES}
+    assert declared == {
+        f"dinov2/lvd142m-{name}" for name in ("vits14", "vitb14", "vitl14", "vitg14")
+    }
+    for recipe in declared:
+        check_declared_recipe(recipe)
 
 
-@pytest.mark.parametrize("recipe", ["moco/in1k-r50-v2", ""])
+@pytest.mark.parametrize("recipe", ["moco/in1k-r50-v2", "dinov2/lvd142m-vitb14", ""])
 def test_recipe_of_a_public_file_is_known_without_as(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recipe: str
 ) -> None:
@@ -39,5 +45,5 @@ def test_recipe_of_a_public_file_is_known_without_as(
     assert main(["inspect", str(file)]) == 0
     line = next(ln for ln in capsys.readouterr().out.splitlines() if ln.startswith("public file"))
     assert f"A stand-in (md5 {digest}..., here)" in line
-    assert ("compared as moco/in1k-r50-v2" in line) == bool(recipe)
+    assert (f"compared as {recipe} without" in line) == bool(recipe)
     assert load_backbone(file).declared == recipe
