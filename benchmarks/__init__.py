@@ -20,7 +20,6 @@ report_parts/   the sections of the report, its template, style and script
 drawing/        figures from records and logs
 results/        numbers, comparisons and tables from records
 published/      the numbers printed in papers, one file each
-speed/          speed comparisons of alternative implementations
 """
 
 from __future__ import annotations

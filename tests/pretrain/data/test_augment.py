@@ -3,6 +3,7 @@
 Differences are in gray levels of 255.
 """
 
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,9 +16,9 @@ from PIL import Image, ImageFilter, ImageOps
 from scipy.stats import ks_2samp
 from torch import Tensor
 from torch.nn.functional import interpolate
+from torchvision import transforms
 from torchvision.transforms import functional
 
-from benchmarks.speed.views import usual_transform
 from pretrain.data import augment, augment_device
 from pretrain.data.augment import blur, brightness, color, contrast, hue, saturation
 from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
@@ -140,6 +141,23 @@ def test_whole_views_are_those_of_floating_point(gray_first: bool) -> None:
     assert max(differences) < 2.5
 
 
+def mocos_view(image: Image.Image) -> Tensor:
+    """A view by the code of MoCo: github.com/facebookresearch/moco."""
+    jitter = transforms.ColorJitter(0.4, 0.4, 0.4, 0.1)
+    blur = transforms.Lambda(lambda i: i.filter(ImageFilter.GaussianBlur(random.uniform(0.1, 2))))
+    steps = [
+        transforms.RandomResizedCrop(RECIPE.size_px, (0.2, 1)),
+        transforms.RandomApply([jitter], p=0.8),
+        transforms.RandomGrayscale(p=0.2),
+        transforms.RandomApply([blur], p=0.5),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize(RECIPE.mean, RECIPE.std),
+    ]
+    view: Tensor = transforms.Compose(steps)(image)
+    return view
+
+
 @pytest.mark.parametrize("statistic", [np.mean, np.std])
 def test_views_are_distributed_as_torchvisions(statistic: Callable[..., Any]) -> None:
     image, number = photograph(60, 80), 300
@@ -151,7 +169,7 @@ def test_views_are_distributed_as_torchvisions(statistic: Callable[..., Any]) ->
         for row, box in enumerate(boxes)
     ]
     torch.manual_seed(0)
-    theirs = list(map(usual_transform(RECIPE), [Image.fromarray(image)] * number))
+    theirs = [mocos_view(Image.fromarray(image)) for _ in range(number)]
     per_view = partial(statistic, axis=(1, 2))
     a, b = (np.array([per_view(view.numpy()) for view in views]) for views in (ours, theirs))
     for channel in range(3):
