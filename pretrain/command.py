@@ -28,8 +28,8 @@ class Execution:
     """Precision of the networks; losses are float32. auto: bfloat16 on GPUs that support it,
     otherwise float32."""
     compile: bool = False
-    """Compile the networks. The first start takes minutes longer and caches the graphs in
-    OUT/compiled. The speedup on GPUs has not been measured."""
+    """Compile the networks. A start takes minutes longer. The speedup on GPUs has not been
+    measured."""
     checkpoint_activations: bool = False
     """Activation checkpointing: store only the input of each residual block, and recompute the
     activations for the gradients. Same results, a fraction of the memory, about a third more
@@ -77,8 +77,6 @@ class Command(Generic[Config]):
     tolerated_images: Count = 0
     """Bad images allowed. Images that do not open are left out; an image that cannot be decoded is
     replaced by another one."""
-    safetensors: bool = False
-    """Write backbone.safetensors as well."""
     wandb: str = ""
     """Weights & Biases project to which TensorBoard events are copied; requires the package
     wandb."""

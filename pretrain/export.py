@@ -1,6 +1,5 @@
 """The exported files of a job, from which evaluation starts."""
 
-import json
 import platform
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy
 import torch
 import torchvision
-from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -21,7 +19,6 @@ from pretrain.job import Job, dtype_name, flatten, printable
 from pretrain.metrics import mean_metrics_after
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.view import Stem
-from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
@@ -33,7 +30,7 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
     settings, published = flatten(asdict(recipe)), job.published
     extra_settings = ("batch_norm_groups", "texture", "colors_in")
     bad_images = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
-    if job.feed.bad_images is not None and (replaced := job.feed.bad_images.names()):
+    if replaced := job.feed.bad_images.recorded():
         bad_images += f", {len(replaced)} replaced"
     return {
         "method": recipe.method,
@@ -66,8 +63,7 @@ def write_backbone(job: Job, steps: int) -> Path:
     made_by = backbone_origin(job, steps) | {"last_epoch": last_epoch}
     write, networks = _writer(job, made_by), exported_networks(job)
     for name, (arch, network) in networks.items():
-        for suffix in (".pt", ".safetensors") if job.command.safetensors else (".pt",):
-            write(job.command.out / f"{name}{suffix}", network, arch=arch)
+        write(job.command.out / f"{name}.pt", network, arch=arch)
     if job.method.projectors:
         arch, network = networks["backbone"]
         path = job.command.out / "encoder.pt"
@@ -81,18 +77,6 @@ def write_snapshot(job: Job, steps: int) -> None:
     arch, network = exported_networks(job)["backbone"]
     path = job.command.out / "snapshots" / f"epoch{epoch:04d}.pt"
     _writer(job, backbone_origin(job, steps))(path, network, arch=arch)
-
-
-def remove_earlier_snapshots(job: Job) -> int:
-    """Delete snapshots of an earlier run; return their number.
-
-    A run without a checkpoint starts from the beginning, even if the killed run exported snapshots.
-    One curve must not combine snapshots of two runs.
-    """
-    paths = list((job.command.out / "snapshots").glob("epoch*.pt"))
-    for path in paths:
-        path.unlink(missing_ok=True)
-    return len(paths)
 
 
 def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
@@ -127,10 +111,11 @@ def export(
 ) -> None:
     """Write a backbone, its input format and its origin.
 
-    Tensors are float32, with torchvision's names. With projectors, one per head, it is an encoder
-    file: "projectors" is a list from `describe_projectors`. The suffix .safetensors selects that
-    format, with everything except the tensors as JSON in its header. Any other suffix gives tensors
-    and plain values for torch.load with weights_only.
+    Tensors are float32, with torchvision's names. torch.load reads the file with weights_only.
+
+    Args:
+        projectors: one per head; they make it an encoder file, with "projectors" from
+            `describe_projectors`.
     """
     tensors = {name: plain_tensor(value) for name, value in backbone.state_dict().items()}
     description: dict[str, object] = {
@@ -147,13 +132,6 @@ def export(
     }
     if projectors:
         description["projectors"] = describe_projectors(backbone, projectors)
-    if path.suffix == ".safetensors":
-        header = {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in description.items()
-        }
-        write_whole(path, safetensors_bytes(tensors, metadata=header))
-        return
     checkpoint.save(path, {**description, "state_dict": tensors})
 
 

@@ -20,7 +20,7 @@ from pretrain.methods import METHODS
 from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process, tf32_convolutions
-from pretrain.settings import SettingsError, check_cpu, check_views
+from pretrain.settings import SettingsError, check_execution, check_views
 from pretrain.step_memory import memory_needs
 
 MOCO_NORM_GROUPS = 8
@@ -108,7 +108,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
     method = _method(command)
     needs = method.batch_needs(recipe.config)
     require_counts(method, images)
-    check_cpu(recipe, method.views, execution, device.type)
+    check_execution(recipe, method.views, execution, device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     bad_images = BadImages(
         images=images,
@@ -116,7 +116,8 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         seed=command.seed,
         tolerated=command.tolerated_images,
     )
-    bad_images.check_recorded()
+    if process.is_main:
+        bad_images.check_recorded()
     feed = Feed(
         images=images,
         plan=plan,
@@ -249,17 +250,14 @@ def cautions(job: Job) -> list[str]:
         if names
     ]
     notes += images.remarks
-    if job.feed.bad_images is not None and (names := job.feed.bad_images.names()):
+    if names := list(job.feed.bad_images.recorded()):
         notes.append(
             f"{len(names)} images that do not decode are replaced by others: {_first_names(names)}"
         )
     needs, num_processes = job.method.batch_needs(job.recipe.config), job.process.num_processes
     if needs.bn_splits:
         groups = num_processes * needs.bn_splits
-        warning = norm_caution(
-            groups, job.recipe.norm_groups, num_processes, batch_size=job.recipe.batch_size
-        )
-        notes += filter(None, [warning])
+        notes += norm_cautions(groups, job.recipe.norm_groups, num_processes)
     notes += job.method.cautions(job.recipe.batch_size)
     if texture(job.recipe.views, job.feed.styles) == "randconv_luma":
         notes.append(
@@ -269,32 +267,25 @@ def cautions(job: Job) -> list[str]:
     return notes
 
 
-def norm_caution(groups: int, published: int, num_processes: int, *, batch_size: int) -> str:
-    """Return a warning about groups of shuffled batch norm, or "".
+def norm_cautions(groups: int, published: int, num_processes: int) -> list[str]:
+    """Return a warning about groups of shuffled batch norm, if one is due.
 
     published: the paper's number of groups; 0 if it is not stated.
     """
     recommended = published or MOCO_NORM_GROUPS
-    advice = (
-        f"pass --bn-splits {recommended // num_processes}"
-        if recommended % num_processes == 0
-        else f"use a number of processes that divides {recommended}"
-    )
-    if (
-        batch_size % recommended or batch_size < 2 * recommended
-    ):  # equal groups of at least two images
-        advice += f" and a --batch-size of {2 * recommended} or a larger multiple of {recommended}"
     if published and groups != published:
-        return (
-            f"groups of shuffled batch norm (processes times --bn-splits): {groups}, but the "
-            f"paper's {published}, so tables will give this run no verdict; {advice}"
-        )
-    if groups == 1:
-        return (
-            "shuffled batch norm has one group, which reveals the key of each query; "
-            f"{advice}, as in MoCo's code"
-        )
-    return ""
+        text = f"but the paper has {published}, so tables will give this run no verdict"
+    elif groups == 1:
+        text = "which reveals the key of each query"
+    else:
+        return []
+    advice = f"pass --bn-splits {recommended // num_processes}"
+    if recommended % num_processes:
+        advice = f"use a number of processes that divides {recommended}"
+    return [
+        f"{groups} groups of shuffled batch norm (processes times --bn-splits), {text}; {advice}, "
+        "with a --batch-size of at least two images per group"
+    ]
 
 
 def _first_names(names: list[str] | tuple[str, ...]) -> str:

@@ -10,13 +10,12 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torchvision.models import ResNet
 
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
-from pretrain.export import remove_earlier_snapshots, write_snapshot
+from pretrain.export import write_snapshot
 from pretrain.job import Job
 from pretrain.method import Method
 from pretrain.metrics import MetricsLog, Window, save_view_grid
@@ -46,10 +45,6 @@ def compile_networks(method: Method, *, by_stage: bool = False, backend: str = "
             modules.append(module)
     for compiled in modules:
         compile_module(compiled, backend=backend)
-
-
-LIMIT = torch.finfo(torch.float32).max ** 0.5
-"""Magnitude whose square overflows float32, so that norms and variances become infinite."""
 
 
 class Training:
@@ -98,20 +93,20 @@ def train(job: Job) -> int:
     state = checkpoint.load(job.checkpoint_path, job.settings, job.published)
     if state is not None:
         training.load_state_dict(state)
-        if problem := find_problem(training):
-            raise checkpoint.CheckpointError(
-                f"{job.checkpoint_path} cannot be resumed: {problem}. Delete it to start again"
-            )
         if is_main:
             print_line(
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
             )
         del state  # free the copy of all weights and momenta
-    _require_same_step(job, training.step)
+    if all(any_process([training.step == 0, training.step > 0], job.process)):
+        raise checkpoint.CheckpointError(
+            f"only some processes found {job.checkpoint_path}. --out must be a folder that all "
+            "nodes share"
+        )
     if is_main and training.step == 0:
-        if num_removed := remove_earlier_snapshots(job):
-            folder = job.command.out / "snapshots"
-            print_line(f"note: removed {num_removed} snapshots of an earlier run from {folder}")
+        # snapshots of an earlier run would be mixed with this run's
+        for path in (job.command.out / "snapshots").glob("epoch*.pt"):
+            path.unlink()
         if job.is_snapshot_step(0):
             write_snapshot(job, 0)
     batches = job.feed.batches(training.step, job.num_steps)
@@ -125,18 +120,6 @@ def train(job: Job) -> int:
             outputs = log, stack.enter_context(bar)
         _take_steps(job, training, outputs, batches)
     return training.step
-
-
-def _require_same_step(job: Job, step: int) -> None:
-    """Raise CheckpointError unless all processes start after the same step."""
-    steps = [step] * job.process.num_processes
-    if len(steps) > 1:
-        dist.all_gather_object(steps, step)
-    if len(set(steps)) > 1:
-        raise checkpoint.CheckpointError(
-            f"the processes start after different steps (by rank: {steps}). --out must be a folder "
-            "that all nodes share"
-        )
 
 
 Outputs = tuple[MetricsLog, Progress] | None
@@ -167,20 +150,17 @@ def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterato
         is_due = (
             is_read_step and time.monotonic() - saved_s > 60 * job.command.execution.save_every_min
         )
-        is_end = stopping or training.step == job.num_steps
-        must_save = is_due or is_end
+        must_save = is_due or stopping or training.step == job.num_steps
         is_snapshot = job.is_snapshot_step(training.step)
         # weights updated by a bad loss must not replace a good checkpoint
-        if is_read_step or is_end or is_snapshot:
-            _require_finite(job, training)
-        if is_read_step:
-            _require_whitened(job, training)
+        if is_read_step or must_save or is_snapshot:
+            _check_losses(job, training)
         if outputs is not None:
             outputs[1].add(job.recipe.batch_size)
         if is_read_step:
             _read(job, training, outputs)
-        if (must_save or is_snapshot) and is_main and (problem := find_problem(training)):
-            raise _not_finite(job, f"{problem} after step {training.step}")
+        if (must_save or is_snapshot) and is_main:
+            _check_features(job, training)
         # before the checkpoint, so that a resumed run repeats an interrupted snapshot
         if is_main and is_snapshot:
             write_snapshot(job, training.step)
@@ -194,12 +174,9 @@ def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterato
 def _read(job: Job, training: Training, outputs: Outputs) -> None:
     """Log and empty the window, and show the loss."""
     means = training.window.take_means()
-    now_s, waited_s = time.monotonic(), training.waited_s
-    elapsed_s, training.window_start_s, training.waited_s = (
-        now_s - training.window_start_s,
-        now_s,
-        0.0,
-    )
+    elapsed_s = time.monotonic() - training.window_start_s
+    data_share = 100 * training.waited_s / max(elapsed_s, 1e-9)
+    training.window_start_s, training.waited_s = time.monotonic(), 0.0
     if outputs is None:
         return
     log, bar = outputs
@@ -208,23 +185,27 @@ def _read(job: Job, training: Training, outputs: Outputs) -> None:
         "learning_rate": training.optimizer.param_groups[0]["lr"],
         "epoch": epoch,
         "images_per_s": bar.rate,
-        "data_share": 100 * waited_s / max(elapsed_s, 1e-9),
+        "data_share": data_share,
     }
     log.write(training.step, means | metrics)
     bar.subject = f"{job.name}  epoch {epoch:.2f}  loss {means['loss']:.4f}"
 
 
 def begin_step(job: Job, training: Training) -> float:
-    """Seed the next step and set its learning rates; return the run's fraction after its unit."""
+    """Seed the next step and set its learning rates; return the run's fraction after its unit.
+
+    The unit is an epoch or a step, as in the recipe.
+    """
     recipe, step = job.recipe, training.step
     # methods may draw random numbers: the same on every process and after a resume
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
-    fraction_before, fraction_after = _shares(job, step)
-    learning_rate = scheduled_rate(recipe, step / job.num_steps, fraction_before)
+    unit = job.feed.plan.steps_per_epoch if recipe.schedule_unit == "epoch" else 1
+    start = step // unit * unit
+    learning_rate = scheduled_rate(recipe, step / job.num_steps, start / job.num_steps)
     for group in training.optimizer.param_groups:
         group["lr"] = recipe.learning_rate if group["fixed_rate"] else learning_rate
     training.method.metrics_read = job.is_read_step(step + 1)
-    return fraction_after
+    return min(start + unit, job.num_steps) / job.num_steps
 
 
 def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
@@ -248,16 +229,6 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     training.step += 1
 
 
-def _shares(job: Job, step: int) -> tuple[float, float]:
-    """Return the run's fraction before and after the unit that contains `step`.
-
-    The unit is an epoch or a step, as in the recipe.
-    """
-    unit = job.feed.plan.steps_per_epoch if job.recipe.schedule_unit == "epoch" else 1
-    start = step // unit * unit
-    return start / job.num_steps, min(start + unit, job.num_steps) / job.num_steps
-
-
 def wrap_network(job: Job, method: nn.Module) -> nn.Module:
     """Return the method, compiled if requested, with DDP if distributed.
 
@@ -270,82 +241,55 @@ def wrap_network(job: Job, method: nn.Module) -> nn.Module:
     return data_parallel(method, job.process.device)
 
 
-def _require_finite(job: Job, training: Training) -> None:
-    """Raise NotFiniteError if a loss on any process is not finite.
+def _check_losses(job: Job, training: Training) -> None:
+    """Raise NotFiniteError if the losses of the window are useless.
 
-    All processes call it at the same steps, since a bad loss of one spoils the weights of all.
+    Either a loss on any process is not finite, which spoils the weights of all; or no batch of a
+    complete window could be whitened. All processes call it at the same steps.
     """
-    bad_step = training.window.first_nonfinite_step()
-    if not any(any_process([bad_step is not None], job.process)):
-        return
-    location = "of another process is not finite near" if bad_step is None else "is not finite at"
-    step = training.step - len(training.window) + (bad_step or 0) + 1
-    raise _not_finite(job, f"the loss of method {job.recipe.method} {location} step {step}")
+    window = training.window.state_dict()
+    losses = window["loss"]
+    first_step = training.step - len(losses) + 1
+    bad_steps = (~losses.isfinite()).nonzero().flatten().tolist()
+    # a batch that cannot be whitened has loss 0, which would look like a perfect one
+    failures = window.get("whitening_failures", torch.zeros_like(losses))
+    is_whitened = bool(((failures == 0) | (losses != 0)).any())
+    # the last window may be short
+    is_complete = len(losses) >= min(job.command.execution.read_every_steps, job.num_steps)
+    is_bad, is_whitened_somewhere = any_process([bool(bad_steps), is_whitened], job.process)
+    if is_bad:
+        place = f"at step {first_step + bad_steps[0]}" if bad_steps else "on another process"
+        raise _not_finite(job, f"the loss is not finite {place} of {job.num_steps}")
+    if is_complete and not is_whitened_somewhere:
+        raise NotFiniteError(
+            f"{job.name}: no batch of steps {first_step} to {training.step} could be whitened, as "
+            f"when all images or embeddings are equal. The loss is then 0, and nothing is learned. "
+            f"Look at {job.command.out / 'views.jpg'}, or start again in another --out with a "
+            "larger --ridge or --batch-size"
+        )
 
 
-def _require_whitened(job: Job, training: Training) -> None:
-    """Raise NotFiniteError if no batch of a complete window could be whitened.
+def _check_features(job: Job, training: Training) -> None:
+    """Raise NotFiniteError if the features of a fixed image are not finite.
 
-    A failed batch has loss 0, which would look like a perfect one.
+    The loss of a step says nothing about the weights after it, and a method that normalizes may
+    hide an overflow.
     """
-    num_steps = len(training.window)
-    if num_steps < min(job.command.execution.read_every_steps, job.num_steps):
-        return  # the last window may be short
-    if any(any_process([not training.window.all_whitening_failed()], job.process)):
-        return
-    first_step = training.step - num_steps + 1
-    steps = f"step {first_step}" if num_steps == 1 else f"steps {first_step} to {training.step}"
-    raise NotFiniteError(
-        f"{job.name}: no batch of {steps} of {job.num_steps} could be "
-        f"whitened: no covariance has a Cholesky factor, as when all images or embeddings are "
-        f"equal. The loss of method {job.recipe.method} is then 0, and nothing is learned. Look at "
-        f"{job.command.out / 'views.jpg'}, or start again in another --out with a larger --ridge "
-        f"or a larger --batch-size"
-    )
-
-
-def find_problem(training: Training) -> str:
-    """Return why a state is useless, or "".
-
-    Tensors may be huge, or features not finite. Checks weights, batch norm statistics, momenta, and
-    the features of a fixed image. The loss of a step says nothing about the weights after it, and a
-    method that normalizes may hide an overflow.
-    """
-    method = training.method
-    tensors = dict[str, Tensor](training.method.named_parameters())
-    tensors |= {name: value for name, value in method.named_buffers() if ".running_" in name}
-    for name, weight in method.named_parameters():
-        momentum = training.optimizer.state.get(weight, {}).get("momentum_buffer")
-        if momentum is not None:  # missing before the first step and for frozen weights
-            tensors[f"the momentum of {name}"] = momentum
-    largest = torch.stack(torch._foreach_norm(list(tensors.values()), torch.inf))
-    for index in (~(largest < LIMIT)).nonzero().flatten():
-        return f"{list(tensors)[index]} reaches {largest[index].item():.3g}"
-    size_px = training.job.recipe.views.size_px
-    image = torch.linspace(-2, 2, 3 * size_px**2, device=largest.device)
+    backbone, size_px = training.method.backbone, job.recipe.views.size_px
+    image = torch.linspace(-2, 2, 3 * size_px**2, device=job.process.device)
     # do not compile the network for a single image
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        features = method.backbone.eval()(image.view(1, 3, size_px, size_px))
-    method.backbone.train()
-    return "" if features.isfinite().all() else "the features of an image are not finite"
+        features = backbone.eval()(image.view(1, 3, size_px, size_px))
+    backbone.train()
+    if not features.isfinite().all():
+        raise _not_finite(job, f"the features of an image are not finite after {training.step}")
 
 
 def _not_finite(job: Job, problem: str) -> NotFiniteError:
-    """Return the error, which names the last good checkpoint and a remedy."""
     options = "a lower --learning-rate"
     if job.dtype != torch.float32:
         options += " or --precision float32"
-    advice = f"Start again with {options}"
-    if job.checkpoint_path.exists():
-        advice = (
-            f"Resuming it with these settings would repeat the same steps: start again with "
-            f"{options} in another --out"
-        )
     return NotFiniteError(
-        f"{job.name}: {problem} of {job.num_steps}; {_last_checkpoint(job)}. {advice}"
+        f"{job.name}: {problem}. A resumed run would repeat the same steps: start again with "
+        f"{options} in another --out"
     )
-
-
-def _last_checkpoint(job: Job) -> str:
-    path = job.checkpoint_path
-    return f"the last good checkpoint is {path}" if path.exists() else "no checkpoint was saved yet"

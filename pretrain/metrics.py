@@ -9,8 +9,7 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,24 +61,6 @@ class Window:
         """Restore name -> values of shape (steps,)."""
         self.values = {name: list(values) for name, values in state.items()}
 
-    def first_nonfinite_step(self) -> int | None:
-        """Return the index of the first non-finite loss, or None."""
-        losses = self.state_dict().get("loss", torch.empty(0))
-        bad_steps = (~losses.isfinite()).nonzero()
-        return int(bad_steps[0]) if len(bad_steps) else None
-
-    def all_whitening_failed(self) -> bool:
-        """Return whether whitening failed in all batches of the window.
-
-        All losses are 0 then. Always False for methods without whitening.
-        """
-        failures, losses = (self.values.get(name) for name in ("whitening_failures", "loss"))
-        if not failures or not losses:
-            return False
-        # a failed batch has loss zero, so a mean of zero means that all batches failed
-        failed = (torch.stack(failures) > 0) & (torch.stack(losses) == 0)
-        return bool(failed.all())
-
     def take_means(self) -> dict[str, float]:
         """Return the mean of each metric and empty the window."""
         means = {name: values.mean().item() for name, values in self.state_dict().items()}
@@ -87,36 +68,12 @@ class Window:
         return means
 
 
-class OptionalWriter:
-    """A TensorBoard or W&B writer that is disabled after its first error."""
-
-    def __init__(self, name: str, start: Callable[[], Any]) -> None:
-        self.name = name
-        self.writer: Any = None
-        with self._disable_on_error():
-            self.writer = start()
-
-    def use(self, action: Callable[[Any], Any]) -> None:
-        """Call `action` with the writer, unless an error occurred before."""
-        if self.writer is not None:
-            with self._disable_on_error():
-                action(self.writer)
-
-    @contextmanager
-    def _disable_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # network, helper process, version: any type of error
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            print_line(f"{self.name} failed ({reason}); the run continues without it")
-            self.writer = None
-
-
 class MetricsLog:
     """Writer of metrics.jsonl and TensorBoard events.
 
     On resume, it removes the entries after `resume_step`. project: Weights & Biases project that
-    copies the events; "": none. settings: shown there next to the curves.
+    copies the events; "": none. settings: shown there next to the curves. The run continues without
+    TensorBoard or Weights & Biases after an error of theirs.
     """
 
     def __init__(
@@ -130,14 +87,11 @@ class MetricsLog:
         earlier_lines = [line for step, line in _lines(self.path) if step <= resume_step]
         # atomically: a kill between truncating and writing would lose all earlier lines
         write_whole(self.path, "".join(f"{line}\n" for line in earlier_lines).encode())
-        self.wandb: OptionalWriter | None = None
+        self.wandb: Any = None
         if project:  # before the event writer, which it patches
-            start = partial(_start_wandb, project, folder, settings or {})
-            self.wandb = OptionalWriter("Weights & Biases", start)
+            self.wandb = _try("Weights & Biases", _start_wandb, project, folder, settings or {})
         board = folder.absolute() / BOARD_FOLDER
-        self.board = OptionalWriter(
-            f"TensorBoard in {board}", lambda: _start_board(board, resume_step)
-        )
+        self.board: Any = _try(f"TensorBoard in {board}", _start_board, board, resume_step)
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Write one line of values after `step` finished steps.
@@ -147,12 +101,24 @@ class MetricsLog:
         line = {name: value if math.isfinite(value) else None for name, value in values.items()}
         with explain_write_errors(self.path), self.path.open("a") as file:
             file.write(json.dumps({"step": step, **line}) + "\n")
-        self.board.use(lambda board: _add_scalars(board, step, values))
+        if self.board is not None:
+            self.board = _try("TensorBoard", _add_scalars, self.board, step, values)
 
     def close(self) -> None:
-        self.board.use(lambda board: board.close())
+        if self.board is not None:
+            _try("TensorBoard", self.board.close)
         if self.wandb is not None:
-            self.wandb.use(lambda wandb: wandb.teardown())
+            _try("Weights & Biases", self.wandb.teardown)
+
+
+def _try(writer: str, action: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a writer's action, or None after an error, which is printed."""
+    try:
+        return action(*args)
+    except Exception as error:  # network, helper process, version: any type of error
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        print_line(f"{writer} failed ({reason}); the run continues without it")
+        return None
 
 
 BOARD_FOLDER = "tensorboard"
@@ -189,9 +155,10 @@ def _start_board(folder: Path, resume_step: int) -> "SummaryWriter":
     return SummaryWriter(str(folder), purge_step=resume_step + 1)
 
 
-def _add_scalars(board: "SummaryWriter", step: int, values: dict[str, float]) -> None:
+def _add_scalars(board: "SummaryWriter", step: int, values: dict[str, float]) -> "SummaryWriter":
     for name, value in values.items():
         board.add_scalar(name, value, step)
+    return board
 
 
 def mean_metrics_after(folder: Path, start_step: int) -> dict[str, float]:

@@ -56,33 +56,26 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
         )
 
 
-def check_cpu(
+def check_execution(
     recipe: Recipe[Any], views: Sequence[View], execution: Execution, device_type: str
 ) -> None:
-    """Raise SettingsError for precisions and --compile that torch does not support.
+    """Raise SettingsError for what torch does not support.
 
-    On CPUs in bfloat16, torch 2.15 computes weight gradients of 1e29 for a 3x3 convolution of
-    stride 2 on a 1x1 map. Its compiler writes C++ code that does not build for some networks. It
-    also does not support blocks with activation checkpointing, since it chooses itself which
-    activations to store.
+    With activation checkpointing, torch.compile chooses itself which activations to store. On CPUs
+    in bfloat16, torch 2.15 computes weight gradients of 1e29 for a 3x3 convolution of stride 2 on a
+    1x1 map.
     """
     if execution.compile and execution.checkpoint_activations:
         raise SettingsError("--compile with --checkpoint-activations: choose one of the two")
     if device_type != "cpu" or execution.network_dtype(device_type).itemsize == 4:
         return
-    precision_option = f"--precision {execution.precision} on a CPU"
-    if execution.compile:
-        raise SettingsError(
-            f"--compile with {precision_option} does not build for some networks: omit --compile, "
-            "or pass --precision float32"
-        )
     reduction = 4 if recipe.stem == "cifar" else 16  # pixels of a view per pixel before layer4
     sizes = [recipe.views.small_size_px if view.small else recipe.views.size_px for view in views]
     if (smallest := min(sizes)) <= reduction:
         raise SettingsError(
-            f"{precision_option} with views of {smallest} px: layer4 gets maps of 1x1, for which "
-            f"torch 2.15 computes wrong gradients. Pass --precision float32, or choose views "
-            f"above {reduction} px"
+            f"--precision bfloat16 on a CPU with views of {smallest} px: layer4 gets maps of 1x1, "
+            f"for which torch 2.15 computes wrong gradients. Pass --precision float32, or choose "
+            f"views above {reduction} px"
         )
 
 

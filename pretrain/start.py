@@ -79,15 +79,6 @@ def start(name: str, command: Command[Any]) -> int:
         return 1
 
 
-def require_memory(required: int, free: int) -> None:
-    """Raise SettingsError if a step needs more GPU memory than free."""
-    if required > free:
-        raise SettingsError(
-            f"a step needs at least {required / 1e9:.1f} GB in each process, but only "
-            f"{free / 1e9:.1f} GB are free on the GPU. {USE_LESS_MEMORY}"
-        )
-
-
 def broadcast_image_list(command: Command[Any], process: Process) -> TrainingImages:
     """Return, in every process, the images that the main process finds.
 
@@ -170,18 +161,23 @@ def run(name: str, command: Command[Any]) -> int:
                 print_line(f"memory: a step needs at least {required / 1e9:.3g} GB in each process")
         # torch.compile may recompute activations instead of storing them
         if required and process.device.type == "cuda" and not command.execution.compile:
-            require_memory(required, torch.cuda.mem_get_info(process.device)[0])
+            free, _ = torch.cuda.mem_get_info(process.device)
+            if required > free:
+                raise SettingsError(
+                    f"a step needs at least {required / 1e9:.1f} GB in each process, but only "
+                    f"{free / 1e9:.1f} GB are free on the GPU. {USE_LESS_MEMORY}"
+                )
         if command.dry_run:
             return 0
         steps = train(job)
         is_finished = steps == job.num_steps
+        reason = f"stopped by {stop.signal_name() or 'a signal to another process'}"
         if process.is_main:
-            epochs = steps / job.feed.plan.steps_per_epoch
-            elapsed = format_duration(time.monotonic() - start_s)
-            reason = f"stopped by {stop.signal_name() or 'a signal to another process'}"
-            state = "" if is_finished else f"{reason}  "
             try:
                 path = write_backbone(job, steps)
+                state = "" if is_finished else f"{reason}  "
+                epochs = steps / job.feed.plan.steps_per_epoch
+                elapsed = format_duration(time.monotonic() - start_s)
                 print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
             except WriteError as error:
                 if is_finished:

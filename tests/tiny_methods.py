@@ -17,6 +17,7 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
 from pretrain.command import Command, Execution
+from pretrain.data.bad_images import FILE_NAME, BadImages
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.images import BatchPlan, TrainingImages
 from pretrain.job import Job
@@ -132,6 +133,7 @@ def tiny_job(
         device=torch.device(device),
         workers=0,
         memory_gb=1.0,
+        bad_images=BadImages(images=images, path=folder / FILE_NAME, seed=0, tolerated=0),
         uses_labels=method.num_classes > 0,
         uses_indices=method.num_images > 0,
     )

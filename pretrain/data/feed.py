@@ -68,14 +68,14 @@ class Feed:
     device: torch.device
     workers: int
     memory_gb: float
+    bad_images: BadImages
+    """Images that do not decode."""
     uses_labels: bool = False
     uses_indices: bool = False
     styles: tuple[Path, ...] = ()
     """Folders with a styled copy of every image."""
     colors_on_device: bool = False
     """Apply the colors on the device, in floating point."""
-    bad_images: BadImages | None = None
-    """Images that do not decode; None: the first ends the run."""
 
     @property
     def in_memory(self) -> bool:
@@ -96,12 +96,9 @@ class Feed:
             try:
                 decoded.append(self.images.read(index).numpy())
             except DecodeError as error:
-                if self.bad_images is None:
-                    raise
                 self.bad_images.add(index, error)
                 decoded.append(np.empty((0, 0, 3), dtype=np.uint8))
-        if self.bad_images is not None:
-            self.bad_images.check()
+        self.bad_images.check()
         return decoded
 
     @cached_property
@@ -165,17 +162,13 @@ class Feed:
 
         Its views are (n, S, S, 3), uint8.
         """
-        _, indices = self.plan.batch(step)
-        if self.bad_images is not None:
-            # the random numbers do not change
-            indices = self.bad_images.substitute(indices)
+        # substitutes get the random numbers of the bad images
+        indices = self.bad_images.substitute(self.plan.batch(step)[1])
         heights, widths = self.images.heights[indices], self.images.widths[indices]
         views = []
         for recipe, numbers in zip(self.recipes, self.batch_numbers(step), strict=True):
-            boxes, colors = (
-                draw_boxes(recipe, numbers, heights, widths),
-                draw_colors(recipe, numbers),
-            )
+            boxes = draw_boxes(recipe, numbers, heights, widths)
+            colors = draw_colors(recipe, numbers)
             styles = np.full(len(indices), -1)
             if self.styles:
                 colors.texture[:, 0] = 0  # a styled copy replaces the random filter
@@ -190,8 +183,6 @@ class Feed:
                     try:
                         copies[style] = self._read(index, style)
                     except DecodeError as error:
-                        if self.bad_images is None:
-                            raise
                         self.bad_images.add(index, error)
                         self.bad_images.check()
                         return self.make(step)  # with a substitute
@@ -205,12 +196,10 @@ class Feed:
                 stack[position] = view
         extras = [self.images.labels[indices]] if self.uses_labels else []
         extras += [indices] if self.uses_indices else []
-        numbers = []
-        if self.colors_on_device:
-            numbers = [
-                augment_device.color_numbers(colors_of_view, recipe)
-                for recipe, _, colors_of_view, *_ in views
-            ]
+        numbers = [
+            augment_device.color_numbers(colors, recipe)
+            for recipe, _, colors, *_ in (views if self.colors_on_device else ())
+        ]
         stacks = [torch.from_numpy(stack) for *_, stack in views]
         return HostBatch(stacks, [torch.from_numpy(extra) for extra in extras], numbers)
 

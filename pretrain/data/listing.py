@@ -5,7 +5,7 @@ If a file is later replaced by an image of another size, this is noticed when it
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path, PurePosixPath
@@ -24,12 +24,6 @@ from pretrain.pixels.image_names import (
     split_of_folder,
     with_counts,
 )
-
-ARCHIVE_SUFFIXES = (
-    *(".tar", ".zip", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"),
-    *(".parquet", ".tfrecord", ".lmdb", ".h5", ".hdf5", ".npz", ".mdb"),
-)
-"""Suffixes of files that may contain many images."""
 
 
 @dataclass(frozen=True)
@@ -50,47 +44,36 @@ class Tree:
 def walk(folder: Path) -> Tree:
     """List a folder, following links; each real folder is listed once.
 
-    Hidden files and folders, and files of operating systems, are only counted.
-
-    A folder is listed under its own path, not under a link to it. Among several links, the shortest
-    path is used, then the first by name.
+    Hidden files and folders, and files of operating systems, are only counted. In each folder, the
+    real folders come before links to folders, and both are sorted by name.
     """
-    tree, walked = Tree(), set[tuple[int, int]]()
-    pending_links = [""]
+    tree, visited = Tree(), set[tuple[int, int]]()
 
-    def add(relative: str) -> None:
-        try:
-            status = (folder / relative).stat()
-            if (status.st_dev, status.st_ino) in walked:
-                tree.repeated.append(relative)
-                return
-            walked.add((status.st_dev, status.st_ino))
-            with os.scandir(folder / relative) as scanned:
-                entries = list(scanned)
-        except PermissionError:
-            tree.unreadable.append(relative or ".")
-            return
-        for entry in entries:
-            if is_hidden(entry.name):
-                if has_image_suffix(entry.name) or os.path.isdir(entry.path):  # noqa: PTH112
-                    tree.hidden["._*" if entry.name.startswith("._") else entry.name] += 1
-                continue
-            path = f"{relative}/{entry.name}" if relative else entry.name
-            # a broken or circular link, or no permission to enter its folder
-            if entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110
-                tree.unreadable.append(path)
-            elif not entry.is_dir():
-                tree.files.append(path)
-            elif entry.is_symlink():
-                pending_links.append(path)
+    def fail(error: OSError) -> None:
+        tree.unreadable.append(os.path.relpath(error.filename, folder))
+
+    for root, folders, files in os.walk(folder, followlinks=True, onerror=fail):
+        status = os.stat(root)  # noqa: PTH116
+        prefix = "" if Path(root) == folder else f"{os.path.relpath(root, folder)}/"
+        if (status.st_dev, status.st_ino) in visited:
+            tree.repeated.append(prefix.removesuffix("/"))
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        for name in folders:
+            if is_hidden(name):
+                tree.hidden[name] += 1
+        for name in files:
+            if is_hidden(name):
+                if has_image_suffix(name):
+                    tree.hidden["._*" if name.startswith("._") else name] += 1
+            # a broken or circular link may stand for a class; images are opened later
+            elif has_image_suffix(name) or os.path.exists(f"{root}/{name}"):  # noqa: PTH110
+                tree.files.append(f"{prefix}{name}")
             else:
-                add(path)
-
-    while pending_links:
-        links = sorted(pending_links, key=lambda path: (path.count("/"), path.split("/")))
-        pending_links.clear()
-        for link in links:
-            add(link)
+                tree.unreadable.append(f"{prefix}{name}")
+        shown = [name for name in folders if not is_hidden(name)]
+        folders[:] = sorted(shown, key=lambda name: (os.path.islink(f"{root}/{name}"), name))  # noqa: PTH114
     return tree
 
 
@@ -139,20 +122,17 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
 
 def skipped_files(tree: Tree) -> tuple[str, ...]:
     """Return a line per reason why files are skipped, with their number."""
-    other_files = [path for path in tree.files if not has_image_suffix(path)]
-    archives = sorted(path for path in other_files if path.lower().endswith(ARCHIVE_SUFFIXES))
-    unknown_files = [path for path in other_files if not path.lower().endswith(ARCHIVE_SUFFIXES)]
-    hidden = with_counts(tree.hidden)
-    lines = (
-        (
-            len(unknown_files),
-            "files are skipped because of their suffix",
-            count_suffixes(unknown_files),
-        ),
-        (len(archives), "archives are skipped (unpack them)", _first(archives)),
-        (tree.hidden.total(), "hidden or system files and folders are skipped", hidden),
-    )
-    return tuple(f"{count} {text}: {names}" for count, text, names in lines if count)
+    others = [path for path in tree.files if not has_image_suffix(path)]
+    lines = []
+    if others:
+        suffixes = count_suffixes(others)
+        lines.append(f"{len(others)} files are skipped because of their suffix: {suffixes}")
+    if tree.hidden:
+        lines.append(
+            f"{tree.hidden.total()} hidden or system files and folders are skipped: "
+            f"{with_counts(tree.hidden)}"
+        )
+    return tuple(lines)
 
 
 def require_one_split(folder: Path, paths: Iterable[str]) -> None:
@@ -176,10 +156,6 @@ def require_one_split(folder: Path, paths: Iterable[str]) -> None:
                 f"--data {folder / choice}. To train on several, link them under other names into "
                 "one folder"
             )
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
 
 
 def find_styles(folder: Path, images: TrainingImages) -> tuple[Path, ...]:

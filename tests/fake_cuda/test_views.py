@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pretrain.data.bad_images import FILE_NAME, BadImages
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.images import BatchPlan
 from pretrain.data.listing import find_images
@@ -34,14 +35,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def second_batch(folder: Path, name: str, *, colors_on_device: bool) -> tuple[Batch, Watch]:
     """Return a batch after the first one, which may upload constants."""
     recipe, views = RECIPES[name]
+    images = find_images(folder)
     feed = Feed(
-        images=find_images(folder),
+        images=images,
         plan=BatchPlan(num_images=NUM_IMAGES, batch_size=NUM_IMAGES, seed=0),
         recipe=replace(recipe, size_px=16, small_size_px=8),
         views=views,
         device=CUDA,
         workers=0,
         memory_gb=1.0,
+        bad_images=BadImages(images=images, path=folder / FILE_NAME, seed=0, tolerated=0),
         colors_on_device=colors_on_device,
         uses_labels=True,
     )

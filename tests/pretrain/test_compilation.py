@@ -14,17 +14,14 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-from pretrain.command import Command, Execution, parse
+from pretrain.command import Command, parse
 from pretrain.data.listing import find_images
 from pretrain.job import Job, prepare
 from pretrain.loop import compile_networks, train
 from pretrain.method import Method
 from pretrain.parts.sync_bn import FusedBatchNorm
-from pretrain.parts.view import View
-from pretrain.recipes import RECIPES
 from pretrain.running.processes import Process
 from pretrain.running.torch_versions import data_parallel
-from pretrain.settings import SettingsError, check_cpu
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import forward, stop_after, tiny_batch, tiny_method
 from tests.two_processes import two_processes
@@ -161,15 +158,3 @@ def test_two_processes_compile_their_synchronous_norms_without_a_graph_break(
         assert half["breaks"] == 0
         assert half["graphs"] == 4  # one of each stage
         torch.testing.assert_close(half["compiled"], half["eager"], rtol=1e-8, atol=1e-9)
-
-
-def test_bfloat16_on_a_cpu_is_refused_and_all_else_is_not() -> None:
-    recipe, low = RECIPES["moco/in1k-r50-v2"], Execution(compile=True, precision="bfloat16")
-    with pytest.raises(SettingsError, match="--compile with --precision bfloat16 on a CPU"):
-        check_cpu(recipe, (View(),), low, "cpu")
-    for execution, device in (
-        (Execution(compile=True), "cpu"),
-        (Execution(compile=True), "cuda"),
-        (Execution(precision="bfloat16"), "cpu"),
-    ):
-        check_cpu(recipe, (View(),), execution, device)

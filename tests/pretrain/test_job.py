@@ -21,7 +21,7 @@ from pretrain.job import (
     Job,
     cautions,
     describe,
-    norm_caution,
+    norm_cautions,
     prepare,
 )
 from pretrain.loop import train
@@ -189,16 +189,9 @@ def test_batch_norm_groups_are_those_of_two_processes(
 def test_other_groups_of_shuffled_batch_norm_are_announced(
     groups: int, published: int, num_processes: int, advice: str
 ) -> None:
-    caution = norm_caution(groups, published, num_processes, batch_size=256)
-    assert bool(caution) == bool(advice)
-    assert advice in caution
-    assert "--batch-size" not in caution
-
-
-@pytest.mark.parametrize("batch_size", [8, 20])
-def test_advised_groups_of_batch_norm_need_a_batch_that_splits(batch_size: int) -> None:
-    caution = norm_caution(1, 8, 1, batch_size=batch_size)
-    assert "--bn-splits 8 and a --batch-size of 16 or a larger multiple of 8" in caution
+    cautions = norm_cautions(groups, published, num_processes)
+    assert bool(cautions) == bool(advice)
+    assert all(advice in text for text in cautions)
 
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
@@ -252,9 +245,7 @@ def test_black_images_are_not_trained_on_without_a_word(
     assert not (out / "backbone.pt").exists()
 
 
-def test_new_run_removes_snapshots_of_an_earlier_one(
-    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_new_run_removes_snapshots_of_an_earlier_one(image_folder: Path, tmp_path: Path) -> None:
     out, once = tmp_path / "run", command_args(image_folder, tmp_path / "run", "--steps", "2")
     assert main([*once, "--snapshot-epochs", "1"]) == 0
     snapshots = out / "snapshots"
@@ -263,10 +254,8 @@ def test_new_run_removes_snapshots_of_an_earlier_one(
     assert main([*once, "--snapshot-epochs", "1"]) == 0  # resumed: they are its own
     assert (snapshots / "epoch0005.pt").exists()
     (out / "checkpoint.pt").unlink()
-    capsys.readouterr()
     assert main([*once, "--seed", "1"]) == 0
     assert [file.name for file in snapshots.iterdir()] == ["notes.txt"]
-    assert "removed 3 snapshots of an earlier run" in capsys.readouterr().err
 
 
 def test_a_run_killed_at_a_snapshot_writes_it_again(

@@ -12,8 +12,6 @@ from pretrain.job import planned_memory
 from pretrain.methods import METHODS
 from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES
-from pretrain.settings import SettingsError
-from pretrain.start import require_memory
 from pretrain.step_memory import memory_needs
 from tests.tiny_methods import LEARNING, tiny_method
 
@@ -96,9 +94,3 @@ def test_images_of_one_process_may_be_fewer_than_the_loss_or_a_norm_of_all_needs
     command = parse(f"{name}/smoke", ["--data", "d", "--out", "o", "--dry-run"])
     weights = build_resnet("resnet18", "imagenet")[0].parameters()
     assert planned_memory(command) > 8 * sum(weight.numel() for weight in weights)
-
-
-def test_a_step_without_room_is_refused_with_the_numbers() -> None:
-    require_memory(int(90e9), int(91e9))
-    with pytest.raises(SettingsError, match=r"90\.2 GB.*80\.0 GB.*--batch-size"):
-        require_memory(int(90.2e9), int(80e9))

@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from pretrain.data.bad_images import FILE_NAME, BadImages
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError
 from pretrain.data.listing import find_images, find_styles
@@ -52,6 +53,9 @@ def feed(folder: Path, **changes: Any) -> Feed:
         device=torch.device("cpu"),
         workers=0,
         memory_gb=1.0,
+        bad_images=BadImages(
+            images=images, path=folder.parent / "out" / FILE_NAME, seed=0, tolerated=0
+        ),
     )
     return replace(plain, **changes)
 

@@ -138,7 +138,7 @@ def test_a_folder_that_may_not_be_listed_is_named(
 
     def refuses(folder: Path) -> object:
         if Path(folder) == image_folder / name:
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(13, "Permission denied", str(folder))
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", refuses)

@@ -5,13 +5,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 
 from pretrain.data.images import DataError
-from pretrain.data.listing import find_images, require_one_split, walk
+from pretrain.data.listing import find_images, require_one_split
 
 
 def test_added_file_is_found_where_folders_keep_their_times(image_folder: Path) -> None:
@@ -71,17 +70,9 @@ def test_files_of_other_suffixes_are_counted_by_suffix(image_folder: Path) -> No
     assert line.endswith(": .heic (3), no suffix (3), .csv (1)")
 
 
-def test_archives_are_named(image_folder: Path) -> None:
-    for name in ("warm.tar", "cold.tar.gz", "cold/more.ZIP"):
-        (image_folder / name).touch()
-    (line,) = find_images(image_folder).remarks
-    assert line.startswith("3 archives")
-    assert line.endswith(": cold.tar.gz, cold/more.ZIP, warm.tar")
-
-
 def test_only_archives_are_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "n01440764.tar").touch()
-    with pytest.raises(DataError, match=r"no images .*1 archives .*n01440764\.tar"):
+    with pytest.raises(DataError, match=r"no images .*; 1 files are skipped.*: \.tar \(1\)"):
         find_images(tmp_path)
 
 
@@ -138,19 +129,3 @@ def test_a_split_is_not_the_only_class(image_folder: Path) -> None:
     assert len(images) == 20
     with pytest.raises(DataError, match=f"--data {image_folder}/train"):
         images.classes  # noqa: B018
-
-
-def test_folder_that_cannot_be_entered_leaves_its_links_unreadable(
-    image_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (image_folder / "cold" / "link.png").symlink_to(image_folder / "warm" / "0.png")
-    (image_folder / "cold" / ".hidden").symlink_to(image_folder / "warm")
-    stat = os.stat
-
-    def refuse(path: Any, *args: Any, **options: Any) -> os.stat_result:
-        if "/cold/" in str(path):
-            raise PermissionError(path)
-        return stat(path, *args, **options)
-
-    monkeypatch.setattr(os, "stat", refuse)  # root may enter any folder
-    assert "cold/link.png" in walk(image_folder).unreadable
