@@ -48,7 +48,7 @@ def mistakes(
     of `images`.
     """
     names = classes or images.class_names
-    worst = _worst(len(images), scores, labels)
+    worst = _worst(scores, labels)
     return [_tile(images, m.row, m.caption(names), MOST_WRONG) for m in worst]
 
 
@@ -61,9 +61,7 @@ def rotation_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Ti
     """
     num_images = len(images)
     tiles = []
-    for mistake in _worst(
-        scores.shape[1] * num_images, scores, labels, lambda m: [m.row % num_images]
-    ):
+    for mistake in _worst(scores, labels, lambda mistake: [mistake.row % num_images]):
         caption = f"turned by {90 * mistake.label}°, taken for {90 * mistake.predicted}°"
         tiles.append(_tile(images, mistake.row % num_images, caption, TURNED, mistake.label))
     return tiles
@@ -87,7 +85,7 @@ def corrupted_mistakes(
         return [corruptions[mistake.row][0], tuple(images.name(mistake.row).split("/")[-2:])]
 
     tiles = []
-    for mistake in _worst(len(images), scores, labels, unique_keys):
+    for mistake in _worst(scores, labels, unique_keys):
         kind, severity = corruptions[mistake.row]
         caption = f"{mistake.caption(classes)}; {kind.replace('_', ' ')}, severity {severity}"
         tiles.append(_tile(images, mistake.row, caption, CORRUPTED))
@@ -95,7 +93,6 @@ def corrupted_mistakes(
 
 
 def _worst(
-    num_images: int,
     scores: Tensor,
     labels: Tensor,
     unique_keys: Callable[[Mistake], Sequence[Hashable]] = lambda mistake: [mistake.row],
@@ -107,7 +104,6 @@ def _worst(
     """
     import torch
 
-    _require_same_number(num_images, len(labels))
     scores, labels = scores.float().cpu(), labels.cpu()
     best, predicted = scores.max(dim=1)
     margin = best - scores.gather(1, labels[:, None])[:, 0]
@@ -132,11 +128,6 @@ def _tile(images: Images, index: int, caption: str, group: str, quarter_turns: i
     return Tile(jpeg=jpeg(small), group=group, caption=caption, name=images.name(index))
 
 
-def _require_same_number(num_images: int, num_labels: int) -> None:
-    if num_images != num_labels:
-        raise ValueError(f"{num_labels} predictions for {num_images} images")
-
-
 def worst_ranked(
     images: Images, scores: Tensor, present: Tensor, absent: Tensor, classes: Sequence[str]
 ) -> list[Tile]:
@@ -148,7 +139,6 @@ def worst_ranked(
 
     scores (n, L); present, absent (n, L): an image is ranked for a class if one of them is true.
     """
-    _require_same_number(len(images), len(scores))
     score_array, is_present = scores.float().cpu().numpy(), present.cpu().numpy()
     is_ranked = (present | absent).cpu().numpy()
     candidates: dict[str, list[tuple[float, int, str]]] = {FALSE: [], MISSED: []}

@@ -48,15 +48,11 @@ def objects(scenes: Scenes, detections: Sequence[Detections]) -> list[Tile]:
 def confident_detections(detections: Detections) -> Detections:
     """Return the detections to show, the most confident first."""
     num_confident = int((detections.scores >= MIN_SCORE).sum())
-    number = min(max(num_confident, 1), MAX_DETECTIONS, len(detections.scores))
-    return replace(
-        detections,
-        boxes=detections.boxes[:number],
-        scores=detections.scores[:number],
-        classes=detections.classes[:number],
-        masks=None if detections.masks is None else detections.masks[:number],
-        keypoints=None if detections.keypoints is None else detections.keypoints[:number],
-    )
+    number = min(max(num_confident, 1), MAX_DETECTIONS)
+    fields = ("boxes", "scores", "classes", "masks", "keypoints")
+    values = {name: getattr(detections, name) for name in fields}
+    first = {name: value[:number] for name, value in values.items() if value is not None}
+    return replace(detections, **first)
 
 
 def match(scene: Scene, detections: Detections) -> Outcome:
@@ -107,8 +103,8 @@ def _draw_truth(image: Image.Image, scene: Scene, outcome: Outcome, scale: float
     canvas = image.copy()
     pen = ImageDraw.Draw(canvas, "RGBA")
     for j, box in enumerate(scene.boxes):
-        outcome_key = "false" if scene.aside[j] else "found"
-        color = COLORS["missed" if j in outcome.missed else outcome_key]
+        kind = "missed" if j in outcome.missed else "false" if scene.aside[j] else "found"
+        color = COLORS[kind]
         for outline in scene.polygons[j] if scene.polygons else ():
             if len(outline) >= 6:
                 pen.polygon([float(v) * scale for v in outline], fill=f"{color}60")

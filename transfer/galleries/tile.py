@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -79,8 +78,7 @@ def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: 
     """
     try:
         shutil.rmtree(gallery_folder(record), ignore_errors=True)
-        tiles = draw()
-        if tiles:
+        if tiles := draw():
             write_gallery(record, tiles, finished=finished)
     except Exception as error:  # a failed gallery must not fail the evaluation
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
@@ -88,24 +86,21 @@ def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: 
 
 
 def write_gallery(record: Path, tiles: Sequence[Tile], *, finished: str = "") -> Path:
-    """Write the pictures, replacing earlier ones; return their folder.
+    """Write the pictures, then their captions, replacing earlier ones; return their folder.
 
     Captions are lines of JSON, with the time of the record if given. The suffix .json is not used,
     since it marks records.
     """
     folder = gallery_folder(record)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as private:
-        new = Path(private) / folder.name
-        new.mkdir()
-        lines, remaining_bytes = [], MAX_BYTES
-        for number, tile in enumerate(tiles):
-            if len(tile.jpeg) <= remaining_bytes:
-                remaining_bytes -= len(tile.jpeg)
-                entry = asdict(tile) | {"file": f"{number:02d}.jpg"}
-                entry |= {"record_finished": finished} if finished else {}
-                (new / entry["file"]).write_bytes(entry.pop("jpeg"))
-                lines.append(json.dumps(entry, sort_keys=True) + "\n")
-        (new / CAPTIONS).write_text("".join(lines))
-        shutil.rmtree(folder, ignore_errors=True)  # a rename cannot replace a folder
-        new.rename(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    lines, remaining_bytes = [], MAX_BYTES
+    for number, tile in enumerate(tiles):
+        if len(tile.jpeg) <= remaining_bytes:
+            remaining_bytes -= len(tile.jpeg)
+            entry = asdict(tile) | {"file": f"{number:02d}.jpg"}
+            entry |= {"record_finished": finished} if finished else {}
+            (folder / entry["file"]).write_bytes(entry.pop("jpeg"))
+            lines.append(json.dumps(entry, sort_keys=True) + "\n")
+    (folder / CAPTIONS).write_text("".join(lines))
     return folder

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 
@@ -91,9 +90,3 @@ def test_misplaced_images_are_those_of_a_count_over_all_pairs() -> None:
     ]
     assert len({name for _, name in names}) == 6
     assert [(tile.group, tile.name) for tile in tiles] == names
-
-
-def test_predictions_of_other_images_are_refused() -> None:
-    scores = torch.zeros(3, 2)
-    with pytest.raises(ValueError, match="3 predictions for 2 images"):
-        worst_ranked(numbered(2), scores, scores > 0, scores == 0, ("cat", "dog"))
