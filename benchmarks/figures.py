@@ -6,24 +6,31 @@ missing.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import tyro
 
-from benchmarks.drawing.figure import figures
-from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
-from benchmarks.drawing.kinds import Inputs
-from benchmarks.drawing.logs import TrainingLog, read_logs, read_run, save_log
+from benchmarks.drawing import panels
+from benchmarks.drawing.figure import Figure, figures
+from benchmarks.drawing.kinds import Inputs, Picture
+from benchmarks.drawing.logs import read_logs, read_run, save_log
 from benchmarks.drawing.selection import MALFORMED
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.final_screen import shortened
 from benchmarks.results.records import FIGURES, Results, plural, read_results, require_folder
+from benchmarks.results.tables import csv_text, escape
+from pretrain.running.atomic_files import explain_write_errors, write_text, write_whole
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
+
+SUFFIXES = ("png", "svg", "csv")
+"""Suffixes in writing order; the CSV, written last, marks completion."""
+PAGE = "README.md"
+OPENING = "# Figures\n\nThe papers' figures, redrawn."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,48 +61,81 @@ def keep_logs(request: Request) -> None:
         print(f"log  {save_log(log, request.results)}")
 
 
-class DrawnFigures(NamedTuple):
-    """Pictures of a folder of results."""
-
-    paths: list[Path]
-    """All pictures."""
-    new: list[Path]
-    """Those that were drawn now because their numbers or captions are new."""
-    problems: list[str]
-    """Sentences on material that cannot be drawn."""
-
-
-def draw_figures(folder: Path, results: Results) -> DrawnFigures:
+def draw_figures(folder: Path, results: Results) -> tuple[dict[Path, bool], list[str]]:
     """Write every figure with sufficient results, and remove stale ones.
 
-    A figure that cannot be drawn becomes a problem; the others are drawn.
+    Returns the pictures with whether they were drawn now, because their numbers or captions are
+    new, and sentences on material that cannot be drawn. Then, the other figures are drawn.
     """
     logs, problems_of_logs = read_logs(folder)
-    inputs, pictures = figure_inputs(results, logs), folder / FIGURES
-    outcome, current = DrawnFigures([], [], []), set()
+    inputs, pictures = Inputs(results, logs), folder / FIGURES
+    paths: dict[Path, bool] = {}
+    problems: list[str] = []
+    captions: dict[str, str] = {}
     for figure in figures().values():
-        picture, problems = figure.draw(inputs)
+        picture, figure_problems = figure.draw(inputs)
         if picture:
-            path = pictures / f"{figure.file_name}.png"
-            current.add(figure.file_name)
             try:
                 is_new = write_picture(figure, picture, pictures)
             except MALFORMED as error:
-                outcome.problems.append(f"{figure.title}: {error}")
-                continue
-            outcome.paths.append(path)
-            outcome.new.extend([path] if is_new else [])
-        outcome.problems.extend(f"{figure.title}: {problem}" for problem in problems)
-    remove_stale(current, pictures)
-    outcome.problems.extend(problems_of_logs)
-    write_page(pictures, f"python -m benchmarks.figures --results {folder.as_posix()}")
-    return outcome
+                figure_problems = [str(error)]
+            else:
+                paths[pictures / f"{figure.file_name}.png"] = is_new
+                captions[figure.id] = figure.caption(picture)
+        problems += [f"{figure.title}: {problem}" for problem in figure_problems]
+    remove_stale(captions, pictures)
+    write_page(captions, pictures, f"python -m benchmarks.figures --results {folder.as_posix()}")
+    return paths, [*problems, *problems_of_logs]
 
 
-def figure_inputs(results: Results, logs: Sequence[TrainingLog]) -> Inputs:
-    """Return the inputs of all figures."""
-    snapshots = [run for run in results.snapshots if not run.failure]
-    return Inputs(results.succeeded, snapshots, logs)
+def write_picture(figure: Figure, picture: Picture, folder: Path) -> bool:
+    """Write the three files of a figure; return whether they were written.
+
+    They are not if all exist, the CSV file has these numbers, and the page has this caption.
+    """
+    paths = {suffix: folder / f"{figure.file_name}.{suffix}" for suffix in SUFFIXES}
+    numbers, caption = csv_text(picture.header, picture.rows), figure.caption(picture)
+    if (
+        all(path.is_file() for path in (*paths.values(), folder / PAGE))
+        and paths["csv"].read_text(encoding="utf-8") == numbers
+        and escape(caption) in (folder / PAGE).read_text(encoding="utf-8")
+    ):
+        return False
+    # draw everything before the first file is written, so that no figure is incomplete
+    contents = panels.render(picture.panels, figure.title, caption)
+    contents = {**contents, "csv": numbers.encode(errors="backslashreplace")}
+    for suffix, path in paths.items():
+        write_whole(path, contents[suffix], "--results")
+    return True
+
+
+def remove_stale(current: Container[str], folder: Path) -> None:
+    """Remove the files of all figures whose ids are not in `current`."""
+    for figure in figures().values():
+        for suffix in SUFFIXES if figure.id not in current else ():
+            path = folder / f"{figure.file_name}.{suffix}"
+            with explain_write_errors(path, "--results"):
+                path.unlink(missing_ok=True)
+
+
+def write_page(captions: Mapping[str, str], folder: Path, command: str) -> None:
+    """Write a page with all pictures; without pictures, remove it.
+
+    captions: caption of each picture by the id of its figure.
+    """
+    page = folder / PAGE
+    sections = [f"{OPENING} Made by `{command}`."]
+    for name, title, caption in sorted(
+        (figures()[key].file_name, figures()[key].title, caption)
+        for key, caption in captions.items()
+    ):
+        files = f"[csv]({name}.csv) · [svg]({name}.svg)"
+        sections.append(f"## {title}\n\n![{title}]({name}.png)\n\n{escape(caption)} {files}")
+    if captions:
+        write_text(page, "\n\n".join(sections) + "\n", "--results")
+    elif page.exists() and page.read_bytes().startswith(OPENING.encode()):
+        with explain_write_errors(page, "--results"):
+            page.unlink()
 
 
 def update_figures(contents: Contents) -> None:
@@ -103,31 +143,28 @@ def update_figures(contents: Contents) -> None:
     results = contents.folder
     command = f"python -m benchmarks.figures --results {results.as_posix()}"
     try:
-        outcome = draw_figures(results, contents.results)
+        paths, problems = draw_figures(results, contents.results)
     except Exception as error:  # includes bugs, which are printed with a traceback
         explain_failed_step("the figures are not up to date", error, command)
-        lines = []
-    else:
-        if outcome.new:
-            print(f"figures  {len(outcome.new)} new, first {outcome.new[0]}")
-        lines = [shortened(problem, 160) for problem in outcome.problems[:1]]
-        if (num_more := len(outcome.problems) - 1) > 0:
-            lines.append(f"{plural(num_more, 'more problem')} of figures: {command} prints them")
-    for line in lines:
-        print(line, file=sys.stderr, flush=True)
+        return
+    if new := [path for path, is_new in paths.items() if is_new]:
+        print(f"figures  {len(new)} new, first {new[0]}")
+    for problem in problems[:1]:
+        print(shortened(problem, 160), file=sys.stderr)
+    if num_more := len(problems[1:]):
+        noun = plural(num_more, "more problem")
+        print(f"{noun} of figures: {command} prints them", file=sys.stderr, flush=True)
 
 
 def list_lines(folder: Path) -> list[str]:
     """Return the lines of --list: each figure and its missing inputs."""
-    inputs = figure_inputs(read_results(folder), read_logs(folder)[0])
+    inputs = Inputs(read_results(folder), read_logs(folder)[0])
     lines: list[str] = []
     for figure in figures().values():
         picture, problems = figure.draw(inputs)
         lines += [*([""] if lines else []), f"{figure.title}: {figure.what}"]
         if picture:
-            path = folder / FIGURES / f"{figure.file_name}.png"
-            state = "drawn" if is_drawn(figure, picture, path.parent) else "can be drawn"
-            lines.append(f"  {state}: {path}")
+            lines.append(f"  can be drawn: {folder / FIGURES / figure.file_name}.png")
         lines += [f"  {problem}" for problem in problems]
         if missing := figure.missing(inputs):
             lines.append("  missing for the paper's own runs:" if picture else "  missing:")
@@ -149,12 +186,12 @@ def main(args: list[str]) -> int:
     check_writable(request.results, "--results")
     require_folder(request.results)
     keep_logs(request)
-    outcome = draw_figures(request.results, read_results(request.results))
-    for path in outcome.paths:
+    paths, problems = draw_figures(request.results, read_results(request.results))
+    for path in paths:
         print(f"figure  {path}")
-    for problem in outcome.problems:
+    for problem in problems:
         print(problem, file=sys.stderr)
-    if not outcome.paths:
+    if not paths:
         print("no figure could be drawn; --list prints the missing runs", file=sys.stderr)
     return 0
 

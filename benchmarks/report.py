@@ -3,12 +3,11 @@
 The report is a single file without network requests: results/report/index.html.
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.report_parts.page import report_page
-from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
+from benchmarks.report_parts.pretraining import runs_of_records
 from benchmarks.results.contents import Contents, read_contents, results_folders
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.records import REPORT
@@ -28,35 +27,25 @@ class Request:
     with_reference: bool = False
     """Also show the suite's own results, results/reference of a checkout."""
     runs: tuple[Path, ...] = ()
-    """Folders of pre-training runs to draw, in this report and later ones."""
+    """Folders of further pre-training runs to draw. Those of the evaluated checkpoints are drawn
+    if the folder of the checkpoint has their log."""
 
 
 def write_report(contents: Contents, runs: tuple[Path, ...] = ()) -> Path:
     """Write the report; return its path.
 
-    runs: folders of pre-training runs. They are drawn in this report and in later reports of these
-    results, as long as they exist.
+    runs: folders of pre-training runs to draw, in addition to the runs of the checkpoints.
 
-    Raises ModuleNotFoundError without Jinja2, WriteError if the file cannot be written.
+    Raises WriteError if the file cannot be written.
     """
-    results = contents.folder
-    try:
-        remembered = [run for run in remembered_runs(results) if log_files(run)]
-        page = report_page(contents, (*runs, *remembered))
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"the report needs the package {error.name}, which this Python lacks: "
-            f"{sys.executable} -m pip install {error.name}"
-        ) from error
-    path = results / REPORT / FILE
-    write_text(path, page, "--results")
-    remember_runs(results, runs)
+    results = contents.results
+    evaluated = runs_of_records([*results.runs, *results.snapshots])
+    path = contents.folder / REPORT / FILE
+    write_text(path, report_page(contents, (*runs, *evaluated)), "--results")
     return path
 
 
-def update_report(
-    results: Path, runs: tuple[Path, ...] = (), contents: Contents | None = None
-) -> bool:
+def update_report(results: Path, contents: Contents | None = None) -> bool:
     """Write the report and print its path; return whether it was written.
 
     contents: contents of the folder, if already read.
@@ -65,7 +54,7 @@ def update_report(
     is 1.
     """
     try:
-        path = write_report(contents or read_contents(results), runs)
+        path = write_report(contents or read_contents(results))
     except Exception as error:  # includes bugs, which are printed with a traceback
         command = f"python -m benchmarks.report --results {results.as_posix()}"
         explain_failed_step("the report was not written", error, command)
@@ -74,7 +63,7 @@ def update_report(
     return True
 
 
-@one_line_errors(FolderError, FileNotFoundError, ModuleNotFoundError)
+@one_line_errors(FolderError, FileNotFoundError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, args, description=__doc__)

@@ -188,9 +188,7 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
     write_requested(rows, named=bool(request.tasks or request.suite), is_local=site is None)
     if site is not None:
         from benchmarks.cluster.arrays import submit_cells
-        from benchmarks.report_parts.pretraining import remember_runs, runs_of_files
 
-        remember_runs(results, runs_of_files(row.cell.source_file for row in rows))
         submit_cells(rows, request.cluster, site)
         return 0
     jobs = job_graph(rows)

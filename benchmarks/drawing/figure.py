@@ -1,16 +1,21 @@
 """The papers' figures, as described by figures.yaml."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from benchmarks.drawing.captions import caption, stated, title_of
-from benchmarks.drawing.kinds import KINDS, Inputs, Picture
+from benchmarks.drawing.kinds import KINDS, Inputs, Picture, range_words
 from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.selection import MALFORMED, MethodLine, is_published, is_unchanged
+from benchmarks.results.numbers import run_notes
+from benchmarks.results.published import Paper, papers
+from benchmarks.results.records import STAND_IN_TEXTURE, Run, value_words
+from transfer.record import features_in
 
 OBJECTS = {"line": MethodLine, "point": PublishedPoint}
 """Class that a mapping of the file becomes, by its `kind`."""
@@ -33,7 +38,7 @@ class Figure(NamedTuple):
     @property
     def title(self) -> str:
         """Return paper and figure, such as "JCL, Figure 2(a)"."""
-        return title_of(self.id)
+        return f"{paper_of(self.id).name}, {printed_name(self.id)}"
 
     @property
     def file_name(self) -> str:
@@ -42,7 +47,29 @@ class Figure(NamedTuple):
 
     def caption(self, picture: Picture) -> str:
         """Return the caption: content, runs, and differences from the paper's."""
-        return caption(self.id, self.what, self.remarks, picture)
+        paper, runs = paper_of(self.id), picture.runs
+        all_runs = [run for label_runs in runs.values() for run in label_runs]
+        data = dict.fromkeys(run.data for run in all_runs if run.data)
+        recipes = "; ".join(f"{label}: {_recipe_words(runs[label])}" for label in runs)
+        changes = {label: _changes(runs[label][0], picture.swept) for label in runs}
+        changed = "; ".join(f"{label}: {text}" for label, text in changes.items() if text)
+        if len({*changes.values()}) == 1:
+            changed = next(iter(changes.values()))
+        missing = ", ".join(label for label in picture.labels if label not in runs)
+        sentences = [
+            f"{printed_name(self.id)} of {paper.name} (arXiv:{paper.arxiv}): {self.what}.",
+            ""
+            if picture.exact
+            else "Not the paper's runs or data: compare the shape, not the numbers.",
+            *picture.findings,
+            f"Pre-training: {recipes}.",
+            f"Its images: {'; '.join(data)}." if data else "",
+            f"Changed from the recipes: {changed}." if changed else "",
+            *_evaluation_sentences([run for run in all_runs if run.task]),
+            f"Not run: {missing}." if missing else "",
+            *self.remarks,
+        ]
+        return " ".join(filter(None, sentences))
 
     def draw(self, inputs: Inputs) -> tuple[Picture | None, list[str]]:
         """Return the best picture, and error messages.
@@ -51,12 +78,13 @@ class Figure(NamedTuple):
         malformed (with a message).
         """
         try:
-            pictures, problems = KINDS[self.kind](inputs, **self.arguments)
+            drawn = [*KINDS[self.kind](inputs, **self.arguments)]
         except MALFORMED as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             return None, [f"cannot be drawn: {reason}"]
+        pictures = [picture for picture in drawn if isinstance(picture, Picture)]
         best = max(pictures, key=lambda picture: (picture.exact, *picture.rank), default=None)
-        return best, list(dict.fromkeys(filter(None, problems)))
+        return best, list(dict.fromkeys(text for text in drawn if isinstance(text, str)))
 
     def missing(self, inputs: Inputs) -> list[str]:
         """Return the paper's recipes without a result, and their missing evaluation."""
@@ -66,11 +94,11 @@ class Figure(NamedTuple):
                 recipe for recipe in self.arguments["recipes"].values() if recipe not in logged
             ]
             return [f"{recipe}: its log, stored with --logs" for recipe in recipes]
-        runs, suffix = inputs.results, ""
+        runs, suffix = inputs.results.succeeded, ""
         if self.kind == "snapshot_curves":
             task, variants = self.arguments["task"], self.arguments["variants"]
             required = [(recipe, task) for recipe in variants.values()]
-            runs, suffix = inputs.snapshots, " of its snapshots"
+            runs, suffix = inputs.results.snapshots, " of its snapshots"
         elif self.kind == "head_shares":
             required = [(self.arguments["recipe"], key) for key in self.arguments["keys"].values()]
             # networks with a single head have no contributions
@@ -124,3 +152,61 @@ def _built(value: Any, figure_id: str) -> Any:
         name: _built(element, figure_id) for name, element in value.items() if name != "kind"
     }
     return OBJECTS[value["kind"]](**arguments) if "kind" in value else arguments
+
+
+def _recipe_words(runs: Sequence[Run]) -> str:
+    """Return a line's recipes, network, length and stand-in for textures."""
+    names = list(dict.fromkeys(run.recipe or run.backbone for run in runs))
+    start = commonprefix(names)  # noqa: RUF071 (names, not paths)
+    lengths = sorted({float(run.epochs) for run in runs if run.epochs})
+    texts = [f"{len(names)} recipes {start}*" if len(names) > 1 and start else ", ".join(names)]
+    if any(run.declared for run in runs):
+        texts[0] += " (declared)"
+    texts += [runs[0].arch]
+    if lengths:
+        noun = "epoch" if lengths == [1.0] else "epochs"
+        texts.append(f"{range_words(lengths)} {noun}")
+    if any(run.texture == STAND_IN_TEXTURE for run in runs):
+        texts.append(f"textures by {STAND_IN_TEXTURE} instead of style transfer")
+    return ", ".join(texts)
+
+
+def _changes(run: Run, swept: Container[str]) -> str:
+    """Return a run's differences from its recipe, except swept settings."""
+    names = [name for name in run.changed.split(", ") if name and name not in swept]
+    return ", ".join(
+        f"{name.rpartition('.')[2].replace('_', ' ')} {value_words(run.settings.get(name), ' to ')}"
+        for name in names
+    )
+
+
+def _evaluation_sentences(runs: Sequence[Run]) -> list[str]:
+    """Return sentences on tasks, protocols, notes and deviations."""
+    if not runs:
+        return []
+    tasks = ", ".join(dict.fromkeys(run.task for run in runs))
+    protocols = ", ".join(sorted({run.protocol for run in runs}))
+    by_seed = {run.seed: run for run in reversed(runs)}
+    notes = run_notes([by_seed[seed] for seed in sorted(by_seed)])
+    texts = [f"protocol {protocols}", *notes, f"features in {features_in(runs[0].record)}"]
+    sentences = [f"Evaluation: {tasks}, {'; '.join(texts)}."]
+    deviations = "; ".join(dict.fromkeys(text for run in runs for text in run.departures))
+    return [*sentences, f"Deviations from the protocol: {deviations}."] if deviations else sentences
+
+
+def paper_of(figure_id: str) -> Paper:
+    """Return the paper of a figure such as jcl/fig2a."""
+    return next(paper for paper in papers() if paper.id == figure_id.partition("/")[0])
+
+
+def printed_name(figure_id: str) -> str:
+    """Return a figure's printed name: "Figure 2(a)" for "jcl/fig2a"."""
+    return re.sub(r".*/fig(\d+)([a-z]?)", r"Figure \1(\2)", figure_id).removesuffix("()")
+
+
+def stated(figure_id: str, key: str) -> Any:
+    """Return a number from the text on a figure; KeyError if missing."""
+    for statement in paper_of(figure_id).stated:
+        if statement.where == printed_name(figure_id) and key in statement.values:
+            return statement.values[key]
+    raise KeyError(f"{figure_id}: no stated number {key!r}")

@@ -1,12 +1,12 @@
 """The kinds of figures, one function each.
 
-Each function gets the results and the arguments of an entry of figures.yaml. It returns a picture
+Each function gets the results and the arguments of an entry of figures.yaml. It yields a picture
 for every group of results that may share one, and messages on results that cannot be drawn.
 """
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from statistics import fmean
@@ -44,16 +44,9 @@ from benchmarks.drawing.selection import (
 )
 from benchmarks.results.differences import difference
 from benchmarks.results.numbers import score_of_runs
-from benchmarks.results.records import Run, grouped
+from benchmarks.results.records import Results, Run, grouped
+from transfer.datasets.catalog import DATASETS
 
-DATASETS = {
-    "in100": "ImageNet-100",
-    "in1k": "ImageNet-1k",
-    "inat1k": "iNaturalist-1k",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-}
-"""Titles of datasets by the first word of a task's id."""
 ACCURACY_TASKS = tuple(
     f"{dataset}_{task}"
     for dataset in ("in100", "cifar10", "cifar100")
@@ -66,9 +59,8 @@ SPACES = {"embedding": "the projector's output", "feature": "the backbone's outp
 class Inputs(NamedTuple):
     """Everything that figures are made of."""
 
-    results: Sequence[Run] = ()
-    snapshots: Sequence[Run] = ()
-    logs: Sequence[TrainingLog] = ()
+    results: Results
+    logs: Sequence[TrainingLog]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +68,8 @@ class Picture:
     """Panels with their numbers, and the content of the caption."""
 
     panels: Sequence[Panel]
-    runs: Mapping[str, Sequence[Run | TrainingLog]]
-    """The shown results or logs, by label."""
+    runs: Mapping[str, Sequence[Run]]
+    """The shown results, or the runs of the shown logs, by label."""
     header: Sequence[str]
     """Header of the CSV file."""
     rows: Sequence[Sequence[str]]
@@ -93,7 +85,7 @@ class Picture:
     """Sort key of pictures of one figure; the highest is drawn."""
 
 
-Drawings = tuple[Sequence[Picture], Iterable[str]]
+Drawings = Iterator[Picture | str]
 """Pictures, and messages on what cannot be drawn."""
 
 
@@ -117,11 +109,8 @@ def sweep(
     the paper, shown only next to runs of its recipes. y_label: required for metrics other than the
     accuracy of the task.
     """
-    pictures = []
     for key, results in _swept_results(inputs, setting, tasks, metric).items():
-        swept_lines = [
-            (line, points) for line in lines if (points := line.points(results, setting))
-        ]
+        swept_lines = _with_points(lines, results, setting)
         if not swept_lines:
             continue
         swept_runs = [(line, run) for line, points in swept_lines for run in members(points)]
@@ -133,8 +122,7 @@ def sweep(
                 for run in results
                 if (level.is_published(run) if exact else _shares(level.shared, run, swept_runs))
             ]
-            if points := level.points(candidates, NO_SETTING):
-                horizontal.append((level, points))
+            horizontal += _with_points([level], candidates, NO_SETTING)
         all_lines = [*swept_lines, *horizontal]
         series = [Series(line.label, mean_points(points, metric)) for line, points in all_lines]
         panel = Lines(
@@ -145,27 +133,28 @@ def sweep(
             published if exact else (),
             log_x,
         )
-        pictures.append(
-            Picture(
-                panels=[panel],
-                runs={line.label: members(points) for line, points in all_lines},
-                header=("series", symbol, metric, "standard_deviation", "runs", "recipes"),
-                rows=[
-                    (line.label, *point.csv_fields(), " ".join(_recipes(runs)))
-                    for line, (_, points) in zip(series, all_lines, strict=True)
-                    for point, runs in zip(line.points, points.values(), strict=True)
-                ],
-                swept=[setting, *(name for line, _ in all_lines for name in line.follows)],
-                labels=[line.label for line in (*lines, *levels)],
-                exact=exact,
-                rank=(
-                    len(swept_lines),
-                    sum(len(points) for _, points in swept_lines),
-                    newest(run for _, run in swept_runs),
-                ),
-            )
+        yield Picture(
+            panels=[panel],
+            runs={line.label: members(points) for line, points in all_lines},
+            header=("series", symbol, metric, "standard_deviation", "runs", "recipes"),
+            rows=[
+                (
+                    line.label,
+                    *point.csv_fields(),
+                    " ".join(dict.fromkeys(run.recipe or run.backbone for run in runs)),
+                )
+                for line, (_, points) in zip(series, all_lines, strict=True)
+                for point, runs in zip(line.points, points.values(), strict=True)
+            ],
+            swept=[setting, *(name for line, _ in all_lines for name in line.follows)],
+            labels=[line.label for line in (*lines, *levels)],
+            exact=exact,
+            rank=(
+                len(swept_lines),
+                sum(len(points) for _, points in swept_lines),
+                newest(run for _, run in swept_runs),
+            ),
         )
-    return pictures, ()
 
 
 def _swept_results(
@@ -175,20 +164,26 @@ def _swept_results(
     length = "" if setting == "epochs" else None
     return grouped(
         (picture_key(run, length=length), run)
-        for run in inputs.results
+        for run in inputs.results.succeeded
         if run.task in tasks and has_number(run, metric)
     )
 
 
+def _with_points(
+    lines: Iterable[MethodLine], results: Sequence[Run], setting: str
+) -> list[tuple[MethodLine, Points]]:
+    """Return the lines that have points, with their points."""
+    with_points = [(line, line.points(results, setting)) for line in lines]
+    return [(line, points) for line, points in with_points if points]
+
+
 def _shares(names: Iterable[str], run: Run, line_runs: Iterable[tuple[MethodLine, Run]]) -> bool:
     """Return whether a run shares these settings with all others."""
-    required = [(name, line_run.settings.get(name)) for name in names for _, line_run in line_runs]
-    return all(run.settings.get(name) == value for name, value in required)
-
-
-def _recipes(runs: Iterable[Run]) -> list[str]:
-    """Return the recipes of runs, or names of backbones without one."""
-    return list(dict.fromkeys(run.recipe or run.backbone for run in runs))
+    return all(
+        run.settings.get(name) == line_run.settings.get(name)
+        for name in names
+        for _, line_run in line_runs
+    )
 
 
 def tradeoff(
@@ -204,23 +199,17 @@ def tradeoff(
     Only common backbones are drawn. across, upward: arguments of the sweeps for the x axis and the
     y axis. symbol: the setting; the points are labeled with its values.
     """
-
-    def lines_of(
-        arguments: Mapping[str, Any], results: Sequence[Run]
-    ) -> list[tuple[MethodLine, Points]]:
-        with_settings = [(line, arguments["setting"]) for line in arguments["lines"]]
-        with_settings += [(line, NO_SETTING) for line in arguments["levels"]]
-        with_points = [(line, line.points(results, setting)) for line, setting in with_settings]
-        return [(line, points) for line, points in with_points if points]
-
     setting, metric = across["setting"], across["metric"]
     x_groups = _swept_results(inputs, setting, across["tasks"], metric)
     y_groups = _swept_results(inputs, setting, ACCURACY_TASKS, "top1")
-    pictures = []
     for xs, (y_key, ys) in product(x_groups.values(), y_groups.items()):
-        views = [run for _, points in lines_of(across, xs) for run in members(points)]
+        x_lines = _with_points(across["lines"], xs, setting)
+        x_lines += _with_points(across["levels"], xs, NO_SETTING)
+        views = [run for _, points in x_lines for run in members(points)]
         values = grouped((run.sha256, number_of(run, metric)) for run in views)
-        lines = lines_of(upward, [run for run in ys if run.sha256 in values])
+        common = [run for run in ys if run.sha256 in values]
+        lines = _with_points(upward["lines"], common, setting)
+        lines += _with_points(upward["levels"], common, NO_SETTING)
         if not any(len(points) > 1 for _, points in lines):
             continue
         series = []
@@ -231,25 +220,22 @@ def tradeoff(
                 means.append(mean_point(x, [number_of(run, "top1") for run in runs]))
                 labels.append(line.label if math.isnan(value) else f"{value:g}")
             series.append(Series(line.label, means, labels))
-        pictures.append(
-            Picture(
-                panels=[Lines(x_label, accuracy_label(y_key.task), series)],
-                runs={line.label: members(points) for line, points in lines},
-                header=("series", symbol, metric, "top1", "runs"),
-                rows=[
-                    (line.label, label, f"{point.x:.4f}", f"{point.y:.4f}", str(point.num_runs))
-                    for line in series
-                    for label, point in zip(line.point_labels, line.points, strict=True)
-                ],
-                findings=[
-                    f"Numbers next to the points are {symbol}.",
-                    f"Statistics of views: {views[0].task}, protocol {views[0].protocol}.",
-                ],
-                swept=[setting],
-                exact=all(line.is_published(r) for line, points in lines for r in members(points)),
-            )
+        yield Picture(
+            panels=[Lines(x_label, accuracy_label(y_key.task), series)],
+            runs={line.label: members(points) for line, points in lines},
+            header=("series", symbol, metric, "top1", "runs"),
+            rows=[
+                (line.label, label, f"{point.x:.4f}", f"{point.y:.4f}", str(point.num_runs))
+                for line in series
+                for label, point in zip(line.point_labels, line.points, strict=True)
+            ],
+            findings=[
+                f"Numbers next to the points are {symbol}.",
+                f"Statistics of views: {views[0].task}, protocol {views[0].protocol}.",
+            ],
+            swept=[setting],
+            exact=all(line.is_published(r) for line, points in lines for r in members(points)),
         )
-    return pictures, ()
 
 
 def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -> Drawings:
@@ -263,10 +249,9 @@ def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -
 
     groups = grouped(
         (picture_key(run, length=str(run.settings.get("epochs", ""))), run)
-        for run in inputs.snapshots
-        if run.recipe in variants.values() and run.task == task
+        for run in inputs.results.snapshots
+        if run.recipe in variants.values() and run.task == task and not run.failure
     )
-    pictures = []
     for results in groups.values():
         curves = {}
         for label, recipe in variants.items():
@@ -277,24 +262,19 @@ def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -
             continue
         series = [Series(label, mean_points(curve, "top1")) for label, curve in curves.items()]
         runs = {label: members(curve) for label, curve in curves.items()}
-        pictures.append(
-            Picture(
-                panels=[Lines("epoch of pre-training", accuracy_label(task), series)],
-                runs=runs,
-                header=("series", "epoch", "top1", "standard_deviation", "runs"),
-                rows=[
-                    (line.label, *point.csv_fields()) for line in series for point in line.points
-                ],
-                findings=[*_unfinished(curves), *_order(curves)],
-                labels=variants,
-                exact=all(is_own(run) for own_runs in runs.values() for run in own_runs),
-                rank=(len(curves), newest(results)),
-            )
+        yield Picture(
+            panels=[Lines("epoch of pre-training", accuracy_label(task), series)],
+            runs=runs,
+            header=("series", "epoch", "top1", "standard_deviation", "runs"),
+            rows=[(line.label, *point.csv_fields()) for line in series for point in line.points],
+            findings=_order(curves, task),
+            labels=variants,
+            exact=all(is_own(run) for own_runs in runs.values() for run in own_runs),
+            rank=(len(curves), newest(results)),
         )
-    return pictures, ()
 
 
-def _order(curves: Mapping[str, Points]) -> list[str]:
+def _order(curves: Mapping[str, Points], task: str) -> list[str]:
     """Return a sentence on the order of the curves' means.
 
     The means are over the epochs that all curves have.
@@ -302,13 +282,11 @@ def _order(curves: Mapping[str, Points]) -> list[str]:
     common = sorted(set[float].intersection(*(set(curve) for curve in curves.values())))
     if len(curves) < 2 or not common:
         return []
-    runs = {label: [run for x in common for run in curve[x]] for label, curve in curves.items()}
-    # the deviation of these runs is mostly over epochs, so it is not an error over seeds
-    scores = {
-        label: replace(score_of_runs(curve_runs, "top1"), std=0.0, runs=1)
-        for label, curve_runs in runs.items()
-    }
-    task = next(iter(runs.values()))[0].task
+    scores = {}
+    for label, curve in curves.items():
+        score = score_of_runs([run for x in common for run in curve[x]], "top1")
+        # the deviation of these runs is mostly over epochs, so it is not an error over seeds
+        scores[label] = replace(score, std=0.0, runs=1)
     ordered = sorted(scores, key=lambda label: -scores[label].mean)
     numbers = ", ".join(f"{label} {scores[label].mean:.1f}" for label in ordered)
     significant = [
@@ -321,17 +299,6 @@ def _order(curves: Mapping[str, Points]) -> list[str]:
         f"significantly different: {', '.join(significant) or 'none'}; "
         f"the paper's order, from the fastest: {', '.join(curves)}."
     ]
-
-
-def _unfinished(curves: Mapping[str, Points]) -> list[str]:
-    """Return a sentence on curves that end before the run does."""
-    ends = {label: (max(curve), curve[max(curve)][0]) for label, curve in curves.items()}
-    texts = [
-        f"{label} {epoch:g} of {last.settings['epochs']:g}"
-        for label, (epoch, last) in ends.items()
-        if epoch < float(last.settings.get("epochs", 0))
-    ]
-    return [f"Unfinished runs (epochs): {', '.join(texts)}."] if texts else []
 
 
 def log_curves(
@@ -355,80 +322,75 @@ def log_curves(
     # a log stored under two names counts once
     distinct_logs = {json.dumps([log.made_by, log.lines], default=str): log for log in inputs.logs}
     logs = [log for log in distinct_logs.values() if log.run.method in methods]
-    problems: list[str] = []
     groups: dict[tuple[str, str, str, str], list[TrainingLog]] = {}
     for log in logs:
         if missing := [name for name in metrics if not any(name in line for line in log.lines)]:
             option = same.rpartition(".")[2].replace("_", "-")
-            problems.append(
+            yield (
                 f"the log of {log.name} has no {', '.join(missing)}; pre-train it with the "
                 f"--{option} of the other method (above 0)"
             )
             continue
-        settings = log.run.settings
-        group = log.run.data, log.run.arch, str(settings.get("epochs")), str(settings.get(same))
+        run, settings = log.run, log.run.settings
+        group = run.data, run.arch, str(settings.get("epochs")), str(settings.get(same))
         groups.setdefault(group, []).append(log)
-    pictures = []
+    last_steps = "".join(
+        f"; {methods[method]}'s {' and '.join(metrics[name] for name in names)} is only measured "
+        "at its last step"
+        for method, names in last_step_only.items()
+    )
+    stated = ", ".join(f"{methods[method]} {value:g}" for method, value in stated_ends.items())
     for group, group_logs in groups.items():
         by_method = grouped((log.run.method, log) for log in group_logs)
         if by_method.keys() != methods.keys():
             continue
         # largest group of logs with equal settings
         largest = {
-            method: max(grouped((_log_settings(log), log) for log in method_logs).values(), key=len)
-            for method, method_logs in by_method.items()
+            label: max(grouped((_log_settings(log), log) for log in by_method[m]).values(), key=len)
+            for m, label in methods.items()
         }
         series = {
             name: [
                 Series(
                     label,
-                    curve_points(largest[m], name, last_step=name in last_step_only.get(m, ())),
+                    curve_points(
+                        largest[label], name, last_step=name in last_step_only.get(method, ())
+                    ),
                 )
-                for m, label in methods.items()
+                for method, label in methods.items()
             ]
             for name in metrics
         }
-        shown_logs = [log for method in methods for log in largest[method]]
-        counts = ", ".join(f"{label} {len(largest[method])}" for method, label in methods.items())
-        points = (
-            "Each point is a mean over the steps of a log interval (of several intervals, if there "
-            f"are more than {MAX_POINTS}) and is plotted at their center"
+        runs = {label: [log.run for log in logs] for label, logs in largest.items()}
+        shown_runs = [run for own_runs in runs.values() for run in own_runs]
+        counts = ", ".join(f"{label} {len(own_runs)}" for label, own_runs in runs.items())
+        seeds = [log.made_by.get("seed") for logs in largest.values() for log in logs]
+        yield Picture(
+            panels=[
+                Lines("epoch", label, series[name], title=f"({letter})")
+                for letter, (name, label) in zip("abcdefgh", metrics.items(), strict=False)
+            ],
+            runs=runs,
+            header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
+            rows=[
+                (name, line.label, *point.csv_fields())
+                for name, lines in series.items()
+                for line in lines
+                for point in line.points
+            ],
+            findings=[
+                f"Number of runs: {counts}; {seed_words(seeds)}.",
+                f"All with {same.rpartition('.')[2].replace('_', ' ')} "
+                f"{shown_runs[0].settings.get(same)}.",
+                "Each point is a mean over the steps of a log interval (of several intervals, "
+                f"if there are more than {MAX_POINTS}) and is plotted at their center"
+                f"{last_steps}.",
+                f"The paper states for the end, {list(metrics.values())[-1]}: {stated}; ours "
+                "are next to it in tables/stated.md.",
+            ],
+            exact=all(run.recipe in recipes.values() and is_unchanged(run) for run in shown_runs),
+            rank=group,
         )
-        for method, names in last_step_only.items():
-            metric_labels = " and ".join(metrics[name] for name in names)
-            points += f"; {methods[method]}'s {metric_labels} is only measured at its last step"
-        stated = ", ".join(f"{methods[m]} {value:g}" for m, value in stated_ends.items())
-        value = shown_logs[0].run.settings.get(same)
-        pictures.append(
-            Picture(
-                panels=[
-                    Lines("epoch", label, series[name], title=f"({letter})")
-                    for letter, (name, label) in zip("abcdefgh", metrics.items(), strict=False)
-                ],
-                runs={label: largest[method] for method, label in methods.items()},
-                header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
-                rows=[
-                    (name, line.label, *point.csv_fields())
-                    for name, lines in series.items()
-                    for line in lines
-                    for point in line.points
-                ],
-                findings=[
-                    f"Number of runs: {counts}; "
-                    f"{seed_words(log.made_by.get('seed') for log in shown_logs)}.",
-                    f"All with {same.rpartition('.')[2].replace('_', ' ')} {value}.",
-                    f"{points}.",
-                    f"The paper states for the end, {list(metrics.values())[-1]}: {stated}; ours "
-                    "are next to it in tables/stated.md.",
-                ],
-                exact=all(
-                    log.run.recipe in recipes.values() and is_unchanged(log.run)
-                    for log in shown_logs
-                ),
-                rank=group,
-            )
-        )
-    return pictures, problems
 
 
 def _log_settings(log: TrainingLog) -> str:
@@ -465,10 +427,10 @@ def histograms(
     def is_own(run: Run) -> bool:
         return any(method.is_published(run) for method in methods)
 
-    results = [run for run in inputs.results if run.task in VIEW_TASKS]
+    results = [run for run in inputs.results.succeeded if run.task in VIEW_TASKS]
     problems = {run.path: problem_of(run, histogram) for run in results}
+    yield from filter(None, problems.values())
     groups = grouped((picture_key(run), run) for run in results if not problems[run.path])
-    pictures = []
     for key, group in groups.items():
         # of each method, the newest result; results of the paper's recipes have precedence
         selected = {
@@ -485,30 +447,27 @@ def histograms(
         means = ", ".join(
             f"{hist.label} {hist.mean:#.3g} ± {2 * hist.error:.2g}" for hist in ordered
         )
-        pictures.append(
-            Picture(
-                panels=[Histograms(x_label, hists)],
-                runs={label: [run] for label, run in selected.items()},
-                header=("series", "from", "to", "images"),
-                rows=[
-                    (hist.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")
-                    for hist in hists
-                    for (low, high), count in zip(pairwise(hist.edges), hist.counts, strict=True)
-                    if count
-                ],
-                findings=[
-                    f"{first.get('num_views', '?')} random views of each of "
-                    f"{' or '.join(map(str, counts))} images (in the paper {stated_views} of "
-                    f"{stated_images:,}), {SPACES.get(key.space, '')} at unit length.",
-                    f"Means ± two standard errors over images: {means}.",
-                    f"In the paper, {lower[0]} is below {lower[1]}.",
-                ],
-                labels=[method.label for method in methods],
-                exact=all(map(is_own, selected.values())),
-                rank=(key.space == "embedding", len(selected), newest(selected.values())),
-            )
+        yield Picture(
+            panels=[Histograms(x_label, hists)],
+            runs={label: [run] for label, run in selected.items()},
+            header=("series", "from", "to", "images"),
+            rows=[
+                (hist.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")
+                for hist in hists
+                for (low, high), count in zip(pairwise(hist.edges), hist.counts, strict=True)
+                if count
+            ],
+            findings=[
+                f"{first.get('num_views', '?')} random views of each of "
+                f"{' or '.join(map(str, counts))} images (in the paper {stated_views} of "
+                f"{stated_images:,}), {SPACES.get(key.space, '')} at unit length.",
+                f"Means ± two standard errors over images: {means}.",
+                f"In the paper, {lower[0]} is below {lower[1]}.",
+            ],
+            labels=[method.label for method in methods],
+            exact=all(map(is_own, selected.values())),
+            rank=(key.space == "embedding", len(selected), newest(selected.values())),
         )
-    return pictures, problems.values()
 
 
 def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Drawings:
@@ -529,12 +488,12 @@ def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Draw
     # only networks with several heads have contributions
     probes = [
         run
-        for run in inputs.results
+        for run in inputs.results.succeeded
         if run.task.endswith("_linear") and run.method == "loocpp" and "-heads" in run.arch
     ]
     problems = {run.path: problem_of(run, shares_of) for run in probes}
+    yield from filter(None, problems.values())
     networks = grouped((_network_key(run), run) for run in probes if not problems[run.path])
-    pictures = []
     for results in networks.values():
         means = grouped(
             ((run.task, run.protocol_hash, picture_key(run).data), run) for run in results
@@ -561,28 +520,27 @@ def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Draw
             panels.append(
                 Bars("share in correct predictions", names, shares, f"{title}: {bits:.2f} bits")
             )
+            details = runs[0].details
+            counts = details["num_images_with_shares"], details["num_test"]
             findings.append(
                 f"{title}: the entropy of the mean shares is {bits:.2f} of at most "
                 f"{math.log2(len(names)):.2f} bits, {seed_words(run.seed for run in runs)}; "
-                f"{_num_images_words(runs[0])}."
+                f"over {counts[0]:,} of {counts[1]:,} test images (correctly predicted)."
             )
             rows += [
                 (task, name, *share.csv_fields(6)[1:], f"{bits:.4f}")
                 for name, share in zip(names, shares, strict=True)
             ]
             shown_runs += runs
-        pictures.append(
-            Picture(
-                panels=panels,
-                runs={"LooC++": shown_runs},
-                header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
-                rows=rows,
-                findings=findings,
-                exact=all(map(is_own, shown_runs)),
-                rank=(len(tasks), newest(shown_runs)),
-            )
+        yield Picture(
+            panels=panels,
+            runs={"LooC++": shown_runs},
+            header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
+            rows=rows,
+            findings=findings,
+            exact=all(map(is_own, shown_runs)),
+            rank=(len(tasks), newest(shown_runs)),
         )
-    return pictures, problems.values()
 
 
 def _network_key(run: Run) -> tuple[object, ...]:
@@ -599,22 +557,13 @@ def head_names(run: Run) -> list[str]:
 
     The first head is invariant to all augmentations.
     """
-    count = len(run.details["head_shares"])
-    names = list(run.heads or ("invariant", *map(str, run.settings.get("config.designated", ()))))
-    return names if len(names) == count else [f"head {index}" for index in range(count)]
-
-
-def _num_images_words(run: Run) -> str:
-    """Return how many images the contributions are averaged over."""
-    number, total = (run.details.get(name) for name in ("num_images_with_shares", "num_test"))
-    if not isinstance(number, int) or not isinstance(total, int):
-        return "over the correctly predicted images"
-    return f"over {number:,} of {total:,} test images (correctly predicted)"
+    return [*(run.heads or ("invariant", *map(str, run.settings["config.designated"])))]
 
 
 def dataset_title(task: str) -> str:
     """Return the title of a task's dataset, or the task id."""
-    return DATASETS.get(task.partition("_")[0], task)
+    dataset = DATASETS.get(task.partition("_")[0])
+    return dataset.title if dataset else task
 
 
 def accuracy_label(task: str) -> str:

@@ -48,24 +48,23 @@ class TrainingLog:
 
 
 def read_run(folder: Path, name: str) -> TrainingLog:
-    """Return the log of a finished run; ValueError for any other folder."""
+    """Return the log of a finished run.
+
+    Raises ValueError if the folder is not a run, or if the run is not finished.
+    """
     path, backbone = folder / LOG_FILE, folder / BACKBONE_FILE
-    if not path.is_file():
-        raise ValueError(
-            f"{folder}: no {LOG_FILE}; expected the --out folder of python -m pretrain"
-        )
-    if not backbone.is_file():
-        raise ValueError(
-            f"{folder}: no {BACKBONE_FILE}, so the run is not finished. Run the command that "
-            "started it again to resume"
-        )
+    for file in (path, backbone):
+        if not file.is_file():
+            raise ValueError(
+                f"{folder}: no {file.name}; expected the --out folder of a finished run of "
+                "python -m pretrain. To finish a run, start its command again"
+            )
     made_by = _origin(backbone)
     try:
         return _complete_log(name, made_by, read_lines(path))
     except ValueError as error:
-        raise ValueError(
-            f"{path}: {error}; the log is truncated, or belongs to another run"
-        ) from error
+        reason = "the log is truncated, or belongs to another run"
+        raise ValueError(f"{path}: {error}; {reason}") from error
 
 
 def read_lines(path: Path) -> list[dict[str, float]]:

@@ -34,9 +34,7 @@ CHARACTERS_PER_INCH = 21
 SETTINGS: dict[Any, Any] = {
     # a $ in names of classes and runs does not start a formula
     "text.parse_math": False,
-    "font.family": "DejaVu Sans",
     "font.size": 7.5,
-    "axes.labelsize": 7.5,
     "axes.titlesize": 7.5,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
@@ -49,7 +47,6 @@ SETTINGS: dict[Any, Any] = {
     "lines.linewidth": 1.2,
     "lines.markersize": 3.6,
     "svg.hashsalt": "ssl-benchmark",
-    "svg.fonttype": "path",
     "savefig.dpi": 300,
 }
 
@@ -215,9 +212,7 @@ class Bars(NamedTuple):
 Panel = Lines | Histograms | Bars
 
 
-def render(
-    panels: Sequence[Panel], title: str, caption: str, identifier: str
-) -> Mapping[str, bytes]:
+def render(panels: Sequence[Panel], title: str, caption: str) -> Mapping[str, bytes]:
     """Return a picture as PNG and SVG with metadata."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -245,9 +240,6 @@ def render(
         svg, png = io.BytesIO(), io.BytesIO()
         # omit the date, so that equal data gives equal files
         metadata = {"Title": title, "Description": caption}
-        omitted = {"Date": None, "Creator": None}
-        canvas.savefig(
-            svg, format="svg", metadata={**metadata, **omitted, "Identifier": identifier}
-        )
-        canvas.savefig(png, format="png", metadata={**metadata, "Software": None})
+        canvas.savefig(svg, format="svg", metadata=metadata | {"Date": None, "Creator": None})
+        canvas.savefig(png, format="png", metadata=metadata | {"Software": None})
     return {"png": png.getvalue(), "svg": svg.getvalue()}

@@ -35,7 +35,6 @@ def finish_run(
     be read and thus have no cells, by name.
     """
     from benchmarks.report import update_report  # a plan needs no report
-    from benchmarks.report_parts.pretraining import runs_of_files
 
     requested = [row.cell for row in rows if row.state in ("run", "cached")]
     records = [(cell, finished(cell)) for cell in requested]
@@ -47,8 +46,7 @@ def finish_run(
     except Exception as error:  # even a bug of the suite must not hide the results
         explain_failed_step("the summary is missing", error, "the same command")
         successes.append(False)
-    runs = runs_of_files(row.cell.source_file for row in rows)
-    successes.append(update_report(request.settings.results, runs, contents))
+    successes.append(update_report(request.settings.results, contents))
     counts = [plural(len(rows), "evaluation"), f"{len(failed)} failed"]
     for state_name, text in (("unsupported", "unsupported"), ("missing data", "with missing data")):
         if count := sum(row.state == state_name for row in rows):

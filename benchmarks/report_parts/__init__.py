@@ -5,7 +5,6 @@ document.py     texts, tables, charts and images as HTML
 charts.py       line charts as SVG
 compare.py      comparison of pairs of checkpoints
 tasks.py        charts, tables and images of each task
-evaluated.py    checkpoints, failures, hours and missing results
-requested.py    requested evaluations without a result, by reason
-pretraining.py  logs of pre-training runs, and their folders
+evaluated.py    checkpoints, failures, hours, and requested evaluations without a result
+pretraining.py  logs of pre-training runs
 """

@@ -14,9 +14,8 @@ from benchmarks.report_parts.document import Chart
 COLORS = (*FIGURE_COLORS[:6], "#8C6BB1", "#7F7F7F")
 """Colors for color-blind readers: without black, with two more."""
 SIGNS = "●■▲◆▼✚✖★"
-DASHES = ("", "6 3", "2 2", "8 3 2 3")
-"""Dash patterns: another one for each pass through the colors."""
-DASH_SIGNS = "▬╍┅┉"
+UNMARKED = "▬"
+"""Sign of a line without markers in the legend."""
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 540, 290, 68, 44, 10, 10
 """Size of a chart and its margins, in px."""
 LABEL_PX = 9
@@ -38,37 +37,11 @@ class Draft:
     """Value of x to mark with a ring, by line."""
     note: str = ""
     log_x: bool = False
-    edges: bool = False
-    """Shade the smallest and the largest x, the edges of a search."""
     markers: bool = True
-    from_zero: bool = False
-    """The y axis starts at zero."""
 
 
-@dataclass(frozen=True)
-class Look:
-    """Color, marker and dash pattern of a line in all charts."""
-
-    index: int
-
-    @property
-    def color(self) -> str:
-        """Return the color."""
-        return COLORS[self.index % len(COLORS)]
-
-    @property
-    def round(self) -> int:
-        """Return how often the colors were used up before this line."""
-        return self.index // len(COLORS)
-
-    @property
-    def sign(self) -> str:
-        """Return the marker; lines of one color have different ones."""
-        return SIGNS[(self.index + self.round) % len(SIGNS)]
-
-    def legend_sign(self, *, markers: bool) -> str:
-        """Return the sign in the legend."""
-        return self.sign if markers else DASH_SIGNS[self.round % len(DASH_SIGNS)]
+Look = tuple[str, str]
+"""Color and marker of a line in all charts."""
 
 
 def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
@@ -81,7 +54,9 @@ def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
     for draft in drafts:
         series = _finite_lines(draft)
         for name in series:
-            looks.setdefault(name, Look(len(looks)))
+            index = len(looks)  # lines of one color have different markers
+            sign = SIGNS[(index + index // len(COLORS)) % len(SIGNS)]
+            looks.setdefault(name, (COLORS[index % len(COLORS)], sign))
         if not series:
             continue
         series_to_draw = dict(list(series.items())[: len(COLORS)])
@@ -89,7 +64,7 @@ def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
         if num_more := len(series) - len(series_to_draw):
             note = f"{note} {num_more} more are not drawn.".strip()
         legend = [
-            (looks[name].legend_sign(markers=draft.markers), looks[name].color, name)
+            (looks[name][1] if draft.markers else UNMARKED, looks[name][0], name)
             for name in series_to_draw
         ]
         charts.append(Chart(draft.title, _svg(draft, series_to_draw, looks), legend, note))
@@ -107,13 +82,13 @@ def _finite_lines(draft: Draft) -> dict[str, Points]:
 
 
 def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) -> str:
-    """Return the drawing: shaded edges, grid and ticks, lines, markers and rings."""
+    """Return the drawing: grid and ticks, lines, markers and rings."""
     scale = math.log10 if draft.log_x else float
     xs = sorted({x for points in series.values() for x, _ in points})
     ys = [y for points in series.values() for _, y in points]
-    low, high = 0.0 if draft.from_zero else min(ys), max(ys)
+    low, high = min(ys), max(ys)
     margin = 0.06 * (high - low or abs(high) or 1)
-    bottom, top = low if draft.from_zero else low - margin, high + margin
+    bottom, top = low - margin, high + margin
     first, last = scale(xs[0]), scale(xs[-1])
     side = 0.04 * (last - first) or 1
 
@@ -133,11 +108,6 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
         position = f'x="{x}" y="{y}" text-anchor="{anchor}"{attributes}'
         elements.append(f"<text {position}>{escape(content)}</text>")
 
-    if draft.edges and len(xs) > 2:  # the best value may be outside
-        edges = (LEFT, px(math.sqrt(xs[0] * xs[1]))), (px(math.sqrt(xs[-2] * xs[-1])), right)
-        for start, stop in edges:
-            size = f'width="{stop - start:.1f}" height="{end - TOP}"'
-            elements.append(f'<rect x="{start}" y="{TOP}" {size} opacity="0.07"/>')
     for value in _ticks(bottom, top):
         elements.append(
             f'<path d="M{LEFT} {py(value)}H{right}" stroke="currentColor" opacity="0.15"/>'
@@ -152,15 +122,13 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
             text(px(value), end + 16, label)
             label_end = px(value) + half_px
     for name, points in series.items():
-        look = looks[name]
-        dash = DASHES[look.round % len(DASHES)]
-        stroke = f'fill="none" stroke="{look.color}" stroke-width="1.8"'
-        stroke += f' stroke-dasharray="{dash}"' if dash else ""
+        color, sign = looks[name]
+        stroke = f'fill="none" stroke="{color}" stroke-width="1.8"'
         line = "L".join(f"{px(x)} {py(y)}" for x, y in points)
         elements.append(f'<path d="M{line}" {stroke}/>')
         for x, y in points:
             if draft.markers and len(points) <= MAX_MARKED:
-                text(px(x), py(y) + 4, look.sign, attributes=f' fill="{look.color}"')
+                text(px(x), py(y) + 4, sign, attributes=f' fill="{color}"')
             if draft.marked.get(name) == x:
                 elements.append(f'<circle cx="{px(x)}" cy="{py(y)}" r="8" {stroke}/>')
     text((LEFT + right) / 2, HEIGHT - 8, draft.x)

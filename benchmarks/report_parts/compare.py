@@ -5,7 +5,10 @@ images, with any networks and any pre-training. `records.Comparison` is the rule
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -18,7 +21,7 @@ from benchmarks.results.differences import (
     how_compared,
     with_errors,
 )
-from benchmarks.results.numbers import Number, RowKey, main_numbers, shared_heading
+from benchmarks.results.numbers import Number, main_numbers, shared_heading
 from benchmarks.results.records import Run, count_tasks, grouped
 from benchmarks.results.tables import row_label
 from benchmarks.results.verdicts import pretraining_data
@@ -27,10 +30,10 @@ from transfer.record import SIGNED_METRICS
 
 SHOWN = 0.05
 """Points below which a difference is shown as 0.0."""
-
-
 MAX_PAIRED = 3
 """Maximum number of trained checkpoints of which all pairs have a sentence."""
+Pair = tuple[int, int]
+"""Sorted indices of two checkpoints."""
 
 
 class Checkpoint(NamedTuple):
@@ -64,16 +67,14 @@ class Task(NamedTuple):
     scores: Sequence[Score | None]
     """Number of each checkpoint."""
     addresses: Sequence[str]
-    differences: dict[tuple[int, int], Difference]
-    """Difference of each pair of checkpoints, by their sorted indices."""
+    differences: dict[Pair, Difference]
+    """Difference of each pair of checkpoints."""
     tests: Sequence[str]
     """The test of each pair, as text."""
     sizes: Sequence[int]
     """Image size in px of each checkpoint; 0 if not set."""
 
-    def content(
-        self, significant: Collection[tuple[int, int]], *, with_conditions: bool
-    ) -> dict[str, Any]:
+    def content(self, significant: Collection[Pair], *, with_conditions: bool) -> dict[str, Any]:
         """Return the task as input of the report's script.
 
         significant: pairs that differ after Holm's correction over all tasks of the pair.
@@ -104,7 +105,8 @@ def _rounded(value: float, digits: int) -> float | None:
     return round(value, digits) if math.isfinite(value) else None
 
 
-class Compared(NamedTuple):
+@dataclass(frozen=True)
+class Compared:
     """All checkpoints of a results folder with a common task."""
 
     checkpoints: Sequence[Checkpoint]
@@ -113,12 +115,38 @@ class Compared(NamedTuple):
     tasks: Sequence[Task]
 
     @property
-    def names(self) -> list[str]:
-        """Return the names of the checkpoints."""
-        return [checkpoint.name for checkpoint in self.checkpoints]
+    def are_trained(self) -> bool:
+        """Return whether a trained checkpoint (one training run) is compared."""
+        return any(not checkpoint.is_random for checkpoint in self.checkpoints)
 
     @property
-    def pairs(self) -> list[tuple[int, int]]:
+    def conditions(self) -> str:
+        """Return the schedule and data of all tasks, or an empty text."""
+        headings = {task.conditions for task in self.tasks}
+        return headings.pop() if len(headings) == 1 else ""
+
+    @cached_property
+    def significance(self) -> dict[Pair, dict[int, bool]]:
+        """Significance of each pair after Holm's correction, by index of the task.
+
+        Tasks without known errors are omitted.
+        """
+        significance = {}
+        for pair in combinations(range(len(self.checkpoints)), 2):
+            p_values = {
+                index: task.differences[pair].p
+                for index, task in enumerate(self.tasks)
+                if pair in task.differences and math.isfinite(task.differences[pair].p)
+            }
+            significance[pair] = dict(zip(p_values, holm(p_values.values()), strict=True))
+        return significance
+
+    def _num_common(self, first: int, second: int) -> int:
+        """Return the number of tasks that two checkpoints have in common."""
+        return sum(_sorted(first, second) in task.differences for task in self.tasks)
+
+    @property
+    def pairs(self) -> list[Pair]:
         """Return the pairs of checkpoints that sentences compare.
 
         All pairs of trained checkpoints come first if these are few. Each checkpoint and its
@@ -139,49 +167,25 @@ class Compared(NamedTuple):
         """Return a sentence for each checkpoint with a reference."""
         return [self._sentence(index, reference) for index, reference in self.pairs]
 
-    def _num_common(self, first: int, second: int) -> int:
-        """Return the number of tasks that two checkpoints have in common."""
-        pair = min(first, second), max(first, second)
-        return sum(pair in task.differences for task in self.tasks)
-
-    @property
-    def are_trained(self) -> bool:
-        """Return whether a trained checkpoint (one training run) is compared."""
-        return any(not checkpoint.is_random for checkpoint in self.checkpoints)
-
-    def _significance(self, pair: tuple[int, int]) -> dict[int, bool]:
-        """Return significance after Holm's correction, by index of the task.
-
-        Tasks without known errors are omitted.
-        """
-        p_values = {
-            index: task.differences[pair].p
-            for index, task in enumerate(self.tasks)
-            if pair in task.differences and math.isfinite(task.differences[pair].p)
-        }
-        return dict(zip(p_values, holm(p_values.values()), strict=True))
-
     def _sentence(self, first: int, second: int) -> str:
         """Return on how many tasks a checkpoint is significantly better and worse.
 
         Empty if the two have no task in common.
         """
-        pair = min(first, second), max(first, second)
         if not (num_common := self._num_common(first, second)):
             return ""
-        significance = self._significance(pair)
-        differences = {index: self.tasks[index].differences[pair] for index in significance}
-        significant = [
-            differences[index] for index, is_significant in significance.items() if is_significant
-        ]
-        first_is_better = [(a.points > 0) == (first < second) for a in significant]
-        better, worse = first_is_better.count(True), first_is_better.count(False)
-        insignificant = [
-            differences[index]
-            for index, is_significant in significance.items()
-            if not is_significant
-        ]
-        equal = sum(max(abs(d.points), d.half_interval) < SHOWN for d in insignificant)
+        pair = _sorted(first, second)
+        significance = self.significance[pair]
+        counts: Counter[str] = Counter()
+        for index, is_significant in significance.items():
+            diff = self.tasks[index].differences[pair]
+            if is_significant:
+                counts["better" if (diff.points > 0) == (first < second) else "worse"] += 1
+            elif max(abs(diff.points), diff.half_interval) < SHOWN:
+                counts["equal"] += 1
+            else:
+                counts["inconclusive"] += 1
+        better, worse = counts["better"], counts["worse"]
         a, b = self.checkpoints[first], self.checkpoints[second]
         total = count_tasks([self.tasks[index].key for index in significance])
         is_twin = b.is_random and a.network == b.network and not a.is_random
@@ -195,27 +199,20 @@ class Compared(NamedTuple):
             text = f"{a.name} is significantly better than {b.name} on {better} of {total}, "
             text += f"worse on {worse}"
         else:
-            text = f"{a.name} and {b.name} differ significantly on {better + worse} of {total}"
-        text += f", inconclusive on {len(insignificant) - equal}"
-        text += f", equal on {equal}" if equal else ""
+            text = f"{a.name} and {b.name} differ significantly on 0 of {total}"
+        text += f", inconclusive on {counts['inconclusive']}"
+        text += f", equal on {counts['equal']}" if counts["equal"] else ""
         if unknown := num_common - len(significance):
             text += f"; {unknown} without known errors"
         return "; ".join([text, *_differences(a, b)]) + "."
 
     @property
-    def conditions(self) -> str:
-        """Return the schedule and data of all tasks, or an empty text."""
-        headings = {task.conditions for task in self.tasks}
-        return headings.pop() if len(headings) == 1 else ""
-
-    @property
     def content(self) -> dict[str, Any]:
         """Return the comparison as the page's script reads it."""
         indices = range(len(self.checkpoints))
-        significance = {pair: self._significance(pair) for pair in combinations(indices, 2)}
         return {
             "conditions": self.conditions,
-            "names": self.names,
+            "names": [checkpoint.name for checkpoint in self.checkpoints],
             "descriptions": [checkpoint.description for checkpoint in self.checkpoints],
             "first_pair": self.pairs[0] if self.pairs else (0, 1),
             # sentence of row i compares checkpoint i with checkpoint j
@@ -224,12 +221,16 @@ class Compared(NamedTuple):
             ],
             "tasks": [
                 task.content(
-                    [pair for pair, by_task in significance.items() if by_task.get(index)],
+                    [pair for pair, by_task in self.significance.items() if by_task.get(index)],
                     with_conditions=not self.conditions,
                 )
                 for index, task in enumerate(self.tasks)
             ],
         }
+
+
+def _sorted(first: int, second: int) -> Pair:
+    return min(first, second), max(first, second)
 
 
 def _differences(first: Checkpoint, second: Checkpoint) -> list[str]:
@@ -256,14 +257,11 @@ def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
     ]
     columns = grouped((number.runs[0].comparison, number) for number in numbers_shown)
     # a row has one number per column; a second one, with other input settings, would hide it
-    comparable_columns = [
-        {number.row: number for number in reversed(column_numbers)}
-        for column_numbers in columns.values()
-    ]
-    comparable_columns = [column for column in comparable_columns if len(column) > 1]
+    by_row = [{n.row: n for n in reversed(column_numbers)} for column_numbers in columns.values()]
+    columns_of_several = [column for column in by_row if len(column) > 1]
     firsts = {
         row: number
-        for column in reversed(comparable_columns)
+        for column in reversed(columns_of_several)
         for row, number in reversed(column.items())
     }
     rows = sorted(
@@ -281,7 +279,7 @@ def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
         )
         for row in rows
     ]
-    tasks = [_task(column, [row.row for row in rows], address) for column in comparable_columns]
+    tasks = [_task([column.get(row.row) for row in rows], address) for column in columns_of_several]
     return Compared(checkpoints, _references(checkpoints, tasks), tasks)
 
 
@@ -291,18 +289,17 @@ def _references(checkpoints: Sequence[Checkpoint], tasks: Sequence[Task]) -> lis
     It is random weights of the same network, or otherwise the first earlier checkpoint, with a
     common task. A checkpoint without a reference gets its own index.
     """
-    random = [index for index, checkpoint in enumerate(checkpoints) if checkpoint.is_random]
-
-    def have_common_task(first: int, second: int) -> bool:
-        pair = min(first, second), max(first, second)
-        return any(pair in task.differences for task in tasks)
-
+    common = {pair for task in tasks for pair in task.differences}
     references = []
     for index, checkpoint in enumerate(checkpoints):
-        twins = [i for i in random if checkpoints[i].network == checkpoint.network]
-        candidates = [index] if checkpoint.is_random else [*twins, *range(index)]
-        common = (candidate for candidate in candidates if have_common_task(index, candidate))
-        references.append(next(common, index))
+        twins = [
+            i
+            for i, other in enumerate(checkpoints)
+            if other.is_random and other.network == checkpoint.network
+        ]
+        candidates = [] if checkpoint.is_random else [*twins, *range(index)]
+        comparable = (other for other in candidates if _sorted(index, other) in common)
+        references.append(next(comparable, index))
     return references
 
 
@@ -312,14 +309,14 @@ def _network(run: Run) -> str:
     return network_words(run.arch.partition(".")[0] if is_timm else run.arch, run.stem)
 
 
-def _task(column: Mapping[RowKey, Number], rows: Sequence[RowKey], address: Address) -> Task:
-    numbers = [column.get(row) for row in rows]
-    indices = [index for index, number in enumerate(numbers) if number]
+def _task(numbers: Sequence[Number | None], address: Address) -> Task:
+    """Return the comparison of one column: the number of each checkpoint, if it has one."""
     present = [number for number in numbers if number]
     first = present[0]
+    indices = [index for index, number in enumerate(numbers) if number]
     scores = with_errors([number.score for number in present if number.score])
-    score_by_index = dict(zip(indices, scores, strict=True))
-    pairs = [*combinations(score_by_index, 2)]
+    pairs = [*combinations(zip(indices, scores, strict=True), 2)]
+    sizes = [n.runs[0].record.protocol["fields"].get("crop_px", 0) if n else 0 for n in numbers]
     return Task(
         key=first.runs[0].key,
         metric=first.metric,
@@ -327,13 +324,7 @@ def _task(column: Mapping[RowKey, Number], rows: Sequence[RowKey], address: Addr
         family=first.heading,
         scores=[number.score if number else None for number in numbers],
         addresses=[address(number.files) if number else "" for number in numbers],
-        differences={
-            (i, j): difference(score_by_index[i], score_by_index[j], first.task) for i, j in pairs
-        },
-        tests=[how_compared(score_by_index[i], score_by_index[j], first.task) for i, j in pairs],
-        sizes=[_input_px(number) if number else 0 for number in numbers],
+        differences={(i, j): difference(one, two, first.task) for (i, one), (j, two) in pairs},
+        tests=[how_compared(one, two, first.task) for (_, one), (_, two) in pairs],
+        sizes=[int(size) for size in sizes],
     )
-
-
-def _input_px(number: Number) -> int:
-    return int(number.runs[0].record.protocol["fields"].get("crop_px", 0))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from benchmarks.results.tables import Cell, Grid, Line, plain
+from benchmarks.results.tables import Cell, Grid, Line, grid, plain
 from transfer.galleries.tile import MAX_BYTES
 
 Address = Callable[[Iterable[str]], str]
@@ -46,20 +46,6 @@ class Fold(NamedTuple):
     is_open: bool = False
 
 
-class Terms(NamedTuple):
-    """Labels with texts."""
-
-    lines: Sequence[tuple[str, str]]
-
-
-class Links(NamedTuple):
-    """A line of links to other files of the results."""
-
-    name: str
-    links: Sequence[tuple[str, str, str]]
-    """Text, relative address and title of each link."""
-
-
 class Chart(NamedTuple):
     """A chart with its caption and legend."""
 
@@ -91,29 +77,15 @@ class Gallery(NamedTuple):
     """Class of the element; "neighbors": a query, then its nearest images."""
 
 
-Part = str | Sheet | Fold | Terms | Links | Chart | Gallery
+Part = str | Sheet | Fold | Chart | Gallery
 
 
-def html(element: Part, address: Address) -> Markup:
-    """Return one part of a section."""
-    return Markup(_html(element, address))
-
-
-def _html(element: Part, address: Address) -> str:
-    """Return one part as HTML, with every value escaped."""
+def html(element: Part, address: Address) -> str:
+    """Return one part of a section as HTML, with every value escaped."""
     if isinstance(element, str):
         return "\n".join(_text(block) for block in element.split("\n\n") if block)
     if isinstance(element, Sheet):
         return _sheet(element, address)
-    if isinstance(element, Terms):
-        lines = (f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in element.lines)
-        return f"<dl>{''.join(lines)}</dl>"
-    if isinstance(element, Links):
-        links = (
-            f'<a href="{escape(address)}" title="{escape(title)}">{escape(text)}</a>'
-            for text, address, title in element.links
-        )
-        return f'<p class="below">{escape(element.name)}: {", ".join(links)}</p>'
     if isinstance(element, Chart):
         legend = "".join(
             f'<li><span aria-hidden="true" style="color:{color}">{sign}</span> {escape(name)}</li>'
@@ -128,27 +100,22 @@ def _html(element: Part, address: Address) -> str:
         return f'<div class="wide">{title}{_note(element.note)}{gallery}</div>'
     texts = (("name", element.name), ("what", element.text), ("count", element.num))
     spans = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in texts)
-    contents = "\n".join(_html(inner, address) for inner in element.parts)
+    contents = "\n".join(html(inner, address) for inner in element.parts)
     start = f'<details class="{element.kind}"{" open" if element.is_open else ""}>'
     return f'{start}<summary>{spans}</summary><div class="figures">{contents}</div></details>'
 
 
 def inline(text: str) -> Markup:
     """Convert one line of markdown (code, bold, escapes) to HTML."""
-    if not re.search(r"[\\`*]", text):
-        return escape(text)
+    pattern = r"\\([!-/:-@\[-`{-~])|`([^`]+)`|\*\*(.+?)\*\*|([^\\`*]+|.)"
 
     def element(match: re.Match[str]) -> str:
-        sign, code, bold = match.groups()
-        if sign:
-            return escape(sign)
-        return f"<code>{escape(code)}</code>" if code else f"<b>{escape(bold)}</b>"
+        sign, code, bold, plain_text = match.groups()
+        if code:
+            return f"<code>{escape(code)}</code>"
+        return f"<b>{escape(bold)}</b>" if bold else escape(sign or plain_text)
 
-    pieces, end = [], 0
-    for match in re.finditer(r"\\([!-/:-@\[-`{-~])|`([^`]+)`|\*\*(.+?)\*\*", text):
-        pieces += [escape(text[end : match.start()]), element(match)]
-        end = match.end()
-    return Markup("".join([*pieces, escape(text[end:])]))
+    return Markup(re.sub(pattern, element, text))
 
 
 def _text(block: str) -> str:
@@ -253,13 +220,8 @@ def sheet(
     note: str = "",
 ) -> Sheet:
     """Return a table of plain texts; the first `num_left` columns are left-aligned."""
-    lines = [
-        Line(texts=[plain(text) if i < num_left else text for i, text in enumerate(row)])
-        for row in rows
-    ]
-    return Sheet(
-        title, Grid(texts=[plain(text) for text in header], lines=lines, num_left=num_left), note
-    )
+    safe_rows = [[*map(plain, row[:num_left]), *row[num_left:]] for row in rows]
+    return Sheet(title, grid([*map(plain, header)], safe_rows, num_left=num_left), note=note)
 
 
 def jpeg_address(content: bytes) -> str:

@@ -1,14 +1,58 @@
-"""Evaluated checkpoints, failures, missing results and total hours."""
+"""Evaluated checkpoints, failures, requested evaluations without a result, and total hours."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks.report_parts.document import Fold, Part, Terms, sheet
-from benchmarks.report_parts.requested import Remaining
+from benchmarks.report_parts.document import Fold, Part, sheet
 from benchmarks.results.explanation import checkpoint_lines
 from benchmarks.results.numbers import Number
-from benchmarks.results.records import RUN_ALL, Results, Run, plural
-from benchmarks.results.tables import declaration_notes, description, row_label
+from benchmarks.results.records import RUN_ALL, CellId, Results, Run, grouped, plural
+from benchmarks.results.tables import declaration_notes, description, plain, row_label
 from benchmarks.results.verdicts import pretraining_data
+from transfer.cells.state import read_states
+from transfer.tasks import TASKS
+
+NOT_FINISHED = "its run was stopped or is still running; the same command resumes"
+
+
+class Remaining(NamedTuple):
+    """Requested evaluations without a result, for one reason."""
+
+    backbones: Sequence[str]
+    tasks: Sequence[str]
+    """Keys in TASKS."""
+    reason: str
+    num_cells: int
+    is_unsupported: bool
+    """The task cannot run with this network."""
+
+
+def without_result(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
+    """Return the requested evaluations without result or failure, by reason."""
+    ended = {run.cell for run in runs}
+    requested = [
+        state.content
+        for state in read_states(folder)
+        if state.name not in ("done", "failed")
+        and state.content["request"]["task"] in TASKS
+        and not state.content["request"]["checkpoint"]["snapshot"]
+        and CellId(*(state.content[name] for name in CellId._fields)) not in ended
+    ]
+    remaining = []
+    for (reason, is_unsupported), group in grouped(
+        ((_reason(content), content["state"] == "unsupported"), content) for content in requested
+    ).items():
+        backbones = dict.fromkeys(content["backbone"] for content in group)
+        tasks = dict.fromkeys(content["request"]["task"] for content in group)
+        remaining.append(Remaining([*backbones], [*tasks], reason, len(group), is_unsupported))
+    return remaining
+
+
+def _reason(content: Mapping[str, Any]) -> str:
+    if content["state"] not in ("missing data", "unsupported"):
+        return NOT_FINISHED
+    return str(content["reason"] or f"no {', '.join(content['missing_data'])}")
 
 
 def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
@@ -21,10 +65,11 @@ def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
         records = [run.record for run in own_runs if not run.failure]
         num_failed = len(own_runs) - len(records)
         count = plural(len(records), "result") + (f", {num_failed} failed" if num_failed else "")
-        terms = [Terms(checkpoint_lines(records[0]))] if records else []
+        facts = checkpoint_lines(records[0]) if records else []
+        lines = "\n".join(f"- **{name}**: {plain(text)}" for name, text in facts)
         data = pretraining_data(row.run, [other_row.run for other_row in rows])
         label, text = row_label(row, rows), description(row.run._replace(data=data))
-        folds.append(Fold(label, text, count, terms, kind="checkpoint"))
+        folds.append(Fold(label, text, count, [lines], kind="checkpoint"))
     return folds
 
 
@@ -32,34 +77,24 @@ def evaluated_parts(
     results: Results, numbers: Iterable[Number], remaining: Iterable[Remaining]
 ) -> list[Part]:
     """Return checkpoints, hours, failures, unused files, and requested cells without a result."""
-    elements: list[Part] = [*checkpoints(numbers, results.runs)]
-    if not elements:
+    parts: list[Part] = [*checkpoints(numbers, results.runs)]
+    if not parts:
         command = f"`{' '.join(RUN_ALL)} --ckpt FILE --data DATA`"
-        elements.append(f"No records yet. To evaluate a checkpoint, run {command}.")
-    elements += declaration_notes(results.runs)
+        parts.append(f"No records yet. To evaluate a checkpoint, run {command}.")
+    parts += declaration_notes(results.runs)
     if results.succeeded:
         hours = sum(run.record.wall_s for run in results.succeeded) / 3600
-        elements.append(f"{plural(len(results.succeeded), 'result')} in {hours:.2f} hours.")
+        parts.append(f"{plural(len(results.succeeded), 'result')} in {hours:.2f} hours.")
     failed = [run for run in results.runs if run.failure]
     if failed:
         header = ["checkpoint", "task", "schedule", "seed", "reason"]
         rows = [[r.backbone, r.task, r.schedule, str(r.seed), r.failure] for r in failed]
-        elements.append(sheet("Failed evaluations", header, rows, num_left=5))
+        parts.append(sheet("Failed evaluations", header, rows, num_left=5))
     if results.unused:
-        elements += [
-            "### Files that are not used",
-            "\n".join(f"- {file}" for file in results.unused),
-        ]
-    rows = [
-        [
-            ", ".join(group.backbones),
-            ", ".join(group.tasks),
-            group.reason,
-            "; ".join(filter(None, [*group.how_to_get, group.command])),
-        ]
-        for group in remaining
-    ]
+        files = "\n".join(f"- {file}" for file in results.unused)
+        parts += ["### Files that are not used", files]
+    rows = [[", ".join(r.backbones), ", ".join(r.tasks), r.reason] for r in remaining]
     if rows:
-        header = ["checkpoint", "tasks", "reason", "next step"]
-        elements.append(sheet("Requested, without a result", header, rows, num_left=4))
-    return elements
+        header = ["checkpoint", "tasks", "reason"]
+        parts.append(sheet("Requested, without a result", header, rows, num_left=3))
+    return parts

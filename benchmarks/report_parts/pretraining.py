@@ -1,19 +1,19 @@
 """Logs of pre-training runs: progress, charts and first views."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
 from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.document import Chart, Gallery, Image, Part, jpeg_address
-from benchmarks.results.records import REPORT, TRAINING_LOGS
+from benchmarks.results.explanation import file_of
+from benchmarks.results.records import TRAINING_LOGS, Run
 from benchmarks.results.tables import plain
-from pretrain.running.atomic_files import write_whole
 
 VIEW_SHEET = "views.jpg"
+SNAPSHOTS_OF_RUN = "snapshots"
 TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
@@ -21,21 +21,16 @@ TITLES = {
     "data_share": "Time spent waiting for images, percent",
 }
 """Titles of the quantities that every run logs, in order."""
-RATES = ("learning_rate", "images_per_s", "data_share")
-"""Quantities with a y axis that starts at zero."""
 POSITIONS = ("step", "epoch")
 """Entries of a log line that are positions."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Log:
-    """Lines of one run's log."""
+class Log(NamedTuple):
+    """The lines of one run's log that have a step."""
 
     name: str
-    path: str
-    lines: tuple[Mapping[str, float], ...]
-    views: str
-    """Data URL of a picture of the first views; empty if missing."""
+    path: Path
+    lines: Sequence[Mapping[str, float]]
 
     @property
     def summary(self) -> str:
@@ -48,46 +43,43 @@ class Log:
         texts += [f"loss {last['loss']:.4g}"] if "loss" in last else []
         return ", ".join(texts)
 
+    @property
+    def content(self) -> tuple[int, tuple[tuple[str, str], ...]]:
+        """Return a key that is equal for two copies of a log: line count, rounded last line."""
+        last = self.lines[-1] if self.lines else {}
+        return len(self.lines), tuple(sorted((name, f"{last[name]:.6g}") for name in last))
 
-def pretraining_parts(results: Path, runs: Sequence[Path]) -> list[Part]:
+
+def pretraining_parts(results: Path, runs: Iterable[Path]) -> list[Part]:
     """Return progress, charts and first views of pre-training runs.
 
     runs: folders of runs, or folders that contain runs. Logs stored in the results folder are
     added, without duplicates.
     """
     files = {run: log_files(run) for run in dict.fromkeys(run.resolve() for run in runs)}
-    logs = [_read(path) for path in dict.fromkeys(p for paths in files.values() for p in paths)]
-    contents = {_content(log) for log in logs}
-    logs += [log for log in kept_logs(results) if _content(log) not in contents]
+    paths = dict.fromkeys(path for run_files in files.values() for path in run_files)
+    logs = [_log(path.parent.name, path, read_lines(path)) for path in paths]
+    contents = {log.content for log in logs}
+    stored = [
+        _log(log.name, results / TRAINING_LOGS / f"{log.name}.json", log.lines)
+        for log in read_logs(results)[0]
+    ]
+    logs += [log for log in stored if log.content not in contents]
     lines = [f"- **{plain(log.name)}**: {log.summary} " for log in logs]
     lines += [
         f"- **{plain(str(run))}**: no {LOG_FILE} in it or its subfolders"
-        for run, paths in files.items()
-        if not paths
+        for run, run_files in files.items()
+        if not run_files
     ]
-    views = [Image(log.views, f"First views: {log.name}") for log in logs if log.views]
+    views = [
+        Image(source, f"First views: {log.name}")
+        for log in logs
+        if (sheet := log.path.with_name(VIEW_SHEET)).is_file()
+        and (source := jpeg_address(sheet.read_bytes()))
+    ]
     note = "A row per image, a column per view, as the network sees them."
     galleries = [Gallery("", views, note, kind="gallery")] if views else []
     return ["\n".join(lines), *galleries, *_charts(logs)] if lines else []
-
-
-def kept_logs(results: Path) -> list[Log]:
-    """Return the logs stored in the results folder."""
-    return [
-        Log(
-            name=log.name,
-            path=str(results / TRAINING_LOGS / f"{log.name}.json"),
-            lines=tuple(line for line in log.lines if "step" in line),
-            views="",
-        )
-        for log in read_logs(results)[0]
-    ]
-
-
-def _content(log: Log) -> tuple[int, tuple[tuple[str, str], ...]]:
-    """Return a key of a log's content: line count, rounded last line."""
-    last = log.lines[-1] if log.lines else {}
-    return len(log.lines), tuple(sorted((name, f"{value:.6g}") for name, value in last.items()))
 
 
 def log_files(run: Path) -> list[Path]:
@@ -96,16 +88,18 @@ def log_files(run: Path) -> list[Path]:
     return [log_file] if log_file.is_file() else sorted(run.glob(f"*/{LOG_FILE}"))
 
 
-def _read(path: Path) -> Log:
-    """Return the complete lines of a log that hold a step."""
-    lines = tuple(line for line in read_lines(path) if "step" in line)
-    sheet = path.with_name(VIEW_SHEET)
-    return Log(
-        name=path.parent.name,
-        path=str(path),
-        lines=lines,
-        views=jpeg_address(sheet.read_bytes()) if sheet.is_file() else "",
-    )
+def runs_of_records(runs: Iterable[Run]) -> list[Path]:
+    """Return the pre-training runs that the evaluated checkpoints belong to, if they have logs."""
+    files = dict.fromkeys(Path(file_of(run.record)) for run in runs if not run.failure)
+    folders = [
+        file.parent.parent if file.parent.name == SNAPSHOTS_OF_RUN else file.parent
+        for file in files
+    ]
+    return [folder for folder in dict.fromkeys(folders) if (folder / LOG_FILE).is_file()]
+
+
+def _log(name: str, path: Path, lines: Iterable[Mapping[str, float]]) -> Log:
+    return Log(name, path, [line for line in lines if "step" in line])
 
 
 def _charts(logs: Sequence[Log]) -> list[Chart]:
@@ -114,7 +108,7 @@ def _charts(logs: Sequence[Log]) -> list[Chart]:
     quantities |= dict.fromkeys(name for log in logs for line in log.lines for name in line)
     position = "epoch" if all("epoch" in line for log in logs for line in log.lines) else "step"
     names = [log.name for log in logs]
-    unique = [log.path if names.count(log.name) > 1 else log.name for log in logs]
+    unique = [str(log.path) if names.count(log.name) > 1 else log.name for log in logs]
     drafts = []
     for quantity in (name for name in quantities if name not in POSITIONS):
         title = TITLES.get(quantity, quantity.replace("_", " ").capitalize())
@@ -122,44 +116,6 @@ def _charts(logs: Sequence[Log]) -> list[Chart]:
             name: [(line[position], line.get(quantity, math.nan)) for line in log.lines]
             for name, log in zip(unique, logs, strict=True)
         }
-        drafts.append(
-            Draft(
-                title=title,
-                x=position,
-                y=title.lower() if len(title) < 20 else "",
-                series=series,
-                markers=False,
-                from_zero=quantity in RATES,
-            )
-        )
+        y = title.lower() if len(title) < 20 else ""
+        drafts.append(Draft(title=title, x=position, y=y, series=series, markers=False))
     return line_charts(drafts)
-
-
-FILE = "runs.json"
-"""File next to the report with the run folders to show again."""
-SNAPSHOTS_OF_RUN = "snapshots"
-
-
-def runs_of_files(files: Iterable[str]) -> tuple[Path, ...]:
-    """Return the runs that checkpoint files belong to, if they have logs."""
-    folders = [Path(file).parent for file in files if file]
-    runs = [folder.parent if folder.name == SNAPSHOTS_OF_RUN else folder for folder in folders]
-    return tuple(dict.fromkeys(run.resolve() for run in runs if (run / LOG_FILE).is_file()))
-
-
-def remembered_runs(results: Path) -> tuple[Path, ...]:
-    """Return the remembered run folders; empty if missing or invalid."""
-    try:
-        listed = json.loads((results / REPORT / FILE).read_text(encoding="utf-8"))
-        return tuple(Path(path) for path in listed)
-    except (OSError, ValueError, TypeError):
-        return ()
-
-
-def remember_runs(results: Path, runs: Iterable[Path]) -> None:
-    """Write the folders in front of the remembered ones."""
-    old = remembered_runs(results)
-    new = tuple(dict.fromkeys([*(run.resolve() for run in runs), *old]))
-    if new != old:
-        content = json.dumps([str(run) for run in new], indent=1) + "\n"
-        write_whole(results / REPORT / FILE, content.encode(), "--results")

@@ -9,9 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from benchmarks.report_parts.charts import Draft, line_charts
+from benchmarks.report_parts.charts import Draft, Points, line_charts
 from benchmarks.report_parts.document import (
-    Chart,
     Fold,
     Gallery,
     Image,
@@ -73,8 +72,8 @@ def task_folds(folder: Path, numbers: Iterable[Number], snapshots: Iterable[Numb
             num_results = sum(len(number.runs) for number in task_numbers)
             count = plural(num_results, "result") if task_numbers else "snapshots only"
             heading = (task_numbers or of_snapshots)[0].heading
-            folds.append((heading, task, Fold(task, _titles(elements), count, elements)))
-    return [fold for *_, fold in sorted(folds, key=lambda entry: entry[:2])]
+            folds.append(Fold(task, heading, count, elements))
+    return sorted(folds, key=lambda fold: (fold.text, fold.name))
 
 
 def views_of(numbers: Iterable[Number], snapshots: Iterable[Number] = ()) -> list[View]:
@@ -124,7 +123,7 @@ def _parts_of(view: View) -> list[Part]:
     """Return the charts and tables of a view."""
     records = _records(view.named)
     drafts = [*_charts(records), *_against_parameters(view.named), *_curves(view.snapshots)]
-    tables = [*_precisions(records), *_classes(view.named), *_corruptions(records)]
+    tables = [*_precisions(records), *_classes(view.named)]
     return [*line_charts(drafts), *tables, *_confusions(records)]
 
 
@@ -134,21 +133,6 @@ def _records(named: Iterable[Named]) -> list[Record]:
         (f"{name}, seed {number.runs[0].seed}" if len(number.runs) > 1 else name, number.runs[0])
         for name, number in named
     ]
-
-
-def _titles(elements: Iterable[Part]) -> str:
-    """Return the titles of parts, without the names in them."""
-    titles = []
-    for element in (
-        inner
-        for outer in elements
-        for inner in (outer.parts if isinstance(outer, Fold) else [outer])
-    ):
-        if isinstance(element, str):
-            titles.append("Unreadable details")
-        elif isinstance(element, Chart | Gallery | Sheet):
-            titles.append(element.title)
-    return "; ".join(dict.fromkeys(title.partition(":")[0] for title in titles if title))
 
 
 def _charts(records: Sequence[Record]) -> Iterator[Draft]:
@@ -178,17 +162,16 @@ def _charts(records: Sequence[Record]) -> Iterator[Draft]:
 
 def _against_parameters(named: Sequence[Named]) -> Iterator[Draft]:
     """Yield the main number over parameters, if networks differ in size."""
-    points = {
-        name: (number.run.record.backbone.get("num_parameters", math.nan) / 1e6, number)
-        for name, number in named
-    }
-    if len({millions for millions, _ in points.values() if math.isfinite(millions)}) > 1:
+    sizes = {name: number.run.record.backbone.get("num_parameters", 0) for name, number in named}
+    if len({*sizes.values()} - {0}) > 1:
         yield Draft(
             title="Accuracy against parameters",
             x="parameters, millions",
             y=f"{named[0][1].metric}, percent",
             series={
-                name: [(size, _main_number(result))] for name, (size, result) in points.items()
+                name: [(sizes[name] / 1e6, _main_number(number))]
+                for name, number in named
+                if sizes[name]
             },
             log_x=True,
         )
@@ -209,32 +192,34 @@ def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> 
         if value and series[name]:  # learning rates are stored with few digits
             rings[name] = min((x for x, _ in series[name]), key=lambda x: abs(x - value))
     setting = "learning rate" if chosen_key else "cost"
-    note = "Ring: chosen. " if rings else ""
-    note += "Shaded: edges of the search; the best value may be outside."
-    note += f" Diverged (not shown): {num_diverged}." if num_diverged else ""
-    title = f"Search over the {setting}"
-    options: dict[str, Any] = {"marked": rings, "note": note, "log_x": True, "edges": True}
-    return Draft(title=title, x=setting, y=y, series=series, **options)
+    notes = ["Ring: chosen."] if rings else []
+    notes += [f"Diverged (not shown): {num_diverged}."] if num_diverged else []
+    return Draft(
+        title=f"Search over the {setting}",
+        x=setting,
+        y=y,
+        series=series,
+        marked=rings,
+        note=" ".join(notes),
+        log_x=True,
+    )
 
 
 def _curves(snapshots: Sequence[Number]) -> Iterator[Draft]:
     """Yield the main number, and RankMe of followed runs, during pre-training: a line per run."""
-    curves = grouped((curve_of(number), number) for number in snapshots)
-    accuracies: dict[str, dict[str, Any]] = {}
-    ranks: dict[str, dict[str, Any]] = {}
-    for name, numbers in curves.items():
+    charts: dict[tuple[str, str, str], dict[str, Points]] = {}
+    for name, numbers in grouped((curve_of(number), number) for number in snapshots).items():
         unit, positions = curve_positions(number.run for number in numbers)
         points = [(positions[number.run.backbone], number) for number in numbers]
-        accuracies.setdefault(unit, {})[name] = sorted((x, _main_number(n)) for x, n in points)
-        rank = sorted((x, value) for x, n in points if (value := curve_rank(n)) is not None)
-        if rank:
-            ranks.setdefault(unit, {})[name] = rank
-    for unit, series in accuracies.items():
+        ranks = sorted((x, rank) for x, n in points if (rank := curve_rank(n)) is not None)
         x, y = f"{unit} of pre-training", f"{snapshots[0].metric}, percent"
-        yield Draft(title="During pre-training", x=x, y=y, series=series)
-    for unit, series in ranks.items():
-        x, y = f"{unit} of pre-training", "RankMe (effective rank of the features)"
-        yield Draft(title="Effective rank during pre-training", x=x, y=y, series=series)
+        curve = sorted((x, _main_number(number)) for x, number in points)
+        charts.setdefault(("During pre-training", x, y), {})[name] = curve
+        if ranks:
+            y = "RankMe (effective rank of the features)"
+            charts.setdefault(("Effective rank during pre-training", x, y), {})[name] = ranks
+    for (title, x, y), series in sorted(charts.items()):
+        yield Draft(title=title, x=x, y=y, series=series)
 
 
 def _precisions(records: Sequence[Record]) -> list[Sheet]:
@@ -249,31 +234,36 @@ def _precisions(records: Sequence[Record]) -> list[Sheet]:
 
 
 def _classes(named: Sequence[Named]) -> Iterator[Sheet]:
-    """Yield tables of per-class numbers, averaged over seeds."""
-    tables: dict[str, dict[str, Mapping[str, float]]] = {}
+    """Yield tables of numbers per class or corruption, averaged over seeds."""
+    tables: dict[tuple[str, str], dict[str, Mapping[str, float]]] = {}
     for name, number in named:
         of_seeds = grouped(entry for run in number.runs for entry in _by_class(run))
-        for title, values in of_seeds.items():
+        for key, values in of_seeds.items():
             classes = grouped(entry for class_values in values for entry in class_values.items())
             means = {label: fmean(class_values) for label, class_values in classes.items()}
-            tables.setdefault(title, {})[name] = means
-    for title, columns in tables.items():
+            tables.setdefault(key, {})[name] = means
+    for (title, noun), columns in tables.items():
         is_accuracy = title == PER_CLASS["accuracy_per_class"]
         note = _counted_over(number.runs[0] for _, number in named) if is_accuracy else ""
-        yield _by_name(title, "class", columns, note, with_difference=True)
+        yield _by_name(title, noun, columns, note)
 
 
-def _by_class(run: Run) -> Iterator[tuple[str, Mapping[str, float]]]:
-    """Yield the per-class numbers in a record, by table title."""
+def _by_class(run: Run) -> Iterator[tuple[tuple[str, str], Mapping[str, float]]]:
+    """Yield the numbers per class or corruption in a record, by title and noun of their table."""
     for detail, title in PER_CLASS.items():
         if values := run.details.get(detail):
-            yield title, values
+            yield (title, "class"), values
     for kind, values in run.details.get("precisions", {}).items():
         by_class = {key[3:]: value for key, value in values.items() if key.startswith("AP/")}
         if len(by_class) > 1:
-            yield f"Average precision of {KINDS.get(kind, kind)} by class", by_class
+            title = f"Average precision of {KINDS.get(kind, kind)} by class"
+            yield (title, "class"), by_class
     if choices := run.details.get("classes"):
-        yield "Average precision by class", {k: choice["AP"] for k, choice in choices.items()}
+        precisions = {name: choice["AP"] for name, choice in choices.items()}
+        yield ("Average precision by class", "class"), precisions
+    if kinds := run.details.get("top1"):
+        means = {kind: fmean(severities.values()) for kind, severities in kinds.items()}
+        yield ("Top-1 by corruption, mean over severities", "corruption"), means
 
 
 def _counted_over(runs: Iterable[Run]) -> str:
@@ -286,37 +276,18 @@ def _counted_over(runs: Iterable[Run]) -> str:
     return f"Counted over {' or '.join(over)}." if over else ""
 
 
-def _corruptions(records: Sequence[Record]) -> list[Sheet]:
-    """Return top-1 by kind of corruption, as the mean over its severities."""
-    columns = {
-        name: {kind: fmean(severities.values()) for kind, severities in kinds.items()}
-        for name, run in records
-        if (kinds := run.details.get("top1"))
-    }
-    title = "Top-1 by corruption, mean over severities"
-    return [_by_name(title, "corruption", columns)] if columns else []
+def _by_name(title: str, noun: str, columns: Mapping[str, Mapping[str, float]], note: str) -> Sheet:
+    """Return a table of named numbers, a column per checkpoint.
 
-
-def _by_name(
-    title: str,
-    first: str,
-    columns: Mapping[str, Mapping[str, float]],
-    note: str = "",
-    *,
-    with_difference: bool = False,
-) -> Sheet:
-    """Return a table of named numbers, a column per record.
-
-    Rows are sorted by the first column. with_difference: for several records, add the first minus
-    the second.
+    Rows are sorted by the first column. With several, a last column has the first minus the second.
     """
     shown_columns = dict(list(columns.items())[:MAX_COLUMNS])
     names = dict.fromkeys(name for values in shown_columns.values() for name in values)
     rows = {
         name: [values.get(name, math.nan) for values in shown_columns.values()] for name in names
     }
-    header = [first, *shown_columns]
-    if with_difference and len(shown_columns) > 1:
+    header = [noun, *shown_columns]
+    if len(shown_columns) > 1:
         header.append("first minus second")
         rows = {name: [*values, values[0] - values[1]] for name, values in rows.items()}
     order = sorted(rows, key=lambda name: -rows[name][0] if math.isfinite(rows[name][0]) else 1.0)
@@ -363,24 +334,17 @@ def _galleries(folder: Path, records: Iterable[Record]) -> list[Gallery]:
 
 def _images(folder: Path, finished: str) -> Iterator[Image]:
     """Yield the images of a record, without images of its earlier results."""
-    try:
-        lines = (folder / CAPTIONS).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            # older galleries lack this field
-            if entry.get("record_finished", finished) != finished:
-                continue
-            content = (
-                folder / Path(entry["file"]).name
-            ).read_bytes()  # only the file name, so that no other folder is read
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
-        if source := jpeg_address(content):
-            group, caption, name = (str(entry.get(key, "")) for key in ("group", "caption", "name"))
-            yield Image(source, f"{group}: {caption}" if group else caption, name=name)
+    captions = folder / CAPTIONS
+    for line in captions.read_text(encoding="utf-8").splitlines() if captions.is_file() else ():
+        entry = json.loads(line)
+        # galleries of earlier commits lack the time of the record
+        if entry.get("record_finished", finished) == finished:
+            # only the file name, so that no other folder is read
+            path = folder / Path(entry["file"]).name
+            source = jpeg_address(path.read_bytes()) if path.is_file() else ""
+            caption = ": ".join(filter(None, [entry["group"], entry["caption"]]))
+            if source:
+                yield Image(source, caption, name=entry["name"])
 
 
 def _queries(records: Sequence[Record]) -> list[Gallery]:
@@ -391,17 +355,13 @@ def _queries(records: Sequence[Record]) -> list[Gallery]:
             [_neighbor(image, query) for image in (query, *query["neighbors"])]
             for query in run.details.get("queries", ())
         ]
-        title = f"Nearest images: {name}"
-        for row in evenly([row for row in rows if row[0].source and len(row) > 1], MAX_QUERIES):
+        rows = [row for row in rows if row[0].source and len(row) > 1]
+        num_rows = min(MAX_QUERIES, len(rows))
+        for index in range(num_rows):  # evenly spread
+            title = "" if index else f"Nearest images: {name}"
+            row = rows[len(rows) * index // num_rows]
             galleries.append(Gallery(title, row, kind="neighbors"))
-            title = ""
     return galleries
-
-
-def evenly(items: Sequence[Any], count: int) -> list[Any]:
-    """Return at most `count` entries, evenly spread."""
-    count = min(count, len(items))
-    return [items[len(items) * index // count] for index in range(count)]
 
 
 def _neighbor(image: Mapping[str, Any], query: Mapping[str, Any]) -> Image:

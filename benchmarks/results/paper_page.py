@@ -66,11 +66,6 @@ class PaperTable(NamedTuple):
     """Meaning of the signs."""
     block: Block
 
-    @property
-    def num_ours(self) -> int:
-        """Number of our rows."""
-        return sum(line.ours for line in self.grid.lines)
-
 
 class PaperTables(NamedTuple):
     """A published table of results with our rows."""

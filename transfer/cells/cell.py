@@ -100,11 +100,6 @@ class Cell:
         return task.with_options(settings.training).with_data(settings.data)
 
     @property
-    def source_file(self) -> str:
-        """File of the checkpoint; of a copy from a followed run, the original."""
-        return self.request.checkpoint.origin.file or self.backbone.file
-
-    @property
     def records(self) -> Path:
         """Folder of all records, or of all records of pre-training snapshots."""
         folder = self.settings.results / RECORDS

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drawing.figure import figures
-from benchmarks.drawing.kinds import Picture
+from benchmarks.drawing.kinds import Inputs, Picture
 from benchmarks.drawing.logs import read_logs
 from benchmarks.drawing.panels import Lines
-from benchmarks.figures import figure_inputs
 from benchmarks.results.records import read_results
 from pretrain.job import flatten
 from pretrain.recipes import RECIPES
@@ -19,7 +18,7 @@ IN100 = "train (126689 images, fingerprint f)"
 
 def drawn(results: Path, figure: str) -> tuple[Picture | None, list[str]]:
     """Return a figure's plots, and messages on missing data."""
-    return figures()[figure].draw(figure_inputs(read_results(results), read_logs(results)[0]))
+    return figures()[figure].draw(Inputs(read_results(results), read_logs(results)[0]))
 
 
 def picture_of(results: Path, figure: str) -> Picture:

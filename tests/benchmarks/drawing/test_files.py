@@ -1,6 +1,5 @@
 """Figures are written completely, reproducibly, and only after changes."""
 
-import html
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -8,10 +7,10 @@ import pytest
 
 from benchmarks.drawing import panels
 from benchmarks.drawing.figure import figures
-from benchmarks.drawing.files import remove_stale, write_page, write_picture
 from benchmarks.drawing.kinds import Picture
 from benchmarks.drawing.panels import Lines, Panel, Series
 from benchmarks.drawing.selection import Point
+from benchmarks.figures import remove_stale, write_page, write_picture
 from pretrain.running.atomic_files import WriteError
 
 FIGURE = figures()["jcl/fig2a"]
@@ -33,14 +32,17 @@ def picture(y: float = 2.0, finding: str = "Seeds < 3 & two <words>.") -> Pictur
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text instead of drawings."""
 
-    def render(
-        panels: Sequence[Panel], title: str, caption: str, identifier: str
-    ) -> dict[str, bytes]:
-        entries = {"title": title, "description": html.escape(caption), "identifier": identifier}
-        svg = "".join(f"<dc:{name}>{text}</dc:{name}>" for name, text in entries.items())
-        return {"svg": svg.encode(), "png": b"png"}
+    def render(panels: Sequence[Panel], title: str, caption: str) -> dict[str, bytes]:
+        return {"svg": b"svg", "png": b"png"}
 
     monkeypatch.setattr(panels, "render", render)
+
+
+def write(folder: Path, drawn: Picture) -> bool:
+    """Write the picture and the page; return whether the picture was drawn."""
+    is_new = write_picture(FIGURE, drawn, folder)
+    write_page({FIGURE.id: FIGURE.caption(drawn)}, folder, "")
+    return is_new
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -55,15 +57,14 @@ def test_drawing_again_gives_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_only_what_has_changed_or_is_missing_is_drawn_again(tmp_path: Path) -> None:
-    write_picture(FIGURE, picture(), tmp_path)
-    assert not write_picture(FIGURE, picture(), tmp_path)
-    assert write_picture(FIGURE, picture(y=3.0), tmp_path)
-    assert write_picture(FIGURE, picture(y=3.0, finding="Others."), tmp_path)
-    (tmp_path / "jcl_figure2a.png").unlink()
-    assert write_picture(FIGURE, picture(y=3.0, finding="Others."), tmp_path)
-    assert write_picture(FIGURE, picture(finding="long " * 5_000), tmp_path)
-    assert not write_picture(FIGURE, picture(finding="long " * 5_000), tmp_path)
-    assert len(contents(tmp_path)) == 3
+    assert write(tmp_path, picture())
+    assert not write(tmp_path, picture())
+    assert write(tmp_path, picture(y=3.0))
+    assert write(tmp_path, picture(y=3.0, finding="Others."))
+    for name in ("jcl_figure2a.png", "README.md"):
+        (tmp_path / name).unlink()
+        assert write(tmp_path, picture(y=3.0, finding="Others."))
+    assert len(contents(tmp_path)) == 4
 
 
 @pytest.mark.usefixtures("quick")
@@ -71,7 +72,7 @@ def test_only_what_has_changed_or_is_missing_is_drawn_again(tmp_path: Path) -> N
 def test_a_disk_that_is_full_amid_the_files_is_no_picture_that_is_drawn(
     suffix: str, tmp_path: Path, fill_disk: Callable[[str], None]
 ) -> None:
-    write_picture(FIGURE, picture(), tmp_path)
+    write(tmp_path, picture())
     fill_disk(f"jcl_figure2a.{suffix}")
     with pytest.raises(WriteError):
         write_picture(FIGURE, picture(y=3.0), tmp_path)
@@ -80,27 +81,14 @@ def test_a_disk_that_is_full_amid_the_files_is_no_picture_that_is_drawn(
 
 
 @pytest.mark.usefixtures("quick")
-def test_only_pictures_of_ours_that_are_not_kept_are_removed(tmp_path: Path) -> None:
-    for figure in ("jcl/fig2a", "jcl/fig2b"):
-        write_picture(figures()[figure], picture(), tmp_path)
-    # an earlier version drew several pictures of a figure
-    for path in list(tmp_path.glob("jcl_figure2a.*")):
-        (tmp_path / f"jcl_figure2a.old{path.suffix}").write_bytes(path.read_bytes())
-    remaining = (
-        "jcl_figure2a.mine.svg",
-        "jcl_figure2a.mine.csv",
-        "curve_a.csv",
-        "jcl_figure2a-b.svg",
-    )
-    for name in remaining[:3]:
-        (tmp_path / name).write_text("of a user")
-    (tmp_path / remaining[3]).write_bytes((tmp_path / "jcl_figure2a.svg").read_bytes())
-    write_page(tmp_path, "")
-    assert (tmp_path / "README.md").exists()
-    remove_stale({"jcl_figure2a", "jcl_figure2b"}, tmp_path)
-    ours = {f"jcl_figure2{letter}.{s}" for letter in "ab" for s in ("csv", "png", "svg")}
-    assert set(contents(tmp_path)) == {*ours, *remaining, "README.md"}
+def test_stale_pictures_and_the_empty_page_are_removed(tmp_path: Path) -> None:
+    for name in ("jcl/fig2a", "jcl/fig2b"):
+        write_picture(figures()[name], picture(), tmp_path)
+    write_page({"jcl/fig2a": "A.", "jcl/fig2b": "B."}, tmp_path, "")
+    (tmp_path / "curve_a.csv").write_text("of a run")
+    remove_stale({"jcl/fig2b"}, tmp_path)
+    ours = {f"jcl_figure2b.{suffix}" for suffix in ("csv", "png", "svg")}
+    assert set(contents(tmp_path)) == {*ours, "curve_a.csv", "README.md"}
     remove_stale((), tmp_path)
-    (tmp_path / remaining[3]).unlink()
-    write_page(tmp_path, "")
-    assert set(contents(tmp_path)) == set(remaining[:3])
+    write_page({}, tmp_path, "")
+    assert set(contents(tmp_path)) == {"curve_a.csv"}

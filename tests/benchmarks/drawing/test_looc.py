@@ -14,7 +14,8 @@ SHARES = [0.1, 0.2, 0.3, 0.4]
 
 
 def heads(results: Path, task: str, shares: list[float] | None, **changes: Any) -> None:
-    details = {"head_shares": shares} if shares else {}
+    details: dict[str, Any] = {"num_images_with_shares": 500, "num_test": 1000}
+    details |= {"head_shares": shares} if shares else {}
     cell = {"task": task, "protocol": "looc-2020/1", "arch": "resnet50-heads4", "details": details}
     made_by = changes.pop("made_by", {"epochs": 500.0})
     point(results, RECIPE, 70.0, DESIGNATED, made_by=made_by, **(cell | changes))

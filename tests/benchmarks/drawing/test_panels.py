@@ -40,7 +40,7 @@ PANELS: tuple[Panel, ...] = (
 
 
 def width_in(*panels: Panel) -> float:
-    files = render(panels, "JCL, Figure 2(a)", NAME, "id")
+    files = render(panels, "JCL, Figure 2(a)", NAME)
     assert files["svg"].startswith(b"<?xml")
     with Image.open(io.BytesIO(files["png"])) as image:
         return image.width / 300

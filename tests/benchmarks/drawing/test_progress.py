@@ -165,7 +165,7 @@ def test_a_log_that_is_not_whole_is_refused_and_leaves_nothing(
         ),
         (lambda: log.write_text('{"step": 1, "ep'), "line 1 is incomplete"),
         (lambda: log.write_text(""), "ends at step 0, but the run had 2"),
-        (backbone.unlink, "is not finished"),
+        (backbone.unlink, "no backbone.pt"),
         (log.unlink, "no metrics.jsonl"),
     )
     for damage, args in damages:

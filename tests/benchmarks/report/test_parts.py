@@ -18,7 +18,7 @@ from transfer.galleries.tile import Tile, write_gallery
 from transfer.record import RECORDS, SNAPSHOTS
 
 TASK = transfer_tasks()[0]
-SEARCH = Draft(title="Search", x="rate", y="accuracy", series={}, log_x=True, edges=True)
+SEARCH = Draft(title="Search", x="rate", y="accuracy", series={}, log_x=True)
 NUMBERS = ((1.0, 1.0), (2.0, 2.0))
 
 
@@ -206,10 +206,10 @@ def test_page_sums_hours_and_embeds_safe_figures(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK, 1, wall_s=3600.0)
     folder = tmp_path / "figures"
     folder.mkdir()
-    (folder / "jcl_figure2.svg").write_text("<svg><script>alert(1)</script></svg>")
+    (folder / "jcl_figure2a.svg").write_text("<svg><script>alert(1)</script></svg>")
     page = report_page(read_contents(tmp_path))
     assert "2 results in 3.00 hours." in page
-    assert 'alt="jcl figure2"' in page
+    assert 'alt="JCL, Figure 2(a)"' in page
     assert "data:image/svg+xml;base64," in page
     assert "alert(1)" not in page
 
@@ -224,8 +224,8 @@ def test_page_is_below_the_size_limit(tmp_path: Path) -> None:
     run = tmp_path / "run"
     for folder in (tmp_path / "figures", run):
         folder.mkdir()
-    for number in range(5):
-        (tmp_path / "figures" / f"{number}.svg").write_text(" " * 900_000)
+    for name in ("jcl_figure2a", "jcl_figure2b", "jcl_figure2c", "co2_figure2a", "co2_figure3"):
+        (tmp_path / "figures" / f"{name}.svg").write_text(" " * 900_000)
     (run / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
     (run / "views.jpg").write_bytes(b"\xff\xd8\xff" + bytes(200_000))
     page = report_page(read_contents(tmp_path), [run])

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.execution.ending import write_requested
+from benchmarks.report_parts.evaluated import NOT_FINISHED, without_result
 from benchmarks.report_parts.page import report_page
-from benchmarks.report_parts.requested import NOT_FINISHED, not_run
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
 from benchmarks.results.records import read_results
@@ -41,8 +41,9 @@ def request(results: Path, key: str, **changes: Any) -> None:
     put(file.parent, file.name, content)
 
 
-def left(results: Path) -> list[tuple[tuple[str, ...], str]]:
-    return [(group.tasks, group.reason) for group in not_run(results, read_results(results).runs)]
+def left(results: Path) -> list[tuple[list[str], str]]:
+    remaining = without_result(results, read_results(results).runs)
+    return [([*group.tasks], group.reason) for group in remaining]
 
 
 def test_only_unfinished_cells_remain(
@@ -53,28 +54,24 @@ def test_only_unfinished_cells_remain(
     request(tmp_path, "voc07_svm", protocol="co2-2021/1", state="stopped")
     food = {"state": "missing data", "missing_data": ["food"]}
     request(tmp_path, "transfer_linear/food", **food)
-    assert left(tmp_path) == [(("transfer_linear/food",), "no food")]
+    assert left(tmp_path) == [(["transfer_linear/food"], "no food")]
     (file,) = tmp_path.rglob("food*.state.json")
     for text in ("", "[]", '{"format": "other"}'):
         file.write_text(text)
         assert left(tmp_path) == []
 
 
-def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
+def test_tasks_are_grouped_by_reason(tmp_path: Path) -> None:
     reason = {"state": "unsupported", "reason": "its strides are not 4 to 32"}
     request(tmp_path, "coco_det", protocol="jcl-2020/1", **reason)
-    request(tmp_path, "voc07_svm", protocol="co2-2021/1")
-    absent_data = {"state": "missing data", "missing_data": ["food"]}
-    request(tmp_path, "transfer_linear/food", **absent_data)
-    request(tmp_path, TASK, **absent_data | {"missing_data": ["aircraft"], "seed": 1})
-    unsupported, absent, stopped = not_run(tmp_path, read_results(tmp_path).runs)
-    assert stopped.reason == NOT_FINISHED
-    command = "python benchmarks/run_all.py --ckpt FILE --name mine --data DATA --tasks"
-    assert stopped.command == f"{command} voc07_svm"
-    assert (unsupported.reason, unsupported.command) == ("its strides are not 4 to 32", "")
-    assert absent.reason == "no aircraft, food"
-    assert absent.command == f"{command} {TASK},transfer_linear/food --seeds 0,1"
-    assert absent.how_to_get == ["python -m transfer get-data aircraft food --data DATA"]
+    request(tmp_path, "voc07_svm", protocol="co2-2021/1", state="running", reason="30 %")
+    for task in (TASK, "transfer_linear/food"):
+        request(tmp_path, task, state="missing data", missing_data=["food", "pets"], seed=1)
+    unsupported, absent, running = without_result(tmp_path, read_results(tmp_path).runs)
+    assert (unsupported.reason, unsupported.is_unsupported) == (reason["reason"], True)
+    assert running.reason == NOT_FINISHED
+    assert (absent.tasks, absent.reason) == ([TASK, "transfer_linear/food"], "no food, pets")
+    assert (absent.num_cells, absent.is_unsupported) == (2, False)
 
 
 def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path: Path) -> None:

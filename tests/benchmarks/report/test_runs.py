@@ -1,20 +1,14 @@
-"""Logs of pre-training find their way to pages that are written automatically."""
+"""Which logs of pre-training runs the report draws."""
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from benchmarks.execution.ending import finish_run
-from benchmarks.planning.options import RunAll
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.pretraining import runs_of_files
 from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.drawing.figure_records import training_log
 from tests.benchmarks.report.complete_records import complete
-from transfer.cells.request import Settings
 
 LINES = [{"step": i, "epoch": 5 * i, "loss": 4.0 - i} for i in (1, 2)]
 
@@ -36,35 +30,27 @@ def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
-def test_the_next_page_keeps_the_runs_that_were_given(results: Path, tmp_path: Path) -> None:
+def test_given_runs_are_drawn(results: Path, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "jcl-run")
-    gone = run_folder(tmp_path / "gone-run")
-    assert main(["--results", str(results), "--runs", str(run), str(gone)]) == 0
-    (gone / "metrics.jsonl").unlink()
-    assert update_report(results)
+    assert main(["--results", str(results), "--runs", str(run)]) == 0
     assert "jcl-run" in page(results)
-    assert "gone-run" not in page(results)
-    assert json.loads((results / "report" / "runs.json").read_text()) == [str(run), str(gone)]
 
 
-def test_logs_kept_below_the_results_are_shown_once(results: Path, tmp_path: Path) -> None:
+def test_stored_log_of_a_drawn_run_is_not_repeated(results: Path, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "jcl-run")
     training_log(results, "kept-run", "moco/small", {"loss": [3.0, 2.0]})
     assert update_report(results)
     assert "kept-run</b>: step 2" in page(results)
-    assert update_report(results, (run,))
+    assert main(["--results", str(results), "--runs", str(run)]) == 0
     assert "jcl-run</b>: step 2" in page(results)
     assert "kept-run</b>" not in page(results)
 
 
-def test_the_run_of_an_evaluated_checkpoint_is_shown(results: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["backbone.pt", "snapshots/epoch0001.pt"])
+def test_run_of_an_evaluated_checkpoint_is_drawn(results: Path, tmp_path: Path, file: str) -> None:
     run = run_folder(tmp_path / "jcl-run")
-    cell = SimpleNamespace(
-        backbone=SimpleNamespace(name="mine"), source_file=str(run / "backbone.pt")
-    )
-    row: Any = SimpleNamespace(cell=cell, state="unsupported")
-    request = RunAll(settings=Settings(results=results, runs=tmp_path / "runs"))
-    assert finish_run([row], request, 0.0, {}) == 0
+    task = transfer_tasks()[1]
+    request = {"task": task, "backbone": ["--ckpt", str(run / file)], "options": [], "input": {}}
+    complete(results, "other", task, request=request)
+    assert update_report(results)
     assert "jcl-run</b>: step 2" in page(results)
-    files = [run / "a.pt", run / "b.pt", run / "snapshots" / "1.pt", tmp_path / "c.pt"]
-    assert runs_of_files(["", *map(str, files)]) == (run,)
