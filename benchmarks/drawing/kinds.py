@@ -40,7 +40,6 @@ from benchmarks.drawing.selection import (
     newest,
     number_of,
     picture_key,
-    problem_of,
 )
 from benchmarks.results.differences import difference
 from benchmarks.results.numbers import score_of_runs
@@ -364,7 +363,7 @@ def log_curves(
         runs = {label: [log.run for log in logs] for label, logs in largest.items()}
         shown_runs = [run for own_runs in runs.values() for run in own_runs]
         counts = ", ".join(f"{label} {len(own_runs)}" for label, own_runs in runs.items())
-        seeds = [log.made_by.get("seed") for logs in largest.values() for log in logs]
+        seeds = [log.made_by["seed"] for logs in largest.values() for log in logs]
         yield Picture(
             panels=[
                 Lines("epoch", label, series[name], title=f"({letter})")
@@ -414,23 +413,14 @@ def histograms(
     lower: labels of two methods; the first has the lower mean in the paper.
     """
 
-    def histogram(run: Run, label: str = "") -> Histogram:
-        stored = run.details["histograms"][statistic]
-        edges, counts = (list(map(float, stored[name])) for name in ("edges", "counts"))
-        content = Histogram(label, edges, counts, math.nan)
-        mean = sum(m * n for m, n in zip(content.middles, counts, strict=True)) / sum(counts)
-        mean = float(run.details.get(statistic, mean))
-        if min(counts) < 0 or not math.isfinite(sum(edges) + sum(counts) + mean):
-            raise ValueError(f"{statistic} has numbers that are negative or not finite")
-        return content._replace(mean=mean)
-
     def is_own(run: Run) -> bool:
         return any(method.is_published(run) for method in methods)
 
-    results = [run for run in inputs.results.succeeded if run.task in VIEW_TASKS]
-    problems = {run.path: problem_of(run, histogram) for run in results}
-    yield from filter(None, problems.values())
-    groups = grouped((picture_key(run), run) for run in results if not problems[run.path])
+    groups = grouped(
+        (picture_key(run), run)
+        for run in inputs.results.succeeded
+        if run.task in VIEW_TASKS and statistic in run.details.get("histograms", {})
+    )
     for key, group in groups.items():
         # of each method, the newest result; results of the paper's recipes have precedence
         selected = {
@@ -440,7 +430,11 @@ def histograms(
         }
         if len(selected) < 2:
             continue
-        hists = [histogram(run, label) for label, run in selected.items()]
+        stored = {label: run.details["histograms"][statistic] for label, run in selected.items()}
+        hists = [
+            Histogram(label, hist["edges"], hist["counts"], selected[label].details[statistic])
+            for label, hist in stored.items()
+        ]
         first = next(iter(selected.values())).details
         counts = sorted({int(sum(hist.counts)) for hist in hists})
         ordered = sorted(hists, key=lambda hist: -hist.mean)
@@ -476,24 +470,15 @@ def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Draw
     keys: key in TASKS of the paper's linear probes, by task id.
     """
 
-    def shares_of(run: Run) -> Sequence[float]:
-        shares: Sequence[float] = run.details["head_shares"]
-        if len(shares) < 2 or not math.isclose(sum(shares), 1.0, abs_tol=1e-3):
-            raise ValueError("head_shares are not shares of several heads that add up to 1")
-        return shares
-
     def is_own(run: Run) -> bool:
         return run.task in keys and is_published(run, [recipe], keys[run.task])
 
-    # only networks with several heads have contributions
-    probes = [
-        run
+    networks = grouped(
+        (_network_key(run), run)
         for run in inputs.results.succeeded
-        if run.task.endswith("_linear") and run.method == "loocpp" and "-heads" in run.arch
-    ]
-    problems = {run.path: problem_of(run, shares_of) for run in probes}
-    yield from filter(None, problems.values())
-    networks = grouped((_network_key(run), run) for run in probes if not problems[run.path])
+        # only networks with several heads have contributions
+        if run.task.endswith("_linear") and run.method == "loocpp" and "head_shares" in run.details
+    )
     for results in networks.values():
         means = grouped(
             ((run.task, run.protocol_hash, picture_key(run).data), run) for run in results
@@ -510,9 +495,10 @@ def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Draw
                     newest(candidates),
                 ),
             )
-            names = head_names(results[0])
+            # the first head is invariant to all augmentations, each other one is sensitive to one
+            names = runs[0].heads or ("invariant", *runs[0].settings["config.designated"])
             shares = [
-                mean_point(index, [shares_of(run)[index] for run in runs])
+                mean_point(index, [run.details["head_shares"][index] for run in runs])
                 for index in range(len(names))
             ]
             bits = -sum(share.y * math.log2(share.y) for share in shares if share.y > 0)
@@ -552,18 +538,9 @@ def _network_key(run: Run) -> tuple[object, ...]:
     return run.sha256, run.protocol, key.schedule, key.evaluation, line_key(run, ())[1:]
 
 
-def head_names(run: Run) -> list[str]:
-    """Return the augmentation that each head is sensitive to.
-
-    The first head is invariant to all augmentations.
-    """
-    return [*(run.heads or ("invariant", *map(str, run.settings["config.designated"])))]
-
-
 def dataset_title(task: str) -> str:
-    """Return the title of a task's dataset, or the task id."""
-    dataset = DATASETS.get(task.partition("_")[0])
-    return dataset.title if dataset else task
+    """Return the title of a task's dataset."""
+    return DATASETS[task.partition("_")[0]].title
 
 
 def accuracy_label(task: str) -> str:
@@ -572,9 +549,9 @@ def accuracy_label(task: str) -> str:
     return f"{dataset_title(task)} {method.get(task.partition('_')[2], 'top-1')} (%)"
 
 
-def seed_words(seeds: Iterable[object]) -> str:
+def seed_words(seeds: Iterable[int]) -> str:
     """Return text such as "seed 0" or "seeds 0, 1", without duplicates."""
-    distinct_seeds = sorted(set(seeds), key=lambda seed: (len(str(seed)), str(seed)))
+    distinct_seeds = sorted(set(seeds))
     noun = "seeds" if len(distinct_seeds) > 1 else "seed"
     return f"{noun} {', '.join(map(str, distinct_seeds))}"
 

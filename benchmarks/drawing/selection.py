@@ -213,16 +213,3 @@ def mean_point(x: float, values: Sequence[float]) -> Point:
 def mean_points(points: Points, metric: str) -> list[Point]:
     """Return the mean of a metric at each value of x."""
     return [mean_point(x, [number_of(run, metric) for run in runs]) for x, runs in points.items()]
-
-
-def problem_of(run: Run, read: Callable[[Run], object]) -> str:
-    """Return why `read` fails for a record, or an empty text."""
-    try:
-        read(run)
-    except MALFORMED as error:
-        return (
-            f"{run.path}, the record of {run.backbone}: its details cannot be shown "
-            f"({type(error).__name__}: {error}); delete the file and run the command again that "
-            "python -m benchmarks.explain prints for it"
-        )
-    return ""

@@ -4,6 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.drawing.figure import figures
 from benchmarks.drawing.kinds import Inputs, Picture
 from benchmarks.drawing.logs import read_logs
@@ -83,6 +85,7 @@ def views(results: Path, recipe: str, counts: dict[str, list[int]], **changes: A
         "num_views": 32,
         "space": "embedding",
         "histograms": {name: {"edges": edges, "counts": ours} for name, ours in counts.items()},
+        **{name: np.average(np.array(edges[:4]) + 0.125, weights=n) for name, n in counts.items()},
     } | changes.pop("details", {})
     cell = {"task": "cifar10_view_statistics", "protocol": "lorac-2021/1", "metric": "mean_cosine"}
     point(results, recipe, 50.0, changes.pop("settings", {}), details=details, **(cell | changes))

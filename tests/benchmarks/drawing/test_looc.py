@@ -49,15 +49,13 @@ def test_other_evaluations_do_not_share_a_mean(tmp_path: Path) -> None:
     assert [panel.shares[0].num_runs for panel in bars(tmp_path)] == [1]
 
 
-def test_a_record_without_whole_shares_is_named(tmp_path: Path) -> None:
-    for location, shares in enumerate((None, [0.5, 0.1], [1.0])):
-        folder = tmp_path / str(location)
-        heads(folder, "in100_linear", shares)
-        picture, (problem,) = drawn(folder, "looc/fig4")
-        assert picture is None
-        (record,) = (folder / "records").rglob("*.json")
-        assert problem.startswith(f"{record}, the record of ")
-        assert "delete the file" in problem
-    # one head of such a network lacks nothing
-    heads(tmp_path / "one", "in100_linear", None, arch="resnet50")
-    assert drawn(tmp_path / "one", "looc/fig4") == (None, [])
+def test_a_probe_without_shares_is_not_drawn(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", None, arch="resnet50")
+    assert drawn(tmp_path, "looc/fig4") == (None, [])
+
+
+def test_a_figure_with_malformed_shares_names_the_error(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", [1.0])
+    picture, (problem,) = drawn(tmp_path, "looc/fig4")
+    assert picture is None
+    assert problem == "cannot be drawn: IndexError: list index out of range"
