@@ -4,7 +4,6 @@ records.py       read all records and failures of a results folder as rows
 published.py     numbers that papers print, from benchmarks/published
 numbers.py       average runs over seeds, and group them into tables of comparable results
 differences.py   scores with errors, tests of differences, verdicts
-power.py         smallest detectable differences, and numbers of seeds
 verdicts.py      pair our numbers with published ones; reasons for missing verdicts
 tables.py        tables with notes and bold numbers, as markdown and LaTeX
 paper_page.py    page of one published table with our rows

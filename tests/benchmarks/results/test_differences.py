@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, ttest_ind, ttest_rel
 from scipy.stats import t as student_t
 
+from benchmarks.power import PowerModel
 from benchmarks.results.contents import read_contents
 from benchmarks.results.differences import (
     Difference,
@@ -23,7 +24,6 @@ from benchmarks.results.differences import (
     is_paired,
     with_errors,
 )
-from benchmarks.results.power import PowerModel
 from transfer.outcomes import Floats, per_image, resampled
 
 
