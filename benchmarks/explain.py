@@ -8,7 +8,6 @@ sections with a text per label, or a list of texts if a label occurs several tim
 """
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +16,8 @@ import tyro
 
 from benchmarks.results.explanation import TEXT_WIDTH, as_dict, as_text, explain
 from benchmarks.results.records import Run, read_results, run_of_record
-from pretrain.running.command_line import OptionError, nearest, parse, run_command
-from transfer.record import RecordError, read_record
+from pretrain.running.command_line import OptionError, nearest, one_line_errors, parse, run_command
+from transfer.record import read_record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,41 +48,31 @@ def find_runs(results: Path, name: str, task: str) -> list[Run]:
         )
     content = read_results(results)
     succeeded = [run for run in (*content.runs, *content.snapshots) if not run.failure]
+    of_name = [run for run in succeeded if run.backbone == name]
+    runs = [run for run in of_name if task in (run.key, run.task)]
+    if runs:
+        return runs
+    if of_name:
+        message = f"--task {task}: {name} has no such record; nearest: "
+        message += nearest(task, sorted({key for run in of_name for key in (run.key, run.task)}))
+    else:
+        message = f"--name {name}: no records in {results}; nearest: "
+        message += nearest(name, {run.backbone for run in succeeded}) or "none"
     unused = [file for file in content.unused if name in Path(file.file).parts]
-    unused_text = "".join(f"\n  {file}" for file in unused)
-    backbone_runs = [run for run in succeeded if run.backbone == name]
-    if not backbone_runs:
-        candidates = nearest(name, {run.backbone for run in succeeded})
-        raise OptionError(
-            f"--name {name}: no records in {results}; nearest: {candidates or 'none'}{unused_text}"
-        )
-    task_runs = [run for run in backbone_runs if task in (run.key, run.task)]
-    if not task_runs:
-        candidates = nearest(
-            task, sorted({key for run in backbone_runs for key in (run.key, run.task)})
-        )
-        raise OptionError(
-            f"--task {task}: {name} has no such record; nearest: {candidates or 'none'}"
-            f"{unused_text}"
-        )
-    return task_runs
+    raise OptionError("\n  ".join([message, *map(str, unused)]))
 
 
+@one_line_errors(ValueError, OSError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, args, description=__doc__)
-    try:
-        if request.record and (request.name or request.task):
-            raise OptionError(f"{request.record}: pass either the file, or --name and --task")
-        if request.record:
-            runs = [run_of_record(read_record(request.record), request.record)]
-        else:
-            runs = find_runs(request.results, request.name, request.task)
-        explanations = [explain(run) for run in runs]
-    except (OptionError, RecordError, OSError) as error:
-        message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
-        print(f"error: {message}", file=sys.stderr)
-        return 2
+    if request.record and (request.name or request.task):
+        raise OptionError(f"{request.record}: pass either the file, or --name and --task")
+    if request.record:
+        runs = [run_of_record(read_record(request.record), request.record)]
+    else:
+        runs = find_runs(request.results, request.name, request.task)
+    explanations = [explain(run) for run in runs]
     if request.json:
         dicts = [as_dict(explanation) for explanation in explanations]
         print(json.dumps(dicts if len(dicts) > 1 else dicts[0], indent=1))

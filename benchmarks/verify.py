@@ -24,9 +24,9 @@ import numpy as np
 import tyro
 
 from benchmarks.results.differences import TWO_SIDED
-from benchmarks.results.records import plural, require_folder
+from benchmarks.results.records import plural, reason_of, require_folder
 from pretrain.running.command_line import one_line_errors, parse, run_command
-from transfer.encoders.public_files import PUBLIC_FILES
+from transfer.encoders.public_files import recognize
 from transfer.outcomes import PER_IMAGE, RESAMPLED, read_per_image, read_resampled
 from transfer.record import (
     RECORDS,
@@ -56,32 +56,20 @@ class Request:
 
 def contradictions(record: Record) -> Iterator[str]:
     """Yield what in a record contradicts itself."""
-    yield from _protocol_contradictions(record)
     yield from _metric_contradictions(record)
-    hashed_files = [
-        public_file
-        for public_file in PUBLIC_FILES
-        if public_file.algorithm == "sha256" and public_file.digest
-    ]
-    file_hash = str(record.backbone.get("file_sha256", ""))
-    for public in hashed_files:
-        is_other = record.declared and public.recipe and record.declared != public.recipe
-        if file_hash and file_hash.startswith(public.digest) and is_other:
-            yield f"declared as {record.declared}, but the file is {public.file}: {public.recipe}"
-
-
-def _protocol_contradictions(record: Record) -> Iterator[str]:
-    key = str(record.request.get("task", record.task))
+    public = recognize({"sha256": str(record.backbone.get("file_sha256", "")), "md5": ""})
+    if public and record.declared and public.recipe not in ("", record.declared):
+        yield f"declared as {record.declared}, but the file is {public.file}: {public.recipe}"
+    protocol = record.protocol
     try:
-        task_type = type(task_of(key))
-        computed_hash = hash_of_fields(record.task, task_type, record.protocol["fields"])
-    except ValueError:
-        return  # a task of a plugin, or of another version
+        task_type = type(task_of(str(record.request.get("task", record.task))))
+        computed_hash = hash_of_fields(record.task, task_type, protocol["fields"])
+        if computed_hash != protocol["hash"]:
+            yield f"the protocol's fields have the hash {computed_hash}, not {protocol['hash']}"
     except KeyError as error:
         yield f"the protocol has no field {error}"
-        return
-    if computed_hash != record.protocol["hash"]:
-        yield f"the protocol's fields have the hash {computed_hash}, not {record.protocol['hash']}"
+    except ValueError:
+        pass  # a task of a plugin, or of another version
 
 
 def recomputed(record: Record) -> dict[str, float]:
@@ -110,36 +98,22 @@ def _metric_contradictions(record: Record) -> Iterator[str]:
     answers = read_per_image(details)
     if PER_IMAGE in details and answers is None:
         yield "the number of answers per image differs from the stored number"
-    if answers is not None:
-        counted = details.get("num_test")
-        if isinstance(counted, int) and counted % len(answers.labels):
-            yield f"{len(answers.labels):,} answers, but {counted:,} test images"
-        per_class = [*details.get("accuracy_per_class", {}).values()]
-        classes = np.unique(answers.labels)
-        if len(per_class) == len(classes):
-            class_accuracies = [
-                100 * answers.fractions[answers.labels == label].mean() for label in classes
-            ]
-            # names may be in a different order than labels
-            if not np.allclose(
-                np.sort(class_accuracies), np.sort(per_class), rtol=0, atol=TOLERANCE
-            ):
-                yield "the accuracies per class contradict the answers per image"
-    for name, half_width in details.get("interval95", {}).items():
-        trials = details.get("trials", {}).get(name, ())
-        expected = (
-            TWO_SIDED * stdev(trials) / math.sqrt(len(trials)) if len(trials) > 1 else half_width
-        )
-        if not abs(expected - half_width) <= TOLERANCE:
-            yield f"the interval of {name} is {half_width:.4f}, but its trials give {expected:.4f}"
-    if RESAMPLED in details:
-        for name in details[RESAMPLED].get("values", {}):
-            values = read_resampled(details, name)
-            # resampled values spread around the value of the complete test set
-            if name in record.metrics and values is not None and len(values):
-                value, spread = record.metrics[name], np.ptp(values) + TOLERANCE
-                if not values.min() - spread <= value <= values.max() + spread:
-                    yield f"{name} is {value:.4f}, far from its resampled values"
+    counted = details.get("num_test")
+    if answers is not None and isinstance(counted, int) and counted % len(answers.labels):
+        yield f"{len(answers.labels):,} answers, but {counted:,} test images"
+    for name, trials in details.get("trials", {}).items():
+        half_width = details.get("interval95", {}).get(name)
+        if half_width is not None and len(trials) > 1:
+            given = TWO_SIDED * stdev(trials) / math.sqrt(len(trials))
+            if not abs(given - half_width) <= TOLERANCE:
+                yield f"the interval of {name} is {half_width:.4f}, but its trials give {given:.4f}"
+    for name in details.get(RESAMPLED, {}).get("values", {}):
+        values = read_resampled(details, name)
+        # resampled values spread around the value of the complete test set
+        if name in record.metrics and values is not None and len(values):
+            value, spread = record.metrics[name], np.ptp(values) + TOLERANCE
+            if not values.min() - spread <= value <= values.max() + spread:
+                yield f"{name} is {value:.4f}, far from its resampled values"
 
 
 def verify(results: Path) -> Iterator[tuple[Path, str, list[str]]]:
@@ -154,8 +128,7 @@ def verify(results: Path) -> Iterator[tuple[Path, str, list[str]]]:
                 continue
             record = record_of(content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"no field {error}" if isinstance(error, KeyError) else str(error)
-            yield path, "not a record", [reason.splitlines()[0] if reason else type(error).__name__]
+            yield path, "not a record", [reason_of(error)]
             continue
         problems = [*contradictions(record)]
         expected = cell_path(path.parents[len(cell_path(Path(), record).parts) - 1], record)

@@ -13,7 +13,6 @@ from benchmarks.results.published import UNTRAINED, all_tables
 from benchmarks.results.records import (
     CURVE_SEPARATOR,
     RUN_ALL,
-    SMALL_DATA,
     TRANSFER,
     Run,
     grouped,
@@ -44,9 +43,8 @@ COMPUTED = (
     *("wall_s", "peak_memory_gb"),
 )
 """Fields of a record on its computation."""
-REMOVED_FLAGS = {"--trust-topology"}
-REMOVED_VALUES = {"--rates-at-once"}
-"""Flags that older records hold and commands no longer know."""
+MAPS = "largest_difference_of_maps"
+"""Detail of a detector: largest difference of its feature maps from torchvision's."""
 Entry = tuple[str, str]
 """Label and text."""
 Explanation = Mapping[str, Sequence[Entry]]
@@ -54,28 +52,23 @@ Explanation = Mapping[str, Sequence[Entry]]
 
 
 def as_text(explanation: Explanation) -> str:
-    """Return the sections as aligned and wrapped text."""
+    """Return the sections as aligned and wrapped text; a command stays on one line."""
     sections = []
-    for title, lines in explanation.items():
-        labels = [label for label, _ in lines if len(label) <= LABEL_WIDTH]
-        width = max(map(len, labels), default=0)
-        sections.append("\n".join([title, *(_on_lines(*line, width) for line in lines)]))
+    for title, entries in explanation.items():
+        width = max((len(label) for label, _ in entries if len(label) <= LABEL_WIDTH), default=0)
+        wrapper = textwrap.TextWrapper(
+            TEXT_WIDTH,
+            subsequent_indent=" " * (width + 4),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines = [title]
+        for label, text in entries:
+            wrapper.initial_indent = f"  {label:<{width}}  "
+            is_command = label == "command"
+            lines.append(wrapper.initial_indent + text if is_command else wrapper.fill(text or "-"))
+        sections.append("\n".join(lines))
     return "\n\n".join(sections)
-
-
-def _on_lines(label: str, text: str, width: int) -> str:
-    """Return label and wrapped text; a command stays on one line."""
-    start = f"  {label:<{width}}  "
-    if label == "command":
-        return start + text
-    return textwrap.fill(
-        text or "-",
-        TEXT_WIDTH,
-        initial_indent=start,
-        subsequent_indent=" " * (width + 4),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
@@ -94,24 +87,20 @@ def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
 
 def explain(run: Run) -> Explanation:
     """Return all that is known about a number."""
-    record, path = run.record, run.path
-    copied, maps = (
-        {name: run.details[name]} if name in run.details else {}
-        for name in (COPIED, "largest_difference_of_maps")
-    )
+    record, details = run.record, run.details
+    data = record.data | {name: details[name] for name in (COPIED,) if name in details}
+    computed = {"record": str(run.path), "features_in": features_in(record)}
+    computed |= {name: getattr(record, name) for name in COMPUTED}
+    computed |= {name: details[name] for name in (MAPS,) if name in details}
     sections = {
         "Number": list(_numbers(record)),
         "Published": list(_published(run)),
         "Comparable": [("with", run.comparison.description)],
         "Protocol": list(_protocol(record)),
         "Checkpoint": checkpoint_lines(record),
-        "Data": [*_fields(record.data), *_fields(copied)],
-        "Computed": [
-            ("record", str(path)),
-            ("features_in", features_in(record)),
-            *_fields({name: getattr(record, name) for name in COMPUTED} | maps),
-        ],
-        "Again": list(again_lines(record, path)),
+        "Data": _fields(data),
+        "Computed": _fields(computed),
+        "Again": list(again_lines(record, run.path)),
     }
     return {title: lines for title, lines in sections.items() if lines}
 
@@ -125,24 +114,17 @@ def _numbers(record: Record) -> Iterator[Entry]:
 
 def _published(run: Run) -> Iterator[Entry]:
     """Yield published numbers with verdicts, or reasons for their absence."""
-    if run.small:
-        yield "none", SMALL_DATA[run.small]
-        return
-    if run.protocol_hash != run.paper_hash:
-        yield "none", "the protocol is not the paper's, see its deviations"
-        return
     if run.reasons.texts:
-        yield "none", ", ".join(run.reasons.texts)
+        yield "none", run.reasons.text
         return
     pairs = [pair for pair in pairs_of(numbers_of([run])) if pair.printed.task == run.task]
     for pair in pairs:
-        printed, diff = pair.printed, pair.difference
-        ours = printed.value + diff.points
-        text = f"{printed.value:g}, ours {ours:.2f} ({diff.points:+.2f}): "
+        printed, points = pair.printed, pair.difference.points
+        text = f"{printed.value:g}, ours {printed.value + points:.2f} ({points:+.2f}): "
         if pair.no_verdict:
             text += f"no verdict: {pair.no_verdict}"
         else:
-            text += f"{pair.verdict}, 95 % interval {diff.interval_text()}"
+            text += f"{pair.verdict}, 95 % interval {pair.difference.interval_text()}"
         yield f"{printed.where}: {printed.row.label}, {printed.column.label}", text
     if not pairs:
         reasons = {
@@ -207,7 +189,8 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
             "the record has no command, since Python code or an earlier version made it",
         )
         return
-    results, of_snapshot = _results_folder(path, record.task)
+    records = next((parent for parent in path.parents if parent.name == RECORDS), None)
+    of_snapshot = records is not None and path.is_relative_to(records / SNAPSHOTS)
     curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
     source = (record.request.get("checkpoint", {}).get("origin") or {}).get("file", "")
     if of_snapshot:
@@ -217,7 +200,8 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
         args = [*TRANSFER, key, *_checkpoint_words(record)]
         args += ["--seed", str(record.seed)]
     args += ["--data", "DATA", "--schedule", record.schedule]
-    args += ["--results", str(results)] if results not in (None, DEFAULT_RESULTS) else []
+    if records and records.parent != DEFAULT_RESULTS:
+        args += ["--results", str(records.parent)]
     yield "command", shlex.join([*args, *_option_words(record)])
     hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
     if of_snapshot:
@@ -226,7 +210,9 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
         yield file, f"{folder}; this record: {name} {hash_words}"
     elif (record.backbone.get("made_by") or {}).get("method") == UNTRAINED:
         file = file_of(record)
-        yield file, _network_of(record)
+        network = network_words(record.backbone["arch"], record.backbone["stem"])
+        reason = "the command uses its network and input, not its weights"
+        yield file, f"any checkpoint of a {network}: {reason}"
     else:
         file = file_of(record)
         yield file, f"the checkpoint {hash_words}; the record may lack its folder"
@@ -235,7 +221,7 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
     yield "DATA", f"the folder of all datasets{written}"
     if protocol_hash(record.task, TASKS[key]) != record.protocol["paper_hash"]:
         yield "cached", "no: the protocol has changed since"
-    elif results is None:
+    elif records is None:
         yield "cached", f"no: the record is not in a results folder ({path})"
     else:
         yield "cached", f"yes, if {file} and DATA are the same as in the record"
@@ -261,38 +247,6 @@ def _checkpoint_words(record: Record) -> list[str]:
 def _option_words(record: Record) -> list[str]:
     """Return the arguments for the options of the evaluation."""
     if "settings" not in record.request:
-        old_args = record.request["options"]
-        return [
-            with_present_option(arg)
-            for previous, arg in zip(["", *old_args], old_args, strict=False)
-            if arg not in {*REMOVED_FLAGS, *REMOVED_VALUES} and previous not in REMOVED_VALUES
-        ]
+        return [with_present_option(arg) for arg in record.request["options"]]
     settings = from_json(Settings, record.request["settings"])
     return command_line_args(replace(settings, schedule="paper"))
-
-
-def _results_folder(path: Path, task: str) -> tuple[Path | None, bool]:
-    """Return a record's results folder, and whether it is a snapshot."""
-    # a task such as transfer_linear/cifar10 is a subfolder of the backbone's folder
-    if len(path.parents) < (depth := 2 + task.count("/")):
-        return None, False
-    records = path.parents[depth - 1]
-    of_snapshot = records.name == SNAPSHOTS
-    records = records.parent if of_snapshot else records
-    return (records.parent, of_snapshot) if records.name == RECORDS else (None, False)
-
-
-def _network_of(record: Record) -> str:
-    """Return which checkpoints have the network of a random initialization."""
-    backbone, input_fields = record.backbone, record.request["input"]
-    labels = {"size_px": "size in px", "mean": "mean", "std": "deviation"}
-    texts = [
-        f"{text} {value_words(input_fields[name])}"
-        for name, text in labels.items()
-        if name in input_fields
-    ]
-    network = network_words(backbone["arch"], backbone["stem"])
-    return (
-        f"any checkpoint of a {network} with input {' and '.join(texts)}: the command uses its "
-        "network and input, not its weights"
-    )
