@@ -15,8 +15,9 @@ from typing import Any, Literal
 import yaml
 
 from benchmarks.results.chosen_table import rows_of
-from benchmarks.results.numbers import Number, main_numbers, numbers_of
-from benchmarks.results.records import SMALL_DATA, plural, read_results, require_folder
+from benchmarks.results.contents import read_contents
+from benchmarks.results.numbers import Number, main_numbers
+from benchmarks.results.records import SMALL_DATA, plural
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import task_of
@@ -103,18 +104,21 @@ def _result(number: Number, task_type: str) -> dict[str, Any]:
 def main(args: Sequence[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, [*args], description=__doc__)
-    require_folder(request.results)
-    runs = read_results(request.results).runs
-    numbers = main_numbers(numbers_of(runs))
+    contents = read_contents(request.results)
+    numbers = main_numbers(contents.numbers)
     if len(backbones := rows_of(numbers, [request.name])) > 1:
         raise OptionError(f"--name {request.name}: {plural(len(backbones), 'file')} have this name")
     selected = [number for number in numbers if number.run.identity in backbones]
     content, left_out = model_index(request.name, selected)
     print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
-    failed = [run.key or run.task for run in runs if run.failure and run.backbone == request.name]
-    for reason, keys in (("has no task there", left_out), ("failed", failed)):
-        for key in dict.fromkeys(keys):
-            print(f"left out: {key} {reason}", file=sys.stderr)
+    left_out = [f"{key} has no task there" for key in left_out]
+    left_out += [
+        f"{run.task} failed"
+        for run in contents.results.runs
+        if run.failure and run.backbone == request.name
+    ]
+    for text in dict.fromkeys(left_out):
+        print(f"left out: {text}", file=sys.stderr)
     return 0
 
 

@@ -6,7 +6,6 @@ results are also in results.csv. Each curve of snapshots has a CSV file in figur
 give identical files.
 """
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,10 +80,9 @@ def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
     texts = {contents.folder / CSV_FILE: results_csv(contents)}
     for name, text in curve_files(contents.snapshots).items():
         texts[contents.folder / FIGURES / name] = text
-    for path in folder.glob("*.*"):  # stale pages
-        is_ours = path.suffix in (".md", ".tex") and re.match("methods$|curves_", path.stem)
-        if is_ours and f"{path.stem}.md" not in pages:
-            path.unlink()
+    if "methods.md" not in pages:
+        for suffix in (".md", ".tex"):
+            (folder / f"methods{suffix}").unlink(missing_ok=True)
     for name, page in pages.items():
         path = folder / name
         texts[path] = markdown(page)

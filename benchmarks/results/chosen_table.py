@@ -5,18 +5,29 @@ The cells contain only numbers. Notes below the table state their protocols and 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Literal, NamedTuple, get_args
 
-from benchmarks.results.differences import LEVEL, difference, holm, with_errors
+from benchmarks.results.differences import LEVEL
 from benchmarks.results.numbers import (
     Number,
     block_sort_key,
+    common_notes,
     main_numbers,
     mean_over_tasks,
 )
 from benchmarks.results.records import Comparison, grouped
-from benchmarks.results.tables import Cell, Grid, Line, csv_text, latex_text, plain, row_label
+from benchmarks.results.tables import (
+    Cell,
+    Grid,
+    Line,
+    csv_text,
+    latex_text,
+    mark_best,
+    our_cell,
+    plain,
+    row_label,
+)
+from pretrain.running.command_line import nearest
 from transfer.record import SIGNED_METRICS
 
 MISSING = "–"
@@ -85,17 +96,18 @@ def chosen_table(
     )
     cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
     keys = [column.key for column in columns]
-    labels, lines = _labels(keys), []
-    for label, entries in zip(rows.values(), cells, strict=True):
-        shown_numbers = [*entries, *([_mean(entries)] if len(columns) > 1 else [])]
-        lines.append(
-            Line(texts=[plain(label)], numbers=[_cell(number) for number in shown_numbers])
-        )
-    for index, column in enumerate(columns):
-        if column.first.metric not in SIGNED_METRICS:
-            _mark_best(lines, index, column.first.task)
+    labels, tasks_of_columns = _labels(keys), [column.first.task for column in columns]
+    heads, shown = labels, cells
     if len(columns) > 1:
-        _mark_best(lines, len(columns), "")
+        heads, tasks_of_columns = [*labels, "mean"], [*tasks_of_columns, ""]
+        shown = [[*row, _mean(row)] for row in cells]
+    lines = [
+        Line(texts=[plain(label)], numbers=[our_cell(n) if n else Cell(text=MISSING) for n in row])
+        for label, row in zip(rows.values(), shown, strict=True)
+    ]
+    for index, task in enumerate(tasks_of_columns):
+        if index == len(columns) or columns[index].first.metric not in SIGNED_METRICS:
+            mark_best((line.numbers[index] for line in lines), task, after_holm=True)
     notes = [
         f"Percent. Bold: significantly better than every other row of the column (p < {LEVEL}, "
         f"Holm's correction). {MISSING}: no result under the column's conditions."
@@ -108,7 +120,6 @@ def chosen_table(
             subjects.setdefault((name, text), []).append(subject)
     for (name, text), own_labels in subjects.items():
         notes.append(f"{', '.join(filter(None, [name, *own_labels]))}: {text}.")
-    heads = [*labels, *(["mean"] if len(columns) > 1 else [])]
     return ChosenTable(Grid(texts=["checkpoint"], numbers=heads, lines=lines), keys, notes)
 
 
@@ -132,12 +143,6 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
     }
 
 
-def _cell(number: Number | None) -> Cell:
-    if number is None or number.score is None:
-        return Cell(text=MISSING)
-    return Cell(text=number.score.text(1), score=number.score, files=number.files)
-
-
 def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str]:
     """Return the checkpoints of these names with their labels."""
     firsts = {
@@ -146,10 +151,8 @@ def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, s
     available = list(dict.fromkeys(name for name, _ in firsts))
     for name in names:
         if name not in available:
-            contained = [other for other in available if name in other]
-            close = contained or get_close_matches(name, available, n=1) or available[:1]
-            hint = f"did you mean {close[0]}?" if close else "the folder has no results"
-            raise ValueError(f"--name: no results of {name!r}; {hint}")
+            candidates = nearest(name, available) or "none"
+            raise ValueError(f"--name: no results of {name!r}; nearest: {candidates}")
     selected = dict.fromkeys(names) or available
     rows = [number._replace(conditions="") for number in firsts.values()]
     return {
@@ -173,22 +176,20 @@ def columns_of(
         by_backbone.setdefault(
             number.run.identity, number
         )  # the most frequent conditions come first
-    columns: dict[str, _Column] = {}
-    for comparison, by_backbone in by_comparison.items():  # the paper's schedule comes first
-        current = columns.get(comparison.key)
-        if current is None or len(by_backbone) > len(current.numbers):
-            columns[comparison.key] = _Column(comparison.key, by_backbone)
+    # the paper's schedule comes first
+    candidates = grouped((c.key, _Column(c.key, group)) for c, group in by_comparison.items())
+    columns = [max(group, key=lambda column: len(column.numbers)) for group in candidates.values()]
     if not tasks:
         min_backbones = min(2, len(backbones))
-        return [column for column in columns.values() if len(column.numbers) >= min_backbones]
+        return [column for column in columns if len(column.numbers) >= min_backbones]
     selected: dict[str, _Column] = {}
     for task in tasks:
-        candidates = ((column, column.key, column.first.task) for column in columns.values())
-        matching = [c for c, key, name in candidates if task in (key, name, name.split("/")[0])]
+        names = ((c, (c.key, c.first.task, c.first.task.split("/")[0])) for c in columns)
+        matching = {column.key: column for column, of_column in names if task in of_column}
         if not matching:
-            available = ", ".join(columns) or "none"
+            available = ", ".join(column.key for column in columns) or "none"
             raise ValueError(f"--tasks: no results of {task!r}; these checkpoints have {available}")
-        selected |= {column.key: column for column in matching}
+        selected |= matching
     return [*selected.values()]
 
 
@@ -207,18 +208,6 @@ def _mean(row: Sequence[Number | None]) -> Number | None:
     return numbers[0]._replace(score=mean_over_tasks(numbers), runs=runs)
 
 
-def _mark_best(lines: Sequence[Line], index: int, task: str) -> None:
-    """Mark the best number of a column if significant after Holm's correction."""
-    cells = [cell for line in lines if (cell := line.numbers[index]).score and cell.score.finite]
-    scores = with_errors([cell.score for cell in cells if cell.score])
-    if len(scores) < 2:
-        return
-    best = max(range(len(scores)), key=lambda i: scores[i].mean)
-    rivals = [score for i, score in enumerate(scores) if i != best]
-    differences = [difference(scores[best], rival, task) for rival in rivals]
-    cells[best].best = all(holm(single.p for single in differences))
-
-
 def _column_notes(
     column: _Column, numbers: Sequence[tuple[str, Number | None]]
 ) -> Iterator[tuple[str, str]]:
@@ -227,15 +216,9 @@ def _column_notes(
     A note has the name of its row, or an empty name if it applies to the column.
     """
     # the notes list the altered settings
-    column_text = (
-        ", ".join(column.first.reasons._replace(altered="").texts) or "paper schedule, full data"
-    )
+    column_text = column.first.reasons._replace(altered="").text
     notes_by_row = {name: _number_notes(number, column_text) for name, number in numbers if number}
-    shared = [
-        note
-        for note in next(iter(notes_by_row.values()))
-        if all(note in n for n in notes_by_row.values())
-    ]
+    shared = common_notes(notes_by_row.values())
     protocol = f"protocol {column.first.runs[0].protocol}"
     yield "", "; ".join([column.first.metric, protocol, column_text, *shared])
     for name, row_notes in notes_by_row.items():

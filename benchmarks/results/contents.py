@@ -19,24 +19,19 @@ from benchmarks.results.records import (
 from benchmarks.results.tables import csv_text
 from benchmarks.results.verdicts import Pair, pairs_of, verdict_words
 
+REFERENCE_FOLDER = Path(__file__).parents[2] / "results" / REFERENCE
+"""The suite's own results in a checkout."""
 CSV_FILE = "results.csv"
+RUN_COLUMNS = ("task", "protocol", "schedule", "seed", "engine")
+"""Columns that are fields of a run."""
 CSV_COLUMNS = (
-    "backbone",
-    "task",
-    "protocol",
-    "schedule",
-    "seed",
-    "engine",
-    "metric",
-    "value",
+    *("backbone", *RUN_COLUMNS, "metric", "value"),
     "primary",  # the metric represents the task if one number is shown
-    "data",
-    "departures",
+    *("data", "departures"),
     "comparable",  # computed under the paper's protocol, at its length, on full data
     "verdict",  # verdicts on the published counterparts of its seeds' mean
     "record",  # path of the record in the results folder
-    "wall_s",
-    "peak_memory_gb",
+    *("wall_s", "peak_memory_gb"),
 )
 
 
@@ -65,24 +60,9 @@ class Contents:
         return papers_tables(self.numbers)
 
 
-def reference_folder() -> Path:
-    """Return the folder with the suite's own results.
-
-    Raises FileNotFoundError if this installation does not have it.
-    """
-    folder = Path(__file__).parents[2] / "results" / REFERENCE
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"--with-reference: an installed package does not contain the suite's own results. "
-            f"They are in results/{REFERENCE} of a checkout; pass that folder to --results, "
-            f"after yours"
-        )
-    return folder
-
-
 def results_folders(results: Sequence[Path], *, with_reference: bool) -> list[Path]:
     """Return the folders to read without duplicates, the suite's own last."""
-    folders = [*results, *([reference_folder()] if with_reference else [])]
+    folders = [*results, *([REFERENCE_FOLDER] if with_reference else [])]
     return [*{folder.resolve(): folder for folder in reversed(folders)}.values()][::-1]
 
 
@@ -106,11 +86,7 @@ def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:
         for metric, value in run.metrics.items():
             yield {
                 "backbone": run.label,
-                "task": run.task,
-                "protocol": run.protocol,
-                "schedule": run.schedule,
-                "seed": run.seed,
-                "engine": run.engine,
+                **{name: getattr(run, name) for name in RUN_COLUMNS},
                 "metric": metric,
                 "value": value,
                 "primary": metric == run.primary_metric,

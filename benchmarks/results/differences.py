@@ -48,6 +48,10 @@ class RunDeviation(NamedTuple):
     max_distance: float = 1.0
     """Limit for the interval of a reproduced number, in points from 0."""
 
+    def line(self, label: str) -> str:
+        """Return the deviation as an entry of a list."""
+        return f"- {label}: {self.points:g} run-to-run; {self.source}."
+
 
 COCO = RunDeviation(0.18, "re-runs of the public recipes differ by 0.2 to 0.3")
 DEFAULT = RunDeviation(
@@ -247,16 +251,13 @@ class Difference(NamedTuple):
             return "above"
         if high < 0:
             return "below"
-        return (
-            "reproduced"
-            if max(-low, high) <= run_deviation(metric).max_distance
-            else "inconclusive"
-        )
+        is_close = max(-low, high) <= run_deviation(metric).max_distance
+        return "reproduced" if is_close else "inconclusive"
 
     def interval_text(self) -> str:
-        """Return the interval in brackets, such as "[-0.4, +0.6]"."""
+        """Return the interval in brackets, such as "[-0.4, +0.6]"; a dash if unknown."""
         low, high = self.interval
-        return f"[{low:+.1f}, {high:+.1f}]"
+        return f"[{low:+.1f}, {high:+.1f}]" if self.is_known else "–"
 
 
 def difference(first: Score, second: Score, task: str) -> Difference:
@@ -280,8 +281,9 @@ def difference(first: Score, second: Score, task: str) -> Difference:
         variance += sum(score.variance_over_runs(task) for score in scores)
     seed_terms = sum(score.seed_variance**2 / max(1, score.runs - 1) for score in scores)
     freedom, error = _welch(variance, seed_terms), math.sqrt(variance)
-    if is_paired(first, second) and first.is_exact and second.is_exact:
-        p = _mcnemar(first, second)
+    answers = _answer_differences(first, second) if is_paired(first, second) else None
+    if answers is not None and first.is_exact and second.is_exact:
+        p = _mcnemar(answers)
     else:
         p = _p_value(points, error, freedom)
     return Difference(points, error, p, freedom)
@@ -326,11 +328,13 @@ def image_variance(first: Score, second: Score) -> float:
     If one of two unpaired scores has no known variance, it gets the variance of the second one.
     """
     if is_paired(first, second):
-        return _paired_variance(first, second)
-    first_variance, second_variance = first.variance_over_images, second.variance_over_images
-    return (second_variance if math.isnan(first_variance) else first_variance) + (
-        first_variance if math.isnan(second_variance) else second_variance
-    )
+        differences = _answer_differences(first, second)
+        if differences is not None and first.per_image is not None:
+            return _weighted_variance(differences, first.per_image.weights(first.metric))
+        values = [score.resampled for score in (first, second) if score.resampled is not None]
+        return float(np.var(values[0] - values[1], ddof=1))
+    known = [v for s in (first, second) if not math.isnan(v := s.variance_over_images)]
+    return 2 * fmean(known) if known else math.nan
 
 
 def _welch(variance: float, of_parts: float) -> float:
@@ -358,32 +362,20 @@ def _weighted_variance(shares: Floats, weights: Floats) -> float:
     return float(1e4 * ((weights * (shares - weights @ shares)) ** 2).sum())
 
 
-def _paired_variance(first: Score, second: Score) -> float:
-    """Return the variance of a paired difference over the common images."""
-    first_answers, second_answers = first.per_image, second.per_image
-    if first_answers is not None and second_answers is not None:
-        return _weighted_variance(
-            first_answers.fractions - second_answers.fractions, first_answers.weights(first.metric)
-        )
-    values = [score.resampled for score in (first, second) if score.resampled is not None]
-    return float(np.var(values[0] - values[1], ddof=1))
+def _answer_differences(first: Score, second: Score) -> Floats | None:
+    """Return the differences of correct answers (N,); None if they are not stored."""
+    if first.per_image is None or second.per_image is None:
+        return None
+    return first.per_image.fractions - second.per_image.fractions
 
 
-def _mcnemar(first: Score, second: Score) -> float:
-    """Return the exact p-value of McNemar's test."""
+def _mcnemar(differences: Floats) -> float:
+    """Return the exact p-value of McNemar's test; the differences are -1, 0 or 1."""
     from scipy.special import betainc
 
-    first_correct, second_correct = (
-        score.per_image.fractions > 0 for score in (first, second) if score.per_image is not None
-    )
-    discordant = (
-        int((first_correct & ~second_correct).sum()),
-        int((second_correct & ~first_correct).sum()),
-    )
-    if not any(discordant):
-        return 1.0
-    tail = betainc(max(discordant), min(discordant) + 1, 0.5)  # of the binomial distribution
-    return min(1.0, 2 * float(tail))
+    low, high = sorted((np.sum(differences > 0), np.sum(differences < 0)))
+    # tail of the binomial distribution
+    return min(1.0, 2 * float(betainc(high, low + 1, 0.5))) if high else 1.0
 
 
 def how_compared(first: Score, second: Score, task: str) -> str:

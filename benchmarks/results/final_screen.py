@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
 
-from benchmarks.results.differences import SIGNS, Difference, Word, score_of
-from benchmarks.results.numbers import numbers_of
+from benchmarks.results.differences import SIGNS, score_of
+from benchmarks.results.numbers import common_notes, numbers_of
 from benchmarks.results.published import best_published
 from benchmarks.results.records import CellId, Run, grouped
 from benchmarks.results.verdicts import pairs_of
@@ -20,7 +20,7 @@ lines.
 """
 MAX_FAILURES = 8
 """Maximum number of shown failures, with two lines each."""
-VERDICTS: tuple[Word, ...] = ("reproduced", "inconclusive", "above", "below")
+VERDICTS = ("reproduced", "inconclusive", "above", "below")
 HEADER = ("task", "checkpoint", "metric", "ours", "published", "verdict")
 
 
@@ -66,68 +66,47 @@ def _rows(
     """Return a row per task and checkpoint with results or failures."""
     columns = list(dict.fromkeys((cell.task, cell.protocol) for cell in cells))
     backbones = list(dict.fromkeys(cell.backbone for cell in cells))
-    worst = {name: _worst([run for run in succeeded if run.backbone == name]) for name in backbones}
-    results = grouped(((run.backbone, run.task, run.protocol), run) for run in succeeded)
-    failed_keys = {(run.backbone, run.task, run.protocol) for run in failed}
+    worst = _worst_verdicts(succeeded)
+    results = grouped(
+        ((run.backbone, run.task, run.protocol), run) for run in (*succeeded, *failed)
+    )
     rows: list[Sequence[str]] = []
     for (task, protocol), name in product(columns, backbones):
         task_runs = results.get((name, task, protocol), [])
-        if not task_runs and (name, task, protocol) not in failed_keys:
+        if not task_runs:
             continue
-        metric, reading = (
-            task_runs[0].primary_metric if task_runs else "-",
-            protocol.partition("/")[0],
-        )
+        metric = task_runs[0].primary_metric
+        values = [run.metrics[metric] for run in task_runs if metric in run.metrics]
+        ours = score_of(values).text(1) if values else "failed" if task_runs[0].failure else "-"
+        reading = protocol.partition("/")[0]
         printed = best_published(task, reading, metric)
-        verdict = "-"
-        if worst_difference := worst[name].get((task, reading, metric)):
-            verdict_word = worst_difference.verdict()
-            verdict = f"{SIGNS[verdict_word]} {verdict_word} {worst_difference.interval_text()}"
+        best = f"{printed[0]:.1f}" if printed else "-"
         has_variants = [task for task, _ in columns].count(task) > 1
         label = f"{task} ({protocol})" if has_variants else task
-        best = f"{printed[0]:.1f}" if printed else "-"
-        rows.append(
-            [label, name, metric, _number(task_runs) if task_runs else "failed", best, verdict]
-        )
+        verdict = worst.get((name, task, reading, metric), "-")
+        rows.append([label, name, metric, ours, best, verdict])
     return rows
 
 
-def _number(runs: Sequence[Run]) -> str:
-    """Return the mean over seeds, or one number per set of conditions."""
-    by_conditions = grouped(
-        ((run.protocol_hash, run.conditions, run.fingerprint), run.metrics[run.primary_metric])
-        for run in runs
-        if run.primary_metric in run.metrics
-    )
-    return " / ".join(score_of(values).text(1) for values in by_conditions.values()) or "-"
+def _worst_verdicts(runs: Sequence[Run]) -> dict[tuple[str, str, str, str], str]:
+    """Return the worst verdict of each result, with its interval.
 
-
-def _worst(runs: Sequence[Run]) -> dict[tuple[str, str, str], Difference]:
-    """Return the difference with the worst verdict of a checkpoint.
-
-    Papers may print several numbers of it. Keys are task, protocol without version, and metric.
+    Papers may print several numbers of it. Keys are backbone, task, protocol without version, and
+    metric.
     """
-    worst: dict[tuple[str, str, str], Difference] = {}
-    for pair in pairs_of(numbers_of(runs)):
-        if not pair.no_verdict:
-            printed = pair.printed
-            key = printed.task, printed.protocol, printed.column.metric
-            candidates = worst.get(key, pair.difference), pair.difference
-            worst[key] = max(candidates, key=lambda diff: VERDICTS.index(diff.verdict()))
+    pairs = [pair for pair in pairs_of(numbers_of(runs)) if not pair.no_verdict]
+    worst: dict[tuple[str, str, str, str], str] = {}
+    for pair in sorted(pairs, key=lambda pair: VERDICTS.index(pair.verdict), reverse=True):
+        key = pair.ours.run.backbone, *pair.ours.column, pair.ours.metric
+        worst.setdefault(key, f"{SIGNS[pair.verdict]} {pair.verdict_text}")
     return worst
 
 
 def _notes(runs: Sequence[Run]) -> list[str]:
     """Return the reasons why the numbers are not comparable with papers."""
-    if not runs:
-        return []
-    reasons = [run.reasons.texts for run in runs]
-    common = [
-        reason for reason in reasons[0] if all(reason in run_reasons for run_reasons in reasons)
-    ]
-    if common:
+    if common := common_notes(run.reasons.texts for run in runs):
         return [f"not comparable with the papers: {', '.join(common)}"]
-    if num_incomparable := sum(bool(run_reasons) for run_reasons in reasons):
+    if num_incomparable := sum(bool(run.reasons.texts) for run in runs):
         return [f"{num_incomparable} results are not comparable with the papers: see the tables"]
     return []
 

@@ -1,13 +1,17 @@
 """Average runs over seeds, and group the averages into tables of comparable results.
 
-A block is a table of rows that may be compared with each other (`records.Comparison`). Numbers with
-different reasons against a comparison with the papers (length, altered protocol, data) are in
+A `Number` is the mean of one metric over the seeds of an evaluation, or the text shown without a
+result. Its column is the task and the protocol without its version (`reading`: one task may have
+several protocols, as in in1k_linear@jcl). Its row is the backbone. Runs that must not be averaged,
+such as those of different engines, are in different rows, and further rows name their conditions.
+
+A `Block` is one table: numbers that may be compared with each other (`records.Comparison`). Numbers
+with different reasons against a comparison with the papers (length, altered protocol, data) are in
 different blocks. In a block, each column has one protocol, apart from settings that follow from the
-network's input, and one state of the data; version 0 has the newest. Runs that must not be averaged
-are in different rows of a backbone, and further rows name their conditions.
+network's input, and one state of the data. Version 0 has the newest settings and data.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
@@ -45,7 +49,7 @@ class Number(NamedTuple):
     """0: the newest settings and data; larger: older ones."""
     task: str
     reading: str
-    """Variant of the protocol, as in in1k_linear@jcl."""
+    """Protocol without its version."""
     primary_metric: str
     heading: str
     conditions: str = ""
@@ -88,7 +92,7 @@ class Number(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Numbers that may be compared with each other."""
+    """One table: numbers that may be compared with each other."""
 
     reasons: Reasons
     version: int
@@ -102,7 +106,7 @@ class Block:
     @property
     def heading(self) -> str:
         """Return the reasons as a heading."""
-        text = ", ".join(self.reasons.texts) or "paper schedule, full data"
+        text = self.reasons.text
         if self.version:
             text += f", other settings or data ({self.version})"
         return text[0].upper() + text[1:]
@@ -166,10 +170,11 @@ def blocks(numbers: Iterable[Number]) -> list[Block]:
 
 def main_numbers(numbers: Iterable[Number]) -> list[Number]:
     """Return the results by the main metrics of their tasks, without averages."""
-    scored = (
-        number for number in numbers if number.score and number.runs and number.task != AVERAGE
-    )
-    return [number for number in scored if number.metric == number.primary_metric]
+    return [
+        number
+        for number in numbers
+        if number.score and number.task != AVERAGE and number.metric == number.primary_metric
+    ]
 
 
 def shared_heading(numbers: Sequence[Number]) -> str:
@@ -184,33 +189,57 @@ def shared_heading(numbers: Sequence[Number]) -> str:
 
 
 class BlockRow(NamedTuple):
-    """Block and row of a run."""
+    """Identity of a row of a block."""
 
     reasons: Reasons
     version: int
-    conditions: str
     backbone: tuple[str, str]
     """Name, and hash of the weights."""
+    conditions: str
 
 
 def numbers_of(runs: Sequence[Run], *, by_pretraining: bool = False) -> list[Number]:
     """Return a number per metric and group of runs, or one with the failure text.
 
+    A failure is in the row in which other seeds of the evaluation succeeded, otherwise in the first
+    row of the same backbone and length, otherwise in a new row.
+
     by_pretraining: name the conditions as if all snapshots of a pre-training run were one backbone.
     """
     succeeded = [run for run in runs if not run.failure]
+    failed = [run for run in runs if run.failure]
     block_rows = _block_rows(succeeded, by_pretraining=by_pretraining)
     rows = {block_rows[run.file]: run for run in reversed(succeeded)}
     cells = grouped(((block_rows[run.file], run.task, run.reading), run) for run in succeeded)
     by_backbone = {run.identity: run for run in reversed(succeeded)}
-    for failure, block_row in _assign_failures_to_rows(runs, block_rows, set(cells)):
-        rows.setdefault(block_row, by_backbone.get(block_row.backbone, failure))
-        cells.setdefault((block_row, failure.task, failure.reading), []).append(failure)
+    in_order = sorted(
+        rows, key=lambda row: (*block_sort_key(row.reasons, row.version), row.backbone, row[3])
+    )
+    for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
+        candidates = [
+            row
+            for row in in_order
+            if row.backbone == failure.identity and row.reasons.length == failure.reasons.length
+        ]
+        cell = failure.task, failure.reading
+        block_row = min(
+            candidates,
+            key=lambda row: (row, *cell) not in cells,
+            default=BlockRow(failure.reasons, 0, failure.identity, ""),
+        )
+        rows.setdefault(block_row, by_backbone.get(failure.identity, failure))
+        cells.setdefault((block_row, *cell), []).append(failure)
     numbers: list[Number] = []
     for (block_row, task, reading), cell_runs in cells.items():
-        task_fields = cell_runs[0].primary_metric, cell_runs[0].heading, block_row.conditions
         template = Number(
-            rows[block_row], block_row.reasons, block_row.version, task, reading, *task_fields
+            run=rows[block_row],
+            reasons=block_row.reasons,
+            version=block_row.version,
+            task=task,
+            reading=reading,
+            primary_metric=cell_runs[0].primary_metric,
+            heading=cell_runs[0].heading,
+            conditions=block_row.conditions,
         )
         numbers += _numbers_of_cell(template, cell_runs)
     return numbers + _averages(numbers)
@@ -232,8 +261,8 @@ def _block_rows(succeeded: Sequence[Run], *, by_pretraining: bool) -> dict[str, 
             for backbone_runs in backbones.values():
                 names = _condition_names([run.conditions for run in backbone_runs])
                 for run in backbone_runs:
-                    name = names[run.conditions]
-                    block_rows[run.file] = BlockRow(reasons, version, name, run.identity)
+                    row = BlockRow(reasons, version, run.identity, names[run.conditions])
+                    block_rows[run.file] = row
     return block_rows
 
 
@@ -268,39 +297,6 @@ def _condition_names(conditions: Sequence[Conditions]) -> dict[Conditions, str]:
         for candidate, name in zip(further, short, strict=True)
     ]
     return dict(zip([first, *further], ["", *names], strict=True))
-
-
-def _assign_failures_to_rows(
-    runs: Iterable[Run], block_rows: Mapping[str, BlockRow], cells: set[tuple[BlockRow, str, str]]
-) -> Iterator[tuple[Run, BlockRow]]:
-    """Yield each failure with its block and row.
-
-    Prefer the row in which other seeds of the evaluation succeeded, then a row of the same backbone
-    and length, then a new row.
-    """
-    rows = sorted(
-        dict.fromkeys(block_rows.values()),
-        key=lambda block_row: (
-            *block_sort_key(block_row.reasons, block_row.version),
-            block_row.backbone,
-            block_row.conditions,
-        ),
-    )
-    failures = [run for run in runs if run.failure]
-    for failure in sorted(failures, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
-        new_row = BlockRow(failure.reasons, 0, "", failure.identity)
-        candidates = [
-            block_row
-            for block_row in rows
-            if block_row.backbone == failure.identity
-            and block_row.reasons.length == new_row.reasons.length
-        ]
-        with_other_seeds = [
-            block_row
-            for block_row in candidates
-            if (block_row, failure.task, failure.reading) in cells
-        ]
-        yield failure, next(iter([*with_other_seeds, *candidates, new_row]))
 
 
 def _numbers_of_cell(cell: Number, runs: Sequence[Run]) -> list[Number]:
@@ -363,22 +359,25 @@ def _average(members: Sequence[Number]) -> Number:
             return average
         return average._replace(text=f"– ({len(scored)} of {len(tasks)})" if scored else "not run")
     first_runs = [number.runs[0] for number in scored]
-    conditions = zip(
-        *((c.features, c.engine, c.processes, c.crops) for c in (r.conditions for r in first_runs)),
-        strict=True,
-    )
-    if differing := "; ".join(
-        " and ".join(sorted(set(texts))) for texts in conditions if len(set(texts)) > 1
-    ):
-        reason = f"no average, because the runs differ: {differing}"
+    unlike_data = {"data": "", "tolerated": "", "departures": ""}
+    conditions = zip(*(run.conditions._replace(**unlike_data) for run in first_runs), strict=True)
+    differing = [" and ".join(sorted(set(t))) for t in conditions if len(set(t)) > 1]
+    if differing:
+        reason = f"no average, because the runs differ: {'; '.join(differing)}"
         return average._replace(text="–", failures=(reason,))
-    shared = [note for note in scored[0].notes if all(note in number.notes for number in scored)]
+    shared = common_notes(number.notes for number in scored)
     row_notes = [n for r in first_runs for n in (*tolerated_notes(r.tolerated), *r.departures)]
     return average._replace(
         score=mean_over_tasks(scored),
         notes=tuple(dict.fromkeys([*shared, *row_notes])),
         runs=tuple(run for number in scored for run in number.runs),
     )
+
+
+def common_notes(notes: Iterable[Sequence[str]]) -> list[str]:
+    """Return the notes that all lists contain, in order."""
+    first, *others = [*notes] or [()]
+    return [note for note in first if all(note in other for other in others)]
 
 
 def run_notes(runs: Sequence[Run]) -> list[str]:

@@ -2,21 +2,22 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations, groupby
+from itertools import combinations
 
-from benchmarks.results.differences import LEVEL, Difference, Score, difference, holm, with_errors
+from benchmarks.results.differences import LEVEL, Score, difference, holm, with_errors
 from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
 from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
 from benchmarks.results.records import Run, UnusedFile, grouped
 from benchmarks.results.tables import (
     RULE,
+    Line,
     Notes,
-    OurRow,
     Page,
     Part,
     backbone_lines,
     csv_text,
-    our_grid,
+    our_cell,
+    our_table,
     plain,
     row_label,
 )
@@ -83,25 +84,26 @@ def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> li
     short = re.compile("^transfer_linear/|_linear$|_knn$")
     labels = [short.sub("", c.task) + (f" {c.reading}" if has_variants else "") for c in columns]
     filled = {(number.row, number.column) for number in block.numbers}
-    rows = [
-        OurRow(
-            row_label(row, block.rows),
-            [block.number(row, c.column, c.primary_metric) for c in columns],
+    lines = [
+        Line(
+            texts=[plain(row_label(row, block.rows))],
+            numbers=[our_cell(block.number(row, c.column, c.primary_metric)) for c in columns],
+            ours=True,
         )
         for row in block.rows
         if any((row.row, c.column) in filled for c in columns)
     ]
     named = [*zip(labels, columns, strict=True)]
-    table, shared_notes = our_grid(rows, [(label, c.task) for label, c in named], notes)
+    table, shared_notes = our_table(lines, [(label, c.task) for label, c in named], notes)
     metrics = grouped((c.primary_metric, label) for label, c in named if c.task != AVERAGE)
     metric_texts = [
         metric if len(metrics) == 1 else f"{metric} of {', '.join(metric_labels)}"
         for metric, metric_labels in sorted(metrics.items())
     ]
-    lines = [f"- Metric: {'; '.join(metric_texts)}."]
+    texts = [f"- Metric: {'; '.join(metric_texts)}."]
     if protocols := block.protocols(column.column for column in columns):
-        lines.append(f"- All rows: {'; '.join([f'protocol {protocols}', *shared_notes])}.")
-    return [table, "\n".join(lines)]
+        texts.append(f"- All rows: {'; '.join([f'protocol {protocols}', *shared_notes])}.")
+    return [table, "\n".join(texts)]
 
 
 def method_page(numbers: Sequence[Number], command: str) -> Page:
@@ -110,30 +112,16 @@ def method_page(numbers: Sequence[Number], command: str) -> Page:
     It is empty if no two methods have a result on the same task.
     """
     all_blocks = blocks(numbers)
-    rows = {
-        row.row: row
-        for block in reversed(all_blocks)
-        for row in block.rows
-        if "/" in row.run.recipe
-    }
-
-    def sort_key(row: Number) -> tuple[str, bool, tuple[str, ...]]:
-        """Return the sort key: recipe size, then random initializations first."""
-        return (
-            row.run.recipe.partition("/")[2],
-            row.run.method != "random",
-            (*row.run.identity, row.conditions),
-        )
-
-    page_parts: Page = []
-    for size, rows_of_size in groupby(
-        sorted(rows.values(), key=sort_key), key=lambda row: sort_key(row)[0]
-    ):
-        page_parts += _methods(size, [*rows_of_size], all_blocks)
-    if not page_parts:
+    rows = {row.row: row for block in reversed(all_blocks) for row in block.rows}
+    in_order = sorted(  # random initializations come first
+        rows.values(), key=lambda r: (r.run.method != "random", *r.run.identity, r.conditions)
+    )
+    by_size = grouped((row.run.recipe.partition("/")[2], row) for row in in_order)
+    parts = [part for s in sorted(by_size) if s for part in _methods(s, by_size[s], all_blocks)]
+    if not parts:
         return []
     text = "Percent; one row per method, all of one size of recipe. Only numbers of one column may "
-    return ["# Methods", f"{text}be compared. Made by `{command}`.", *page_parts]
+    return ["# Methods", f"{text}be compared. Made by `{command}`.", *parts]
 
 
 def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> list[Part]:
@@ -151,66 +139,62 @@ def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> 
     if not columns:
         return []
     rows = [row for row in rows if row.row in row_keys]
-    table_rows = [
-        OurRow(
-            row_label(row, rows), [b.number(row, c.column, c.primary_metric) for b, c in columns]
+    lines = [
+        Line(
+            texts=[plain(row_label(row, rows))],
+            numbers=[our_cell(b.number(row, c.column, c.primary_metric)) for b, c in columns],
+            ours=True,
         )
         for row in rows
     ]
     notes = Notes()
     headings = [(f"{column.task} {column.primary_metric}", column.task) for _, column in columns]
-    table, shared_notes = our_grid(table_rows, headings, notes)
-    lines = [
+    table, shared_notes = our_table(lines, headings, notes)
+    texts = [
         f"- {c.task}: protocol {block.protocols([c.column])}; {block.heading.lower()}."
         for block, c in columns
     ]
-    lines += [f"- All rows: {'; '.join(shared_notes)}."] if shared_notes else []
-    scores = [
-        (row, [n.score for n in column_numbers.numbers])
-        for row, column_numbers in zip(rows, table_rows, strict=True)
-    ]
+    texts += [f"- All rows: {'; '.join(shared_notes)}."] if shared_notes else []
     return [
         f"## {size}",
         RULE,
         table,
-        "\n".join(lines),
-        "\n".join(_difference_lines(scores, headings)),
+        "\n".join(texts),
+        "\n".join(_difference_lines(rows, lines, headings)),
         notes.list(),
         *backbone_lines(row.run for row in rows),
     ]
 
 
 def _difference_lines(
-    scores: Sequence[tuple[Number, Sequence[Score | None]]], headings: Sequence[tuple[str, str]]
+    rows: Sequence[Number], lines: Sequence[Line], headings: Sequence[tuple[str, str]]
 ) -> Iterator[str]:
-    """Yield how many backbones differ, per set of common columns.
+    """Yield how many backbones differ, per set of backbones with results in the same columns.
 
     headings: label and task of each column. A column without known errors is left out.
     """
     sets = grouped(
-        (tuple(i for i, score in enumerate(row_p_values) if score), (row.run, row_p_values))
-        for row, row_p_values in scores
+        (tuple(i for i, cell in enumerate(line.numbers) if cell.score), (row.run, line))
+        for row, line in zip(rows, lines, strict=True)
     )
     for columns, members in sets.items():
         runs = [run for run, _ in members]
         trained = [i for i, run in enumerate(runs) if run.method != "random"]
-        tests: list[tuple[str, dict[tuple[int, int], Difference]]] = []
+        tests: list[tuple[str, str, list[Score]]] = []
         for column in columns:
-            label, task = headings[column]
-            values = with_errors(
-                [score for _, row_p_values in members if (score := row_p_values[column])]
-            )
-            differences = {
-                (i, j): difference(values[i], values[j], task)
-                for i, j in combinations(range(len(values)), 2)
-            }
-            if all(diff.p <= 1 for diff in differences.values()):  # NaN: errors are not known
-                tests.append((label, differences))
+            cells = [line.numbers[column] for _, line in members]
+            scores = with_errors([cell.score for cell in cells if cell.score])
+            if all(score.finite and score.variance_over_images >= 0 for score in scores):
+                tests.append((*headings[column], scores))
         if len(trained) < 3 or not tests:
             continue
-        column_text = ", ".join(label for label, _ in tests)
+        labels = [label for label, *_ in tests]
+        column_text = ", ".join(labels)
         pairs = [*combinations(trained, 2)]
-        p_values = [[differences[pair].p for _, differences in tests] for pair in pairs]
+        p_values = [
+            [difference(scores[i], scores[j], task).p for _, task, scores in tests]
+            for i, j in pairs
+        ]
         uncorrected, corrected = _num_significant(p_values, any)
         yield (
             f"- {column_text}: {uncorrected} of {len(pairs)} pairs of the {len(trained)} trained "
@@ -219,17 +203,13 @@ def _difference_lines(
         )
         methods = [i for i in trained if runs[i].method != "supervised"]
         for random_index in (i for i, run in enumerate(runs) if run.method == "random"):
-            p_values = [[_p_if_better(d, i, random_index) for _, d in tests] for i in methods]
+            p_values, worse = [], []
+            for i in methods:
+                gains = [difference(s[i], s[random_index], task) for _, task, s in tests]
+                p_values.append([gain.p if gain.points > 0 else 1.0 for gain in gains])
+                missed = [t for t, p in zip(labels, p_values[-1], strict=True) if p >= LEVEL]
+                worse += [f"{runs[i].backbone} ({', '.join(missed)})"] if missed else []
             uncorrected, corrected = _num_significant(p_values, all)
-            worse = [
-                f"{runs[i].backbone} ({', '.join(missed)})"
-                for i, row_p_values in zip(methods, p_values, strict=True)
-                if (
-                    missed := [
-                        test[0] for test, p in zip(tests, row_p_values, strict=True) if p >= LEVEL
-                    ]
-                )
-            ]
             yield (
                 f"- {column_text}: {uncorrected} of {len(methods)} backbones trained without "
                 f"labels are better than {runs[random_index].backbone} in every column "
@@ -237,13 +217,6 @@ def _difference_lines(
                 f"{len(methods) * len(tests)} tests); not better, uncorrected: "
                 f"{', '.join(worse) or 'none'}."
             )
-
-
-def _p_if_better(differences: dict[tuple[int, int], Difference], first: int, second: int) -> float:
-    """Return the p-value if the first score is higher, or 1."""
-    diff = differences[min(first, second), max(first, second)]
-    is_better = diff.points > 0 if first < second else diff.points < 0
-    return diff.p if is_better else 1.0
 
 
 def _num_significant(
@@ -297,25 +270,21 @@ def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
     different columns of the overview are in different files.
     """
     curves = grouped(
-        ((block.reasons, block.version, column, run_name(n.run.backbone), n.conditions), (block, n))
-        for block in blocks(snapshots)
-        for column in block.columns
-        for n in block.numbers
-        if n.column == column and n.score
+        ((n.reasons, n.version, n.column, run_name(n.run.backbone), n.conditions), n)
+        for n in snapshots
+        if n.score and n.task != AVERAGE
     )
     files = {}
-    for (reasons, version, column, run, conditions), members in curves.items():
-        block, first = members[0]
-        # conditions that prevent comparison with other blocks
-        fields = [first.task, block.protocols([column]), first.runs[0].schedule, reasons.altered]
+    for (reasons, version, (task, _), run, conditions), members in curves.items():
+        first = members[0].runs[0]
+        # conditions that prevent comparison with other results
+        fields = [task, first.protocol, first.schedule, reasons.altered]
         data = reasons.data.replace("subset", "excerpt")  # file names of earlier versions stay
         fields += [data, f"other {version}" if version else "", conditions]
         name_parts = [re.sub(r"[ /]+", "-", field) for field in fields if field]
-        unit, positions = curve_positions(n.run for _, n in members)
-        values = {
-            (positions[n.run.backbone], n.metric): n.score.mean for _, n in members if n.score
-        }
-        for _, n in members:
+        unit, positions = curve_positions(n.run for n in members)
+        values = {(positions[n.run.backbone], n.metric): n.score.mean for n in members if n.score}
+        for n in members:
             if (rank := curve_rank(n)) is not None:
                 values[positions[n.run.backbone], RANKME] = rank
         # head entropy is undefined if no image is classified correctly

@@ -3,10 +3,9 @@
 The first table has the paper's rows in their order and our comparable rows. Other blocks follow.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, product
 from typing import NamedTuple
 
 from benchmarks.results.numbers import EMPTY, Block, Number, blocks
@@ -27,11 +26,12 @@ from benchmarks.results.tables import (
     Grid,
     Line,
     Notes,
-    OurRow,
     Page,
     backbone_lines,
     mark_best,
-    our_lines,
+    mark_notes,
+    our_cell,
+    plain,
     row_label,
 )
 from benchmarks.results.verdicts import (
@@ -42,15 +42,6 @@ from benchmarks.results.verdicts import (
     rows_of_recipe,
 )
 
-MARGINS_ABOVE_RANDOM = {
-    **dict.fromkeys(("coco_det", "coco_insseg", "coco_keypoint", "voc0712_det_c4"), ("AP", 3.0)),
-    "voc12_seg_fcn": ("mIoU", 10.0),
-}
-"""Metric and margin in points by task id.
-
-A fine-tuned network that does not exceed random weights by this margin may have been trained from
-scratch by mistake.
-"""
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
 
@@ -172,32 +163,22 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
     )
     comparable = next((block for block in all_blocks if block.comparable), EMPTY)
     paper_tables = [_paper_table(table, comparable, notes, printed=True)]
-    other_blocks = [
-        (block, _rows_with_protocol(table, block)) for block in all_blocks if not block.comparable
-    ]
-    for block, rows in sorted(other_blocks, key=lambda entry: not entry[1]):
+    other_tables = []
+    for block in (block for block in all_blocks if not block.comparable):
+        protocol = block.reasons.protocol.removeprefix("protocol ")
+        has_other_reason = block.version or block.reasons.of_runs.texts
+        # rows for which the paper used this protocol
+        rows = tuple(r for r in table.rows if protocol in r.own_protocols and not has_other_reason)
         title = f"{block.heading}: not comparable with the rows above"
         if rows:
             title = f"{block.heading}: the paper's protocol for "
             title += ", ".join(row.label for row in rows)
         elif not table.rows:
             title = block.heading
-        with_rows = replace(table, rows=rows or table.rows)
-        paper_tables.append(_paper_table(with_rows, block, notes, printed=bool(rows), title=title))
+        other_tables.append((replace(table, rows=rows or table.rows), block, bool(rows), title))
+    for with_rows, block, printed, title in sorted(other_tables, key=lambda entry: not entry[2]):
+        paper_tables.append(_paper_table(with_rows, block, notes, printed=printed, title=title))
     return paper_tables
-
-
-def _rows_with_protocol(table: Table, block: Block) -> tuple[Row, ...]:
-    """Return the rows for which the paper used the block's protocol.
-
-    The result is empty if the block has any other reason not to be comparable.
-    """
-    protocol = block.reasons.protocol
-    if block.version or block.reasons.of_runs.texts:
-        return ()
-    return tuple(
-        row for row in table.rows if protocol in {f"protocol {name}" for name in row.own_protocols}
-    )
 
 
 def _sections(table: Table) -> list[tuple[str, str, tuple[Row, ...]]]:
@@ -223,23 +204,22 @@ def _paper_table(
     printed: include the paper's rows.
     """
     decimals = [_decimals(table, column) for column in table.columns]
-    sections: list[tuple[str, list[Line], list[OurRow]]] = []
-    for group, task, rows in _sections(table):
-        printed_lines = (
-            [_printed_line(table, row, task, decimals) for row in rows] if printed else []
-        )
-        is_for_ours = task or not rows
-        ours = [_our_row(table, block, row, task) for row in block.rows] if is_for_ours else []
-        sections.append((group, printed_lines, ours))
-    formatted_lines, shared_notes = our_lines(
-        [row for *_, ours in sections for row in ours], notes, decimals
-    )
     lines: list[Line] = []
-    for group, printed_lines, ours in sections:
-        group_lines = [*printed_lines, *(formatted_lines.pop(0) for _ in ours)]
+    for group, task, rows in _sections(table):
+        printed_rows = rows if printed else ()
+        group_lines = [_printed_line(table, row, task, decimals) for row in printed_rows]
+        if task or not rows:
+            group_lines += [_our_line(table, block, row, task, decimals) for row in block.rows]
         lines += [Line(texts=[group])] if group and group_lines else []
         lines += group_lines
-    mark_best(lines, table.columns)
+    shared_notes = mark_notes([line for line in lines if line.ours], notes)
+    scopes = grouped((line.scope, line) for line in lines if line.numbers)
+    for (scope, scope_lines), (i, column) in product(scopes.items(), enumerate(table.columns)):
+        mark_best(
+            [line.numbers[i] for line in scope_lines],
+            scope or column.task,
+            higher_is_better=column.higher_is_better is not False,
+        )
     measured = any(number.runs for number in block.numbers)
     notes_text = "; ".join([f"protocol {block.protocols(block.columns)}", *shared_notes])
     return PaperTable(
@@ -255,43 +235,25 @@ def _paper_table(
     )
 
 
-def _our_row(table: Table, block: Block, row: Number, section_task: str) -> OurRow:
+def _our_line(
+    table: Table, block: Block, row: Number, section_task: str, decimals: Sequence[int]
+) -> Line:
     attributes = {"arch": row.run.arch, "epochs": row.run.epochs}
-    return OurRow(
-        label="→ " + row_label(row, block.rows),
-        numbers=[
-            _checked_number(table, block, row, column, section_task) for column in table.columns
+    return Line(
+        texts=[
+            plain(f"→ {row_label(row, block.rows)}"),
+            *(attributes.get(key, "") for key in table.attributes),
         ],
-        texts=[attributes.get(key, "") for key in table.attributes],
+        numbers=[
+            our_cell(_our_number(block, row, column, section_task), digits)
+            for column, digits in zip(table.columns, decimals, strict=True)
+        ],
         scope=section_task,
+        ours=True,
     )
 
 
-def _checked_number(
-    table: Table, block: Block, row: Number, column: Column, section_task: str
-) -> Number:
-    """Return our number, with a warning if close to random weights."""
-    number = _number(block, row, column, section_task)
-    metric, margin = MARGINS_ABOVE_RANDOM.get(section_task or column.task, ("", 0.0))
-    if number.score is None or not block.comparable or row.run.is_untrained:
-        return number
-    if metric != column.metric:
-        return number
-    random = [printed.values.get(column.key) for printed in table.rows if printed.role == "random"]
-    untrained = (untrained_row for untrained_row in block.rows if untrained_row.run.is_untrained)
-    ours = [
-        _number(block, untrained_row, column, section_task).score for untrained_row in untrained
-    ]
-    random += [score.mean for score in ours if score]
-    random_score = next((value for value in random if value is not None), math.nan)
-    if not number.score.mean - random_score <= margin:  # NaN is neither above nor below
-        return number
-    warning = f"not more than {margin:g} {metric} above random weights ({random_score:.1f})"
-    warnings = (*number.failures, f"{warning}: weights may not be loaded")
-    return number._replace(failures=warnings)
-
-
-def _number(block: Block, row: Number, column: Column, section_task: str) -> Number:
+def _our_number(block: Block, row: Number, column: Column, section_task: str) -> Number:
     task = section_task or column.task
     members = transfer_tasks() if task == AVERAGE else (task,)
     reading = next((name for member, name in block.columns if member in members), "")

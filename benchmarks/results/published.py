@@ -116,10 +116,6 @@ class Row:
             return "the paper cites the number from elsewhere"
         return self.unstated or column.no_verdict
 
-    def protocol_of(self, column: Column) -> str:
-        """Return the protocol of a number; empty if it is not implemented."""
-        return self.protocol_for(self.task or column.task, column.protocol)
-
     @property
     def own_protocols(self) -> set[str]:
         """Implemented protocols that the row names itself."""
@@ -350,7 +346,7 @@ class Printed(NamedTuple):
     @property
     def protocol(self) -> str:
         """Return the protocol of the number; empty if it is not implemented."""
-        return self.row.protocol_of(self.column)
+        return self.row.protocol_for(self.task, self.column.protocol)
 
     @property
     def where(self) -> str:

@@ -6,6 +6,7 @@ Unusable files become warnings.
 import json
 import os
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -148,6 +149,11 @@ class Reasons(NamedTuple):
         return tuple(filter(None, self))
 
     @property
+    def text(self) -> str:
+        """Return the reasons, or the conditions of comparable numbers."""
+        return ", ".join(self.texts) or "paper schedule, full data"
+
+    @property
     def of_runs(self) -> "Reasons":
         """Return the reasons without the protocol that a page expects."""
         return self._replace(protocol="")
@@ -281,11 +287,6 @@ class Run(NamedTuple):
             data=self.fingerprint if self.small or self.tolerated else "",
         )
 
-    @property
-    def paper_hash(self) -> str:
-        """Return the hash of the paper's protocol; empty for a failure."""
-        return str(self.stored.protocol["paper_hash"]) if self.stored else ""
-
 
 class UnusedFile(NamedTuple):
     """A file in the results folder that is not used."""
@@ -335,111 +336,63 @@ def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results
     further_folders: further results folders. Their files are named relative to the first folder; an
     evaluation that is in several folders is read from the first of them.
     """
-    folders = [_read_folder(folder) for folder in (results, *further_folders)]
-    if not further_folders:
-        return folders[0]
-    unused: list[UnusedFile] = []
-    rows = [
-        (run, path)
-        for path, read in zip((results, *further_folders), folders, strict=True)
-        for run in (*read.runs, *read.snapshots)
-    ]
-    weights = grouped((run.backbone, run.sha256) for run, _ in rows)
-    folder_of = {
-        run.path: _relative(path, results.parent)
-        for run, path in rows
-        if len(set(weights[run.backbone])) > 1
-    }
-
-    def joined(rows: Sequence[list[Run]]) -> list[Run]:
-        used: dict[Hashable, Run] = {}
-        for run in (run for folder_runs in rows for run in folder_runs):
-            run = run._replace(
-                file=_relative(run.path, results), folder=folder_of.get(run.path, "")
-            )
-            first = used.setdefault(_identity(run), run)
-            if first is not run:
-                unused.append(UnusedFile(run.file, "the same cell as", first.file))
-        succeeded = [run for run in used.values() if not run.failure]
-        ended = {run.cell for run in succeeded}
-        return succeeded + [run for run in used.values() if run.failure and run.cell not in ended]
-
-    runs = joined([folder.runs for folder in folders])
-    snapshots = joined([folder.snapshots for folder in folders])
-    for folder, read in zip((results, *further_folders), folders, strict=True):
-        unused += [
-            file._replace(
-                file=_relative(folder / file.file, results),
-                related_file=file.related_file and _relative(folder / file.related_file, results),
-            )
-            for file in read.unused
+    folders = [results, *further_folders]
+    folder_of = {path: folder for folder in folders for path in _json_files(folder)}
+    used: dict[Hashable, Run] = {}
+    misplaced, unused = [], []
+    # an evaluation's first record has the shortest name
+    by_length = sorted(folder_of, key=lambda p: (folders.index(folder_of[p]), len(p.name)))
+    for path in by_length:
+        file, records = _relative(path, results), folder_of[path] / RECORDS
+        if path.is_relative_to(records / SNAPSHOTS):
+            records /= SNAPSHOTS
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] == STATE_FORMAT and content["state"] != "failed":
+                continue  # the result is in its record, if it has one
+            run = _parse(content, path, file)
+            expected = record_path(records, *run.cell)
+            expected = state_path(expected) if run.failure else expected
+            identity = records.name, _identity(run)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            unused.append(UnusedFile(file, reason_of(error)))
+            continue
+        if not is_record_file(path, expected):
+            misplaced.append((file, expected, identity))
+        elif (first := used.setdefault(identity, run)) is not run:
+            unused.append(UnusedFile(file, "the same cell as", first.file))
+    for file, expected, identity in misplaced:
+        if original := used.get(identity):
+            unused.append(UnusedFile(file, "the same cell as", original.file))
+        else:
+            place = _relative(expected, results)
+            unused.append(UnusedFile(file, "renamed or moved; expected at", place))
+    index = {path: i for i, path in enumerate(folder_of)}
+    rows = sorted(used.values(), key=lambda run: (bool(run.failure), index[run.path]))
+    if further_folders:
+        ended = {run.cell for run in rows if not run.failure}
+        rows = [run for run in rows if not (run.failure and run.cell in ended)]
+        weights = grouped((run.backbone, run.sha256) for run in rows)
+        rows = [
+            run._replace(folder=_relative(folder_of[run.path], results.parent))
+            if len({*weights[run.backbone]}) > 1
+            else run
+            for run in rows
         ]
-    return Results(runs, snapshots, sorted(unused))
+    snapshots = [r for r in rows if r.path.is_relative_to(folder_of[r.path] / RECORDS / SNAPSHOTS)]
+    paths = {run.path for run in snapshots}
+    return Results([run for run in rows if run.path not in paths], snapshots, sorted(unused))
 
 
 def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
-def _read_folder(results: Path) -> Results:
-    records = results / RECORDS
-    rows = [*records.glob("*"), *(records / SNAPSHOTS).glob("*")]
-    links = [folder for folder in (records, *rows) if folder.is_symlink()]  # rglob does not follow
-    paths: dict[bool, list[Path]] = {False: [], True: []}
-    for path in sorted(file for folder in (results, *links) for file in folder.rglob("*.json")):
-        components = path.relative_to(results).parts
-        if components[0].removesuffix(".json") not in OTHER_FILES and not path.name.startswith("."):
-            paths[components[:2] == (RECORDS, SNAPSHOTS)].append(path)
-    runs, unused = _read(results, records, paths[False])
-    snapshots, unused_snapshots = _read(results, records / SNAPSHOTS, paths[True])
-    return Results(runs, snapshots, unused + unused_snapshots)
-
-
-def _read(
-    results: Path, records: Path, paths: Iterable[Path]
-) -> tuple[list[Run], list[UnusedFile]]:
-    """Return the rows of these files, records first.
-
-    records: the folder that contains their backbones.
-    """
-    used: dict[Hashable, Run] = {}
-    misplaced, unused = [], []
-    for path in paths:
-        file = path.relative_to(results).as_posix()
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content["format"] == STATE_FORMAT and content["state"] != "failed":
-                continue  # the result is in its record, if it has one
-            run = _parse(content, path, file)
-            expected, identity = _expected_path(records, run), _identity(run)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            unused.append(UnusedFile(file, _reason(error)))
-            continue
-        if not is_record_file(path, expected):
-            misplaced.append((run, expected, identity))
-        elif identity not in used:
-            used[identity] = run
-        else:  # an evaluation's first record has the shortest name
-            first, copy = sorted((used[identity], run), key=lambda candidate: len(candidate.file))
-            used[identity] = first
-            unused.append(UnusedFile(copy.file, "the same cell as", first.file))
-    for run, expected, identity in misplaced:
-        if (used_run := used.get(identity)) is None:
-            expected_path = expected.relative_to(results).as_posix()
-            unused.append(UnusedFile(run.file, "renamed or moved; expected at", expected_path))
-        else:
-            is_copy = used_run._replace(file=run.file, path=run.path) == run
-            reason = "a copy of" if is_copy else "another result of the cell in"
-            unused.append(UnusedFile(run.file, reason, used_run.file))
-    succeeded = [run for run in used.values() if not run.failure]
-    failed = [run for run in used.values() if run.failure]
-    return succeeded + failed, sorted(unused)
-
-
-def _expected_path(records: Path, run: Run) -> Path:
-    """Return the expected path of a failure or a first record."""
-    path = record_path(records, *run.cell)
-    return state_path(path) if run.failure else path
+def _json_files(results: Path) -> list[Path]:
+    """Return the sorted files that may be records or states of evaluations."""
+    names = glob("**/*.json", root_dir=results, recursive=True)  # noqa: PTH207, it follows links
+    folders = ((name, Path(name).parts[0].removesuffix(".json")) for name in names)
+    return sorted(results / name for name, folder in folders if folder not in OTHER_FILES)
 
 
 def _identity(run: Run) -> Hashable:
@@ -454,20 +407,17 @@ def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
     """Return how many files are not used, with an example per reason."""
     if not unused:
         return []
-    count = (
-        f"1 file in {results} is" if len(unused) == 1 else f"{len(unused)} files in {results} are"
-    )
     groups = grouped((file.reason, file) for file in unused).values()
     return [
-        f"warning: {count} not used as results; benchmarks.tables lists all in tables/overview.md",
+        f"warning: not used as results: {plural(len(unused), 'file')} in {results}; "
+        "benchmarks.tables lists all in tables/overview.md",
         *(f"  {len(group)}: {group[0]}{' ...' if len(group) > 1 else ''}" for group in groups),
     ]
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(
-        error, OSError
-    ):  # an evaluation that succeeds in the meantime removes its failure
+def reason_of(error: Exception) -> str:
+    """Return why a file is not a record, on one line."""
+    if isinstance(error, OSError):  # such as a failure that its success removes in the meantime
         return error.strerror or type(error).__name__
     text = f"no field {error}" if isinstance(error, KeyError) else str(error)
     return text.splitlines()[0] if text else type(error).__name__
@@ -507,13 +457,12 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
     if origin.get("file"):
         facts["epochs"] = facts["epochs"] or origin["epoch"]
         facts |= {"step": origin["step"], "modified": origin["modified"]}
+    names = ("task", "schedule", "primary_metric", "engine", "finished", "details")
     return Run(
         **facts,
-        task=record.task,
+        **{name: getattr(record, name) for name in names},
         protocol=protocol["name"],
-        schedule=record.schedule,
         seed=int(record.seed),
-        primary_metric=record.primary_metric,
         heading=RENAMED_GROUPS.get(record.heading, record.heading),
         reasons=Reasons(
             length=_length(record.schedule),
@@ -521,7 +470,6 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
             data=SMALL_DATA[small] if small else "incomplete data" if tolerated else "",
         ),
         key=record.request.get("task", record.task),
-        engine=record.engine,
         protocol_hash=protocol["hash"],
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=small,
@@ -536,9 +484,7 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
             crops=str(details.get("crops") or "crops/1"),  # older records do not store it
             departures="; ".join(record.departures) or "no deviation",
         ),
-        finished=record.finished,
         metrics={name: float(value) for name, value in (record.metrics | entropy).items()},
-        details=details,
         file=file,
         path=path,
         stored=record,

@@ -29,6 +29,7 @@ from benchmarks.results.tables import Page, Part, declaration_notes, grid
 from benchmarks.results.verdicts import norm_group_lines, pretraining_differences
 
 HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "95 % interval", "verdict")
+BEST_SETTING = "- best setting: inconclusive where the paper's value is not significantly below."
 
 
 class Evidence:
@@ -42,11 +43,8 @@ class Evidence:
         every = {n.run.identity: n._replace(conditions="") for n in reversed(measured)}
         self.backbones = [every[identity] for identity in sorted(every)]
         """Backbones with any result: metrics of their pre-training need no evaluation."""
-        rows = {number.row: number for number in reversed(comparable)}
-        self.by_recipe = {
-            "pre-training": grouped((row.run.recipe, row) for row in self.backbones),
-            "tasks": grouped((rows[key].run.recipe, rows[key]) for key in sorted(rows)),
-        }
+        firsts = {number.row: number for number in reversed(comparable)}
+        self.comparable = [firsts[row] for row in sorted(firsts)]
         self.pretrained = {
             row.recipe: row.pretrain
             for _, table in reversed(all_tables())
@@ -56,8 +54,8 @@ class Evidence:
 
     def backbones_of(self, recipe: str, measurement: Measurement) -> list[Number]:
         """Return the rows of a recipe that may be compared."""
-        kind = "tasks" if measurement.task else "pre-training"
-        return self.by_recipe[kind].get(recipe, [])
+        rows = self.comparable if measurement.task else self.backbones
+        return [row for row in rows if row.run.recipe == recipe]
 
     def sign(self, measurement: Measurement) -> str:
         """Return the sign of declared recipes if a backbone has it."""
@@ -80,9 +78,10 @@ class Evidence:
             values = [v for b in backbones.values() if (v := self._value(b, measurement))]
             if not values:
                 return None
-            # a single backbone keeps its errors
-            is_single = len(values) == 1
-            scores.append(values[0] if is_single else score_of([value.mean for value in values]))
+            if len(values) == 1:  # a single backbone keeps its errors
+                scores.append(values[0])
+            else:
+                scores.append(score_of([value.mean for value in values]))
         return scores[0] if len(scores) == 1 else gain(scores[0], scores[1], _scale(measurement))
 
     def _value(self, row: Number, measurement: Measurement) -> Score | None:
@@ -126,16 +125,24 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
             lines.append(best)
             needed += missing
         compared = {measurement.value for measurement in measurements}
-        uncompared = {key: value for key, value in statement.values.items() if key not in compared}
+        uncompared = [
+            f"{key} {_value_text(value)}"
+            for key, value in statement.values.items()
+            if key not in compared
+        ]
         if uncompared:
-            values = ", ".join(f"{key} {_value_text(value)}" for key, value in uncompared.items())
-            other_lines.append(f"- {statement.where}, {statement.what}: {values}")
+            line = f"- {statement.where}, {statement.what}: {', '.join(uncompared)}"
+            other_lines.append(line)
     page_parts: list[Part] = [
         f"## {paper.name}",
         f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}.",
     ]
     if lines:
-        page_parts += [grid(HEADER, lines, num_left=3), "\n".join(_deviation_sources(paper))]
+        measured = [m for statement in paper.stated for m in statement.measured if not m.no_verdict]
+        sources = [run_deviation(_scale(m)).line(_scale(m) or m.metric) for m in measured]
+        if any(statement.swept for statement in paper.stated):
+            sources.append(BEST_SETTING)
+        page_parts += [grid(HEADER, lines, num_left=3), "\n".join(dict.fromkeys(sources))]
     if needed:
         page_parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
     if assumed := _assumptions(paper):
@@ -179,13 +186,13 @@ def _line(
     line = [statement.where, statement.what, measurement.value, f"{paper}"]
     if ours is None:
         return [*line, "not run", "–", "–", "–"]
+    line.append(ours.text(2) + sign)
     if not ours.finite:
-        return [*line, ours.text(2) + sign, "–", "–", "–"]
+        return [*line, "–", "–", "–"]
     diff = difference(ours, _stated_score(measurement, paper), scale)
-    line += [ours.text(2) + sign, f"{diff.points:+.2f}"]
-    line.append(diff.interval_text() if diff.is_known else "–")
     has_verdict = diff.is_known and not measurement.no_verdict
-    return [*line, diff.verdict(scale) if has_verdict else "no verdict"]
+    verdict = diff.verdict(scale) if has_verdict else "no verdict"
+    return [*line, f"{diff.points:+.2f}", diff.interval_text(), verdict]
 
 
 def _stated_score(measurement: Measurement, value: float) -> Score:
@@ -211,46 +218,31 @@ def _scale(measurement: Measurement) -> str:
     return measurement.metric if measurement.metric in RUN_DEVIATIONS else measurement.task
 
 
-def _deviation_sources(paper: Paper) -> list[str]:
-    measured = [measurement for statement in paper.stated for measurement in statement.measured]
-    lines = dict.fromkeys(
-        f"- {_scale(measurement) or measurement.metric}: "
-        f"{run_deviation(_scale(measurement)).points:g} run-to-run; "
-        f"{run_deviation(_scale(measurement)).source}."
-        for measurement in measured
-        if not measurement.no_verdict
-    )
-    best = "- best setting: inconclusive where the paper's value is not significantly below."
-    return [*lines, *[best] * any(statement.swept for statement in paper.stated)]
-
-
 def _assumptions(paper: Paper) -> list[str]:
     """Return lines on missing verdicts and on our runs' assumptions."""
-    reasons: dict[str, list[str]] = {}
+    reasons: list[tuple[str, str]] = []
     for statement in paper.stated:
-        for measurement in (
-            measurement for measurement in statement.measured if measurement.no_verdict
-        ):
-            reason = f"no verdict, because {measurement.no_verdict}."
-            reasons.setdefault(reason, []).append(f"{statement.where}, {statement.what}")
+        where = statement.where
+        reasons += [
+            (f"no verdict, because {measurement.no_verdict}.", f"{where}, {statement.what}")
+            for measurement in statement.measured
+            if measurement.no_verdict
+        ]
         if statement.assumed:
-            reasons.setdefault(statement.assumed, []).append(statement.where)
+            reasons.append((statement.assumed, where))
         if statement.swept:
             values = ", ".join(f"{value:g}" for value in sorted(statement.swept))
             named = next(iter(statement.swept.values())).value
-            grid = f"the text only names {named}; the other values are our choice"
-            reasons.setdefault(f"{grid}: {values}.", []).append(statement.where)
-        for line in norm_group_lines(_norm_rows(statement)):
-            reasons.setdefault(line, []).append(statement.where)
-    return [f"- {'; '.join(dict.fromkeys(names))}: {text}" for text, names in reasons.items()]
-
-
-def _norm_rows(statement: Statement) -> list[Row]:
-    """Return a row per recipe, labeled by method, with its norm groups."""
+            choice = f"the text only names {named}; the other values are our choice: {values}."
+            reasons.append((choice, where))
+        norm_rows = [
+            Row(label=recipe.partition("/")[0], role="own", pretrain=pretrain, values={})
+            for recipe in statement.recipes
+            for pretrain in [completed(statement.pretrain, published_recipes()[recipe])]
+        ]
+        reasons += [(line, where) for line in norm_group_lines(norm_rows)]
     return [
-        Row(label=recipe.partition("/")[0], role="own", pretrain=pretrain, values={})
-        for recipe in statement.recipes
-        for pretrain in [completed(statement.pretrain, published_recipes()[recipe])]
+        f"- {'; '.join(dict.fromkeys(names))}: {text}" for text, names in grouped(reasons).items()
     ]
 
 

@@ -9,15 +9,13 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from benchmarks.results.differences import Score, difference
-from benchmarks.results.numbers import Number
-from benchmarks.results.published import Column
+from benchmarks.results.differences import Score, difference, holm, with_errors
+from benchmarks.results.numbers import Number, common_notes
 from benchmarks.results.records import DECLARED, STAND_IN_TEXTURE, Run, grouped, plural
 from transfer.encoders.architectures import network_words
 
-RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+DIGITS, RAISED = "0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"
 RULE = (
     "**Bold**: best of its column and table, if significantly ahead of the second (p < 0.05). Two "
     "of our numbers are compared by a paired test on the same images: McNemar's exact test, or the "
@@ -25,13 +23,10 @@ RULE = (
     "errors of both test sets and the run-to-run deviation, with Student's t for few seeds."
 )
 LATEX = {sign: f"\\{sign}" for sign in "$&_#%{}"}
-LATEX |= {"\\": r"\textbackslash ", "~": r"\textasciitilde ", "^": r"\textasciicircum "}
+LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"±": r"$\pm$", "–": "--", "−": "$-$", "→": r"$\rightarrow$", "✓": r"$\checkmark$"}
-LATEX |= {"<": "$<$", ">": "$>$"}
-ESCAPED_IN_LATEX = {"<": "$<$", ">": "$>$", "[": "{[}", "*": "{*}", "~": r"\textasciitilde{}"}
-ESCAPED_IN_LATEX |= {"\\": r"\textbackslash{}", "`": r"\textasciigrave{}"}
-ESCAPED_IN_LATEX |= {"^": r"\textasciicircum{}"} | {sign: f"\\{sign}" for sign in "$&_#%{}"}
-"""Signs that are escaped in markdown."""
+LATEX |= {"<": "$<$", ">": "$>$", "`": r"\textasciigrave{}"}
+LATEX |= {"[": "{[}", "*": "{*}"}  # after a line break, they would be its arguments
 
 
 @dataclass(kw_only=True)
@@ -44,6 +39,10 @@ class Cell:
     score: Score | None = None
     files: tuple[str, ...] = ()
     """Paths of the records behind the score, in the results folder."""
+    notes: Sequence[str] = ()
+    """Notes on how the number was computed."""
+    failures: Sequence[str] = ()
+    """Notes on failed runs."""
     best: bool = False
     """It is significantly the best of its column and section."""
     is_title: bool = False
@@ -118,9 +117,7 @@ class Grid:
 
     def latex(self) -> str:
         """Return a tabular with the rules of booktabs."""
-        lines = [" & ".join(cell.latex() for cell in row) + r" \\" for row in self.cells()]
-        # [ and * at the beginning would be arguments of the line break before it
-        head, *body = (re.sub(r"^[\[*]", r"{\g<0>}", line) for line in lines)
+        head, *body = (" & ".join(c.latex() for c in row) + r" \\" for row in self.cells())
         columns = "l" * self.num_left + "r" * (len(self.texts) + len(self.numbers) - self.num_left)
         start = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
         return "\n".join([*start, *body, r"\bottomrule", r"\end{tabular}", ""])
@@ -155,31 +152,29 @@ def latex(page: Page) -> str:
 
 def latex_text(text: str) -> str:
     """Convert markdown to LaTeX: escapes, special signs and raised digits."""
-    signs = rf"(?P<raised>[{RAISED}]+)|\\(?P<escaped>[!-/:-@\[-`{{-~])|(?P<sign>.)"
 
     def command(match: re.Match[str]) -> str:
         if digits := match["raised"]:
-            return f"$^{{{''.join(str(RAISED.index(digit)) for digit in digits)}}}$"
-        if sign := match["escaped"]:
-            return ESCAPED_IN_LATEX.get(sign, sign)
+            return f"$^{{{digits.translate(str.maketrans(RAISED, DIGITS))}}}$"
         return LATEX.get(match["sign"], match["sign"])
 
-    return re.sub(signs, command, text)
+    return re.sub(rf"(?P<raised>[{RAISED}]+)|\\?(?P<sign>[^\w\s]|_)", command, text)
 
 
-def mark_best(lines: Iterable[Line], columns: Sequence[Column]) -> None:
-    """Mark the best number of each column and scope, if significant.
+def mark_best(
+    cells: Iterable[Cell], task: str, *, higher_is_better: bool = True, after_holm: bool = False
+) -> None:
+    """Mark the best of these numbers if it is significantly better than the second.
 
-    The run-to-run deviation is taken from the scope's or the column's task.
+    after_holm: it must be better than every other number, after Holm's correction. task: the task
+    whose run-to-run deviation applies.
     """
-    for scope, scope_lines in grouped((line.scope, line) for line in lines if line.numbers).items():
-        for index, column in enumerate(columns):
-            cells = [line.numbers[index] for line in scope_lines]
-            scored = [(cell.score, cell) for cell in cells if cell.score]
-            scored.sort(key=lambda pair: pair[0].mean, reverse=column.higher_is_better is not False)
-            if len(scored) > 1:
-                (best, cell), (second, _), *_ = scored
-                cell.best = difference(best, second, scope or column.task).is_significant
+    scored = [(cell.score, cell) for cell in cells if cell.score and cell.score.finite]
+    scored.sort(key=lambda pair: pair[0].mean, reverse=higher_is_better)
+    if len(scored) > 1:
+        compared = with_errors([score for score, _ in (scored if after_holm else scored[:2])])
+        differences = [difference(compared[0], score, task) for score in compared[1:]]
+        scored[0][1].best = all(holm(diff.p for diff in differences))
 
 
 class Notes(dict[str, int]):
@@ -188,69 +183,52 @@ class Notes(dict[str, int]):
     def mark(self, notes: Iterable[str]) -> str:
         """Return the raised numbers of these notes, or an empty string."""
         numbers = sorted(self.setdefault(note, len(self) + 1) for note in notes)
-        return "".join(f" {''.join(RAISED[int(digit)] for digit in str(n))}" for n in numbers)
+        return "".join(f" {n}".translate(str.maketrans(DIGITS, RAISED)) for n in numbers)
 
     def list(self) -> str:
         """Return the notes as a numbered list."""
         return "\n".join(f"{number}. {escape(plain(note))}" for note, number in self.items())
 
 
-class OurRow(NamedTuple):
-    """A row of ours before its notes are numbered."""
-
-    label: str
-    numbers: Sequence[Number]
-    """The number of each column."""
-    texts: Sequence[str] = ()
-    scope: str = ""
-
-
-def our_lines(
-    rows: Sequence[OurRow], notes: Notes, decimals: Sequence[int]
-) -> tuple[list[Line], list[str]]:
-    """Return our rows as lines, and the notes common to all.
-
-    Notes that apply to all numbers of a row are marked at its label.
-    """
-    shared_notes = _shared_notes(number for row in rows for number in row.numbers)
-    lines = []
-    for row in rows:
-        row_notes = [note for note in _shared_notes(row.numbers) if note not in shared_notes]
-        label, cells = plain(row.label) + notes.mark(row_notes), []
-        for number, digits in zip(row.numbers, decimals, strict=True):
-            number_notes = [
-                note for note in number.notes if note not in (*shared_notes, *row_notes)
-            ]
-            text = number.score.text(digits) if number.score else number.text
-            marks = notes.mark([*number_notes, *number.failures])
-            cells.append(Cell(text=text, suffix=marks, score=number.score, files=number.files))
-        texts = [label, *row.texts]
-        lines.append(Line(texts=texts, numbers=cells, scope=row.scope, ours=True))
-    return lines, shared_notes
-
-
-def _shared_notes(numbers: Iterable[Number]) -> list[str]:
-    """Return the notes that every number has, in order."""
-    notes = [number.notes for number in numbers if number.score]
-    return (
-        [note for note in notes[0] if all(note in number_notes for number_notes in notes)]
-        if notes
-        else []
+def our_cell(number: Number, decimals: int = 1) -> Cell:
+    """Return our number as an entry of a table."""
+    text = number.score.text(decimals) if number.score else number.text
+    return Cell(
+        text=text,
+        score=number.score,
+        files=number.files,
+        notes=number.notes,
+        failures=number.failures,
     )
 
 
-def our_grid(
-    rows: Sequence[OurRow], headings: Iterable[tuple[str, str]], notes: Notes
+def mark_notes(lines: Sequence[Line], notes: Notes) -> list[str]:
+    """Mark the notes of our rows, and return the notes common to all.
+
+    Notes that apply to all numbers of a row are marked at its label.
+    """
+    shared_notes = common_notes(cell.notes for line in lines for cell in line.numbers if cell.score)
+    for line in lines:
+        row_notes = common_notes(cell.notes for cell in line.numbers if cell.score)
+        row_notes = [note for note in row_notes if note not in shared_notes]
+        line.texts = [line.texts[0] + notes.mark(row_notes), *line.texts[1:]]
+        for cell in line.numbers:
+            cell_notes = [note for note in cell.notes if note not in (*shared_notes, *row_notes)]
+            cell.suffix = notes.mark([*cell_notes, *cell.failures])
+    return shared_notes
+
+
+def our_table(
+    lines: Sequence[Line], headings: Sequence[tuple[str, str]], notes: Notes
 ) -> tuple[Grid, list[str]]:
     """Return a table of our rows, and the notes common to all.
 
     headings: label and task of each column.
     """
-    columns = [Column(key="", label=text, task=t, higher_is_better=True) for text, t in headings]
-    lines, shared_notes = our_lines(rows, notes, [1] * len(columns))
-    mark_best(lines, columns)
-    labels = [column.label for column in columns]
-    return Grid(texts=["backbone"], numbers=labels, lines=lines), shared_notes
+    shared_notes = mark_notes(lines, notes)
+    for index, (_, task) in enumerate(headings):
+        mark_best((line.numbers[index] for line in lines), task)
+    return Grid(texts=["backbone"], numbers=[h[0] for h in headings], lines=lines), shared_notes
 
 
 def row_label(row: Number, rows: Iterable[Number]) -> str:
@@ -332,18 +310,5 @@ def plain(text: str) -> str:
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table as the text of a CSV file."""
     text = io.StringIO()
-    safe_rows = [[csv_cell(value) for value in row] for row in (header, *rows)]
-    csv.writer(text, lineterminator="\n").writerows(safe_rows)
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()
-
-
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-
-
-def csv_cell(text: str) -> str:
-    """Return a text for a CSV file.
-
-    If a spreadsheet would interpret it as a formula, it gets a leading quote.
-    """
-    computes = text.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{text}" if computes and not NUMBER.fullmatch(text) else text

@@ -44,6 +44,11 @@ class Pair(NamedTuple):
         return "no verdict" if self.no_verdict else self.difference.verdict()
 
     @property
+    def verdict_text(self) -> str:
+        """Return the verdict with the interval, such as "reproduced [-0.4, +0.6]"."""
+        return f"{self.verdict} {self.difference.interval_text()}"
+
+    @property
     def is_variant(self) -> bool:
         """Return whether our recipe is a variant of the printed row's recipe."""
         return self.ours.run.recipe in self.printed.row.beside
@@ -55,19 +60,21 @@ def pairs_of(numbers: Iterable[Number]) -> list[Pair]:
     They are sorted by table, our row and printed order. Numbers that the paper measured elsewhere
     are paired with ours under the protocol of the column.
     """
-    matches = []
+    pairs = []
     for number in numbers:
         if not (number.comparable and number.score):
             continue
         recipe = UNTRAINED if number.run.is_untrained else number.run.recipe
         key = recipe, frozenset(number.run.heads), *number.column, number.metric
         for table, index, published in _printed_by_key().get(key, ()):
-            if not pretraining_differences(published.row, number.run):
-                matches.append((table, number.row, index, number, published))
-    return [
-        _pair(ours, published)
-        for *_, ours, published in sorted(matches, key=lambda match: match[:3])
-    ]
+            row, column = published.row, published.column
+            if not pretraining_differences(row, number.run):
+                score = published_score(row, column, published.value)
+                diff = difference(number.score, score, published.task)
+                reason = row.no_verdict(column) or ("" if diff.is_known else NO_ERRORS)
+                pair = Pair(number, published, diff, reason)
+                pairs.append(((table, number.row, index), pair))
+    return [pair for _, pair in sorted(pairs, key=lambda entry: entry[0])]
 
 
 @cache
@@ -77,37 +84,21 @@ def _printed_by_key() -> dict[tuple[object, ...], list[tuple[int, int, Printed]]
     Each has the index of its table and its own index.
     """
     tables = {table.id: index for index, (_, table) in enumerate(all_tables())}
-    return grouped(
-        ((recipe, frozenset(row.heads), published.task, protocol, column.metric), entry)
-        for index, published in enumerate(printed())
-        for row, column, protocol in [
-            (published.row, published.column, published.protocol or published.column.protocol)
-        ]
-        for entry in [(tables[published.table.id], index, published)]
-        for recipe in ([UNTRAINED] if row.role == "random" else [row.recipe, *row.beside])
-        if recipe
-    )
-
-
-def _pair(ours: Number, published: Printed) -> Pair:
-    if ours.score is None:
-        raise ValueError("a pair needs a number of ours")
-    diff = difference(
-        ours.score,
-        published_score(published.row, published.column, published.value),
-        published.task,
-    )
-    reason = published.row.no_verdict(published.column)
-    return Pair(ours, published, diff, reason or ("" if diff.is_known else NO_ERRORS))
+    entries = []
+    for index, published in enumerate(printed()):
+        row, column = published.row, published.column
+        protocol = published.protocol or column.protocol
+        recipes = [UNTRAINED] if row.role == "random" else [row.recipe, *row.beside]
+        for recipe in filter(None, recipes):
+            key = recipe, frozenset(row.heads), published.task, protocol, column.metric
+            entries.append((key, (tables[published.table.id], index, published)))
+    return grouped(entries)
 
 
 def verdict_words(pairs: Iterable[Pair]) -> dict[tuple[str, str], str]:
     """Return verdicts with interval and table, by record and metric."""
     texts = grouped(
-        (
-            (file, pair.ours.metric),
-            f"{pair.verdict} {pair.difference.interval_text()} ({pair.printed.where})",
-        )
+        ((file, pair.ours.metric), f"{pair.verdict_text} ({pair.printed.where})")
         for pair in pairs
         if not pair.no_verdict
         for file in pair.ours.files
@@ -124,33 +115,24 @@ def comparison_parts(table: Table, pairs: Sequence[Pair], rows: Iterable[Number]
     uncompared = [row for row in rows if row.row not in compared]
     if not pairs and not uncompared:
         return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
-    judged = [pair.printed.task for pair in pairs if not pair.no_verdict]
-    lines = [_deviation_source(task) for task in judged]
+    tasks = [pair.printed.task for pair in pairs if not pair.no_verdict]
+    lines = [run_deviation(task).line(task.partition("/")[0]) for task in tasks]
     unjudged = grouped((pair.no_verdict, pair.printed.row.label) for pair in pairs)
     lines += [
         f"- no verdict ({', '.join(dict.fromkeys(labels))}): {reason}."
         for reason, labels in unjudged.items()
         if reason
     ]
-    lines += [_remark(pair) for pair in pairs if pair.is_variant]
+    for pair in pairs:
+        if pair.is_variant:
+            recipe, row = pair.ours.run.recipe, pair.printed.row
+            lines.append(
+                f"- → {plain(pair.ours.label)} is not a run of the printed row {row.label} "
+                f"(`{row.recipe}`), but of a variant: `{recipe}`, {row.beside[recipe]}."
+            )
     lines += [f"- {plain(row.label)}: {why_apart(table, row.run)}." for row in uncompared]
     page_parts: list[Part] = [grid(HEADER, map(_line, pairs), num_left=3)] if pairs else []
     return [*page_parts, "\n".join(dict.fromkeys(lines))]
-
-
-def _deviation_source(task: str) -> str:
-    """Return the run-to-run deviation; one line for linear transfer."""
-    deviation = run_deviation(task)
-    return f"- {task.partition('/')[0]}: {deviation.points:g} run-to-run; {deviation.source}."
-
-
-def _remark(pair: Pair) -> str:
-    """Return the remark on a recipe that is a variant."""
-    recipe, row, name = pair.ours.run.recipe, pair.printed.row, plain(pair.ours.label)
-    return (
-        f"- → {name} is not a run of the printed row {row.label} (`{row.recipe}`), but "
-        f"of a variant: `{recipe}`, {row.beside[recipe]}."
-    )
 
 
 def _line(pair: Pair) -> list[str]:
@@ -162,7 +144,7 @@ def _line(pair: Pair) -> list[str]:
         pair.ours.score.text(2) if pair.ours.score else "",
         f"{pair.printed.value}",
         f"{pair.difference.points:+.2f}",
-        pair.difference.interval_text() if pair.difference.is_known else "–",
+        pair.difference.interval_text(),
         pair.verdict,
     ]
 
@@ -197,11 +179,11 @@ def missing_row_lines(table: Table, rows: Iterable[Number]) -> list[str]:
         if run.method and run.recipe not in row.beside and not pretraining_differences(row, run)
     ]
     missing_rows = [row for row in table.rows if row not in measured]
-    for point in table.points:
-        own_runs = [run for run in runs if run.recipe == point.recipe]
-        missing_rows += (
-            [point] if all(pretraining_differences(point, run) for run in own_runs) else []
-        )
+    missing_rows += [
+        point
+        for point in table.points
+        if all(pretraining_differences(point, run) for run in runs if run.recipe == point.recipe)
+    ]
     missing_runs = [(row.label, _needed_runs(row)) for row in missing_rows]
     lines = [f"- {label}: {text}" for label, text in missing_runs if text]
     if unbuilt := ", ".join(dict.fromkeys(label for label, text in missing_runs if not text)):
@@ -308,8 +290,6 @@ def pretraining_data(run: Run, runs: Iterable[Run]) -> str:
     _, sign, fingerprint = run.data.partition(", fingerprint ")
     if published_name or not sign:
         return published_name or run.data
-    with_same_images = (
-        candidate.data for candidate in runs if candidate.data.endswith(sign + fingerprint)
-    )
-    folders = Counter(data.removesuffix(sign + fingerprint) for data in with_same_images)
+    same_images = (other.data for other in runs if other.data.endswith(sign + fingerprint))
+    folders = Counter(data.removesuffix(sign + fingerprint) for data in same_images)
     return f"{folders.most_common(1)[0][0]})"

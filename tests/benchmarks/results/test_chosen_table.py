@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks import tables
-from benchmarks.results import chosen_table as module
+from benchmarks.results import tables as module
 from benchmarks.results.chosen_table import ChosenTable, chosen_table, tables_of_groups
 from benchmarks.results.contents import read_contents
 from benchmarks.results.differences import Difference, Score
@@ -139,7 +139,7 @@ def test_command_prints_latex_and_writes_nothing(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--name", "jlc"], "--name: no results of 'jlc'; did you mean jcl?"),
+        (["--name", "jlc"], "--name: no results of 'jlc'; nearest: jcl"),
         (["--name", "jcl", "--tasks", "voc07_svm"], "these checkpoints have cifar10_knn"),
         (["--format", "csv"], "all numbers are in results.csv"),
     ],

@@ -71,8 +71,7 @@ def test_with_reference_adds_the_results_of_a_checkout(
     text = (tmp_path / "results" / "tables" / "overview.md").read_text()
     assert "lite0-imagenet" in text
     assert "| jcl" in text
-    monkeypatch.setattr(contents, "__file__", str(tmp_path / "site" / "results" / "contents.py"))
+    monkeypatch.setattr(contents, "REFERENCE_FOLDER", tmp_path / "site" / "results")
     capsys.readouterr()
     assert tables.main(args) == 2
-    message = "in results/reference of a checkout; pass that folder to --results"
-    assert message in capsys.readouterr().err
+    assert "records are in results/ of its repository" in capsys.readouterr().err
