@@ -4,7 +4,7 @@ The cells contain only numbers. Notes below the table state their protocols and 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from benchmarks.results.differences import LEVEL
@@ -112,14 +112,23 @@ def chosen_table(
         f"Percent. Bold: significantly better than every other row of the column (p < {LEVEL}, "
         f"Holm's correction). {MISSING}: no result under the column's conditions."
     ]
-    subjects: dict[tuple[str, str], list[str]] = {}
+    subjects: list[tuple[tuple[str, str], str]] = []  # row and text of a note, and its column
     for column, label, entries in zip(columns, labels, zip(*cells, strict=True), strict=True):
-        for name, text in _column_notes(column, [*zip(rows.values(), entries, strict=True)]):
-            is_short = not name and label != column.key
-            subject = f"{label} ({column.key})" if is_short else label
-            subjects.setdefault((name, text), []).append(subject)
-    for (name, text), own_labels in subjects.items():
-        notes.append(f"{', '.join(filter(None, [name, *own_labels]))}: {text}.")
+        conditions = column.first.reasons._replace(altered="").text  # notes list altered settings
+        row_notes = {
+            row: _number_notes(number, conditions)
+            for row, number in zip(rows.values(), entries, strict=True)
+            if number
+        }
+        shared = common_notes(row_notes.values())
+        protocol = f"protocol {column.first.runs[0].protocol}"
+        text = "; ".join([column.first.metric, protocol, conditions, *shared])
+        subjects.append((("", text), label if label == column.key else f"{label} ({column.key})"))
+        for row, texts in row_notes.items():
+            if further := "; ".join(note for note in texts if note not in shared):
+                subjects.append(((row, further), label))
+    for (row, text), of_columns in grouped(subjects).items():
+        notes.append(f"{', '.join(filter(None, [row, *of_columns]))}: {text}.")
     return ChosenTable(Grid(texts=["checkpoint"], numbers=heads, lines=lines), keys, notes)
 
 
@@ -208,27 +217,9 @@ def _mean(row: Sequence[Number | None]) -> Number | None:
     return numbers[0]._replace(score=mean_over_tasks(numbers), runs=runs)
 
 
-def _column_notes(
-    column: _Column, numbers: Sequence[tuple[str, Number | None]]
-) -> Iterator[tuple[str, str]]:
-    """Yield notes on a column, and further notes on single rows.
-
-    A note has the name of its row, or an empty name if it applies to the column.
-    """
-    # the notes list the altered settings
-    column_text = column.first.reasons._replace(altered="").text
-    notes_by_row = {name: _number_notes(number, column_text) for name, number in numbers if number}
-    shared = common_notes(notes_by_row.values())
-    protocol = f"protocol {column.first.runs[0].protocol}"
-    yield "", "; ".join([column.first.metric, protocol, column_text, *shared])
-    for name, row_notes in notes_by_row.items():
-        if further_notes := [note for note in row_notes if note not in shared]:
-            yield name, "; ".join(further_notes)
-
-
-def _number_notes(number: Number, column_text: str) -> list[str]:
+def _number_notes(number: Number, conditions: str) -> list[str]:
     """Return notes on a number that its column does not state."""
     notes = [number.conditions, *number.notes, *number.failures]
     if len(number.runs) > 1:
         notes.append("mean ± standard deviation")
-    return [note for note in notes if note and note not in column_text]
+    return [note for note in notes if note and note not in conditions]
