@@ -31,18 +31,25 @@ from pretrain.running.command_line import (
 from transfer.hours import Measured, measured_seconds, save_seconds
 from transfer.record import commit
 
+PER_IMAGE = "s per image, "
+"""Prefix of quantities that plans use; then a key of `transfer.hours`."""
 INTRODUCTION = (
     "Throughput of this machine's GPU, measured by `make gpu-check`, which also tests that the GPU "
     "and the CPU give equal results. Images are generated."
 )
-STEP, FEATURES, PROBE, TRAINING = "step of ", "features of ", "linear probe", "fine-tuning of "
-CORE = "one core"
-FUSED = "fused convolutions"
-NORM = "kernels of batch norm"
-"""Prefixes of the names of measurements."""
-
 Facts = Mapping[str, Any]
 """Measured numbers by name; {"failed": reason} for a measurement that failed."""
+STEP = "step of "
+"""Prefix of the names of pre-training steps."""
+COLUMNS = (
+    "images/s",
+    "times the floor",
+    "times the plain step",
+    "times the plain step, at the floor",
+    "workers needed",
+    "hours of the recipe on this device alone",
+)
+"""Quantities in the table of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +84,13 @@ def run(request: Request) -> int:
         raise OptionError("--device cuda: no CUDA device on this machine. Pass --device cpu")
     device = torch.device("cuda" if has_gpu and request.device != "cpu" else "cpu")
     measurements = {
-        NORM: pretraining.norm_kernels,
-        FUSED: fused_throughput,
+        "kernels of batch norm": pretraining.norm_kernels,
+        "fused convolutions": fused_throughput,
         **{STEP + name: call for name, call in pretraining.STEPS.items()},
-        **{FEATURES + name: call for name, call in evaluation.FEATURES.items()},
-        PROBE: evaluation.probe_throughput,
-        CORE: evaluation.core_throughput,
-        **{TRAINING + name: call for name, call in evaluation.TRAININGS.items()},
+        **{f"features of {name}": call for name, call in evaluation.FEATURES.items()},
+        "linear probe": evaluation.probe_throughput,
+        "one core": evaluation.core_throughput,
+        **{f"fine-tuning of {name}": call for name, call in evaluation.TRAININGS.items()},
     }
     for text in request.only:
         if not any(text in name for name in measurements):
@@ -108,16 +115,15 @@ def run(request: Request) -> int:
                 reason = f"{type(error).__name__}: {error}".partition("\n")[0]
                 facts_by_name[name] = {"failed": reason}
         duration_s = time.monotonic() - started_s
-        print(f"{name}: {duration_s:.1f} s  {failure_reason(facts_by_name[name])}")
-        not_run = [measurement for measurement in measurements if measurement not in facts_by_name]
-        text = render(describe_machine(device), facts_by_name, not_run)
+        print(f"{name}: {duration_s:.1f} s  {facts_by_name[name].get('failed', '')}")
+        text = render(describe_machine(device), facts_by_name)
         write_whole(page, text.encode(), "--results")
         if device.type == "cuda":
             seconds = seconds_of(facts_by_name)
             add_seconds(request.runs, torch.cuda.get_device_name(device), seconds)
         gc.collect()
         torch.cuda.empty_cache()
-    failed = sum(bool(failure_reason(facts)) for facts in facts_by_name.values())
+    failed = sum("failed" in facts for facts in facts_by_name.values())
     print(f"{failed} of {len(facts_by_name)} failed  ->  {page}")
     return 1 if failed else 0
 
@@ -137,50 +143,19 @@ def describe_machine(device: Any) -> str:
     return f"{listed}; {cores} cores; {software}; commit {commit()}; {time.strftime('%Y-%m-%d')}"
 
 
-def failure_reason(facts: Facts) -> str:
-    """Return why a measurement failed, or "".
-
-    A step fails with an error, or if it needs less memory than the estimate, since this should be a
-    lower bound.
-    """
-    if "failed" in facts:
-        return str(facts["failed"])
-    peak, minimum = facts.get("peak memory GB", 0.0), facts.get("estimated memory GB", 0.0)
-    if 0 < peak < minimum:  # the peak is 0 on a CPU
-        return f"peak memory {peak:.3g} GB, less than the estimate of {minimum:.3g}"
-    return ""
-
-
-def render(machine: str, facts_by_name: Mapping[str, Facts], not_run: list[str]) -> str:
+def render(machine: str, facts_by_name: Mapping[str, Facts]) -> str:
     """Return the page in Markdown."""
-    columns = (
-        "images/s",
-        "times the floor",
-        "times the plain step",
-        "times the plain step, at the floor",
-        "workers needed",
-        "hours of the recipe on this device alone",
-    )
-    methods = [
-        [name.removeprefix(STEP), *(_text(facts.get(column)) for column in columns)]
+    steps = [
+        [name.removeprefix(STEP), *(_text(facts.get(column)) for column in COLUMNS)]
         for name, facts in facts_by_name.items()
         if name.startswith(STEP)
-    ]
-    problems = [
-        f"- {name}: {reason}"
-        for name, facts in facts_by_name.items()
-        if (reason := failure_reason(facts))
     ]
     quantities = [
         [name, quantity, _text(value)]
         for name, facts in facts_by_name.items()
         for quantity, value in facts.items()
     ]
-    page: Page = ["# GPU rates", INTRODUCTION, f"{machine}.", grid(["method", *columns], methods)]
-    if problems:
-        page += ["## Failed", "\n".join(problems)]
-    if not_run:
-        page += ["## Not run", ", ".join(not_run)]
+    page: Page = ["# GPU rates", INTRODUCTION, f"{machine}.", grid(["method", *COLUMNS], steps)]
     table = grid(["measurement", "quantity", "value"], quantities, num_left=2)
     return markdown([*page, "## All quantities", table])
 
@@ -193,23 +168,12 @@ def _text(value: object) -> str:
 
 def seconds_of(facts_by_name: Mapping[str, Facts]) -> dict[str, float]:
     """Return the measured seconds per image, with the keys of `transfer.hours`."""
-    seconds: dict[str, float] = {}
-    for name, facts in facts_by_name.items():
-        if name.startswith(FEATURES) and "images/s" in facts:
-            arch, precision = name.removeprefix(FEATURES).split(" in ")
-            seconds[f"forward {arch} {precision}"] = 1 / facts["images/s"]
-        elif name == PROBE and "crops/s" in facts:
-            seconds["crop"] = 1 / facts["crops/s"]
-        elif name == CORE and "failed" not in facts:
-            for quantity, throughput in facts.items():
-                seconds[quantity.removesuffix(", images/s")] = 1 / throughput
-        elif name.startswith(TRAINING):
-            for precision in ("float32", "bfloat16"):
-                iteration = facts.get(f"seconds per iteration in {precision}")
-                if iteration is not None:
-                    images = facts[f"images per pass in {precision}"]
-                    seconds[f"{name.removeprefix(TRAINING)} {precision}"] = iteration / images
-    return seconds
+    return {
+        quantity.removeprefix(PER_IMAGE): value
+        for facts in facts_by_name.values()
+        for quantity, value in facts.items()
+        if quantity.startswith(PER_IMAGE)
+    }
 
 
 def add_seconds(runs: Path, gpu: str, seconds: Mapping[str, float]) -> None:

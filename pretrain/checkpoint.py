@@ -41,13 +41,10 @@ def save(path: Path, state: dict[str, Any]) -> None:
     write_whole(path, buffer.getbuffer())  # getvalue would copy the whole file
 
 
-def load(
-    path: Path, settings: dict[str, object], published: Mapping[str, object]
-) -> dict[str, Any] | None:
-    """Return the state saved with the same settings, on the CPU.
+def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
+    """Return the state saved with the same settings, on the CPU; None without a checkpoint.
 
-    None if there is no checkpoint. published: settings of the recipe. If a checkpoint lacks a
-    setting, since the option did not exist yet, it is assumed to have the recipe's value.
+    Raises CheckpointError for another file or for other settings.
     """
     if not path.exists():
         return None
@@ -58,11 +55,7 @@ def load(
             f"{path} is not a training checkpoint, or is truncated. Delete it, or pass another "
             "--out"
         )
-    saved = {n: value for n, value in published.items() if n in settings} | state["settings"]
-    if "views_made" in saved:
-        raise CheckpointError(
-            f"{path} was written by an earlier version with other views. Pass another --out"
-        )
+    saved = state["settings"]
     names = sorted((settings.keys() | saved.keys()) - FREE)
     if changed := [name for name in names if settings.get(name) != saved.get(name)]:
         differences = "; ".join(

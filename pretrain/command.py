@@ -84,7 +84,7 @@ class Command(Generic[Config]):
     """Epochs between exported snapshots, such as snapshots/epoch0010.pt. One more is exported
     before the first epoch. 0: no snapshots."""
     dry_run: bool = False
-    """Print what would be done and the memory of one step, and exit."""
+    """Print what would be done, and exit."""
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:
@@ -123,18 +123,16 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
     return command
 
 
-WHITENED = "variant", ("whitening", "trace", "trace_unscaled")
 ANY_PRIOR = "prior", ("laplace", "gaussian", "margin", "batch")
 EFFECTIVE_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "milestones": ("schedule", ("step",)),
     "final_learning_rate": ("schedule", ("cosine",)),
     "trust_coefficient": ("optimizer", ("lars",)),
     "exclude_vectors": ("optimizer", ("lars",)),
-    **dict.fromkeys(("ridge", "groups", "prenorm", "pooled_stats", "detach_covariance"), WHITENED),
-    **dict.fromkeys(("sym_on", "ce_both_directions"), ("variant", ("affinity", "whitening"))),
+    "ridge": ("variant", ("whitening", "trace", "trace_unscaled")),
+    "sym_on": ("variant", ("affinity", "whitening")),
     "beta": ("prior", ("laplace", "margin", "batch")),
     "margin": ("prior", ("margin",)),
-    "batch_scope": ("prior", ("batch",)),
     **dict.fromkeys(("gaussian_center", "gaussian_variance"), ("prior", ("gaussian",))),
     **dict.fromkeys(("prior_from", "legacy_untempered"), ANY_PRIOR),
 }

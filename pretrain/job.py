@@ -2,8 +2,8 @@
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process, tf32_convolutions
 from pretrain.settings import SettingsError, check_execution, check_views
-from pretrain.step_memory import memory_needs
 
 MOCO_NORM_GROUPS = 8
 """Groups of shuffled batch norm in MoCo's code.
@@ -79,25 +78,9 @@ class Job:
         return every > 0 and step % every == 0
 
 
-def planned_memory(command: Command[Any]) -> int:
-    """Return the bytes of a step, before processes join.
-
-    0 without a GPU, unless --dry-run is given.
-    """
-    cuda = command.device != "cpu" and torch.cuda.is_available()
-    if not (cuda or command.dry_run):
-        return 0
-    dtype = command.execution.network_dtype("cuda" if cuda else "cpu")
-    num_images = max(1, command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1")))
-    return memory_needs(_method(command), command.recipe, num_images, dtype)
-
-
 def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:
     """Check settings and data, and build the networks and the job."""
     recipe, execution, device = command.recipe, command.execution, process.device
-    # a folder named wandb, such as the one that W&B creates, has no origin
-    if command.wandb and ((package := find_spec("wandb")) is None or package.origin is None):
-        raise SettingsError("--wandb requires a package that is not installed: pip install wandb")
     plan = BatchPlan(
         num_images=len(images),
         batch_size=recipe.batch_size,
@@ -105,9 +88,23 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         rank=process.rank,
         num_processes=process.num_processes,
     )
-    method = _method(command)
+    torch.manual_seed(command.seed)  # every process builds the same networks
+    try:
+        backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
+        method = METHODS[recipe.method](backbone, feature_dim, recipe.config)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    if execution.checkpoint_activations:
+        checkpoint_activations(method)
     needs = method.batch_needs(recipe.config)
-    require_counts(method, images)
+    for kind, expected in (("classes", method.num_classes), ("images", method.num_images)):
+        # a flat folder has no classes, and needs none if the method uses no labels
+        count = len(images.classes if kind == "classes" and expected else images.names)
+        if expected and count != expected:
+            raise DataError(
+                f"{images.folder} contains {count} {kind} and the recipe expects {expected}: "
+                f"pass --num-{kind} {count} or another folder"
+            )
     check_execution(recipe, method.views, execution, device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     bad_images = BadImages(
@@ -128,7 +125,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         memory_gb=command.memory_gb,
         uses_labels=method.num_classes > 0,
         uses_indices=method.num_images > 0,
-        styles=find_styles(command.style_bank, images) if command.style_bank else (),
+        styles=find_styles(command.style_bank) if command.style_bank else (),
         colors_on_device=command.colors_in == "device",
         bad_images=bad_images,
     )
@@ -168,35 +165,6 @@ def usual_workers() -> int:
     """
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return min(max(1, len(os.sched_getaffinity(0)) // local), MAX_WORKERS)
-
-
-def _method(command: Command[Any]) -> Method:
-    """Build the networks from the seed.
-
-    Raises SettingsError if settings contradict each other.
-    """
-    recipe = command.recipe
-    torch.manual_seed(command.seed)  # every process builds the same networks
-    try:
-        backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
-        method = METHODS[recipe.method](backbone, feature_dim, recipe.config)
-    except ValueError as error:
-        raise SettingsError(str(error)) from error
-    if command.execution.checkpoint_activations:
-        checkpoint_activations(method)
-    return method
-
-
-def require_counts(method: Method, images: TrainingImages) -> None:
-    """Raise DataError for an unexpected number of classes or images."""
-    for kind, expected in (("classes", method.num_classes), ("images", method.num_images)):
-        # a flat folder has no classes, and needs none if the method uses no labels
-        count = len(images.classes if kind == "classes" and expected else images.names)
-        if expected and count != expected:
-            raise DataError(
-                f"{images.folder} contains {count} {kind} and the recipe expects {expected}: "
-                f"pass --num-{kind} {count} or another folder"
-            )
 
 
 def texture(views: ViewRecipe, styles: tuple[Path, ...]) -> str:
@@ -240,20 +208,14 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def cautions(job: Job) -> list[str]:
     """Return warnings for readers of the results, one sentence each."""
-    images = job.feed.images
-    notes = [
-        f"{len(names)} {text}: {_first_names(names)}"
-        for names, text in (
-            (images.repeated, "linked folders are read once, under another name"),
-            (images.unreadable, "unreadable images are left out"),
-        )
-        if names
-    ]
-    notes += images.remarks
-    if names := list(job.feed.bad_images.recorded()):
-        notes.append(
-            f"{len(names)} images that do not decode are replaced by others: {_first_names(names)}"
-        )
+    images, replaced = job.feed.images, list(job.feed.bad_images.recorded())
+    notes = [images.remark] if images.remark else []
+    if images.unreadable:
+        names = _first_names(images.unreadable)
+        notes.append(f"{len(images.unreadable)} unreadable images are left out: {names}")
+    if replaced:
+        names = _first_names(replaced)
+        notes.append(f"{len(replaced)} images that do not decode are replaced by others: {names}")
     needs, num_processes = job.method.batch_needs(job.recipe.config), job.process.num_processes
     if needs.bn_splits:
         groups = num_processes * needs.bn_splits
@@ -288,7 +250,7 @@ def norm_cautions(groups: int, published: int, num_processes: int) -> list[str]:
     ]
 
 
-def _first_names(names: list[str] | tuple[str, ...]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
 
 

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -18,7 +17,7 @@ from pretrain.command import Command, DeviceChoice
 from pretrain.data.images import DataError, DecodeError, TrainingImages
 from pretrain.data.listing import find_images
 from pretrain.export import write_backbone
-from pretrain.job import cautions, describe, planned_memory, prepare
+from pretrain.job import cautions, describe, prepare
 from pretrain.loop import train
 from pretrain.running import stop
 from pretrain.running.atomic_files import UNFINISHED, WriteError
@@ -65,18 +64,14 @@ def start(name: str, command: Command[Any]) -> int:
     except (DataError, LaunchError, CheckpointError, SettingsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except Exception as error:
-        line = str(error).partition("\n")[0]  # the other lines are details
+    except (RuntimeError, MemoryError) as error:
         # torch has no error type for running out of CPU memory
         if isinstance(error, OutOfMemoryError | MemoryError) or "t allocate memory" in str(error):
-            print(
-                f"error: {line.rstrip('.') or 'out of memory'}. {USE_LESS_MEMORY}", file=sys.stderr
-            )
+            line = str(error).partition("\n")[0]  # the other lines are details
+            advice = f"{line.rstrip('.') or 'out of memory'}. {USE_LESS_MEMORY}"
+            print(f"error: {advice}", file=sys.stderr)
             return 1
-        # end with a one-line summary, as for expected errors
-        traceback.print_exc()
-        print(f"error: {type(error).__name__}: {line}", file=sys.stderr)
-        return 1
+        raise
 
 
 def broadcast_image_list(command: Command[Any], process: Process) -> TrainingImages:
@@ -144,7 +139,6 @@ def run(name: str, command: Command[Any]) -> int:
             f"--out {command.out} is in --data {command.data}, so a resumed run would also train "
             "on its own views.jpg. Pass an --out outside of --data"
         )
-    required = planned_memory(command)
     with ExitStack() as stack:
         process = stack.enter_context(join_processes(command.device))
         images = broadcast_image_list(command, process)
@@ -157,16 +151,6 @@ def run(name: str, command: Command[Any]) -> int:
             print_line(describe(job))
             for warning in cautions(job):
                 print_line(f"note: {warning}")
-            if required:
-                print_line(f"memory: a step needs at least {required / 1e9:.3g} GB in each process")
-        # torch.compile may recompute activations instead of storing them
-        if required and process.device.type == "cuda" and not command.execution.compile:
-            free, _ = torch.cuda.mem_get_info(process.device)
-            if required > free:
-                raise SettingsError(
-                    f"a step needs at least {required / 1e9:.1f} GB in each process, but only "
-                    f"{free / 1e9:.1f} GB are free on the GPU. {USE_LESS_MEMORY}"
-                )
         if command.dry_run:
             return 0
         steps = train(job)

@@ -81,6 +81,7 @@ def summed_losses(
 
 
 def training_throughput(
+    key: str,
     make: Callable[[int], Subject],
     device: torch.device,
     sizes: Sequence[int],
@@ -90,7 +91,8 @@ def training_throughput(
 ) -> Facts:
     """Measure training steps with the largest batch that fits.
 
-    Facts are given for each precision. one_size: all images of a training have the same size.
+    Facts are given for each precision. key: name of the training in `transfer.hours`. one_size:
+    all images of a training have the same size.
     """
 
     def measure(precision: Precision, images: int) -> Facts:
@@ -101,9 +103,8 @@ def training_throughput(
             time = partial(seconds_per_call, step, device, warm_up=max(1, calls // 2), calls=calls)
             seconds, memory = with_peak_memory(time, device)
         return {
-            f"seconds per iteration in {precision}": seconds,
+            f"s per image, {key} {precision}": seconds / images,
             f"images per pass in {precision}": float(images),
-            f"images/s in {precision}": images / seconds,
             f"peak memory GB in {precision}": memory,
         }
 
@@ -131,7 +132,10 @@ def feature_throughput(
         forward(network, normalize(raw)).cpu()
 
     seconds = seconds_per_call(extract, device, warm_up=3, calls=calls)
-    return {"images/s": batch / seconds}
+    return {
+        "images/s": batch / seconds,
+        f"s per image, forward {arch} {precision}": seconds / batch,
+    }
 
 
 def raw_pixels(batch: int, px: int, device: torch.device) -> Tensor:
@@ -159,7 +163,7 @@ def probe_throughput(device: torch.device, folder: Path) -> Facts:
         optimizer.step(forward(network, normalize(raw)), labels.to(device), 0.5)
 
     seconds = seconds_per_call(step, device, warm_up=3, calls=calls)
-    return {"crops/s": batch / seconds, "precision": precision}
+    return {"s per image, crop": seconds / batch, "precision": precision}
 
 
 def core_throughput(device: torch.device, folder: Path) -> Facts:
@@ -178,11 +182,10 @@ def core_throughput(device: torch.device, folder: Path) -> Facts:
         "kept crop": partial(RandomCrops(cached, px, 0), indices),
     }
     with one_thread():
-        seconds = {
-            quantity: seconds_per_call(read, device, warm_up=1, calls=3)
-            for quantity, read in readers.items()
+        return {
+            f"s per image, {key}": seconds_per_call(read, device, warm_up=1, calls=3) / number
+            for key, read in readers.items()
         }
-    return {f"{quantity}, images/s": number / duration for quantity, duration in seconds.items()}
 
 
 def classifier_throughput(device: torch.device, folder: Path) -> Facts:
@@ -192,7 +195,7 @@ def classifier_throughput(device: torch.device, folder: Path) -> Facts:
         large if device.type == "cuda" else ("resnet18", 64, 4, (4,), 1)
     )
     make = partial(new_classifier, arch, px, classes, device)
-    return training_throughput(make, device, sizes, calls=calls)
+    return training_throughput("classifier", make, device, sizes, calls=calls)
 
 
 def new_classifier(
@@ -222,7 +225,7 @@ def segmentation_throughput(device: torch.device, folder: Path) -> Facts:
         )
         return Subject(network, optimizer, [crop.to(device) for crop in fixed_crops(images, px)])
 
-    return training_throughput(make, device, sizes, calls=calls)
+    return training_throughput("voc12_seg_fcn", make, device, sizes, calls=calls)
 
 
 def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
@@ -267,7 +270,7 @@ def detector_throughput(key: str, device: torch.device, folder: Path) -> Facts:
         return detector_subject(detector, recipe, samples, device, learning_rate=1e-4)
 
     sizes = (recipe.batch_size, 8, 4, 2) if on_gpu else (2,)
-    return training_throughput(make, device, sizes, calls=calls, one_size=False)
+    return training_throughput(key, make, device, sizes, calls=calls, one_size=False)
 
 
 def detector_subject(

@@ -31,7 +31,6 @@ from pretrain.job import Job, prepare, usual_workers
 from pretrain.loop import Training, training_step, wrap_network
 from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
-from pretrain.step_memory import memory_needs
 
 RECIPES: Mapping[str, str] = {
     "moco": "moco/in1k-r50-v2",
@@ -113,9 +112,6 @@ def _measure_steps(
 ) -> Facts:
     on_gpu = device.type == "cuda"
     job = step_job(recipe, device, folder, batch_size, *options)
-    # a compiled network may need less than the estimate, and a graph has a separate memory pool
-    is_bound = not (as_graph or job.command.execution.compile)
-    needs = memory_needs(job.method, job.recipe, batch_size, job.dtype) if is_bound else 0
     with one_thread():
         started_s = process_time()
         prepared = job.feed.make(0)
@@ -139,20 +135,17 @@ def _measure_steps(
     time = partial(seconds_per_call, timed, device, warm_up=warm_up, calls=calls)
     seconds, memory = with_peak_memory(time, device)
     throughput = batch_size / seconds
+    hours = job.recipe.epochs * TRAIN_IMAGES / throughput / 3600
     return {
         "recipe": job.name,
         "images per GPU": batch_size,
         "precision": str(job.dtype),
         "images/s": throughput,
         "ms": 1e3 * seconds,
-        "hours of the recipe on this device alone": job.recipe.epochs
-        * TRAIN_IMAGES
-        / throughput
-        / 3600,
+        "hours of the recipe on this device alone": hours,
         "images/s that one core decodes, crops and colors": core_throughput,
         "workers needed": throughput / core_throughput,
         "peak memory GB": memory,
-        "estimated memory GB": needs / 1e9,
         **compare_with_floor(job, views, seconds, plain_s),
     }
 

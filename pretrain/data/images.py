@@ -29,10 +29,7 @@ class DecodeError(DataError):
 
 @dataclass(frozen=True, eq=False)
 class TrainingImages:
-    """Readable image files of one folder, and their sizes.
-
-    Also notes about other files.
-    """
+    """Readable image files of one folder, and their sizes."""
 
     folder: Path
     names: NDArray[np.bytes_]
@@ -40,12 +37,10 @@ class TrainingImages:
     A million Path objects would take ten times the memory."""
     heights: NDArray[np.int64]
     widths: NDArray[np.int64]
-    repeated: tuple[str, ...] = ()
-    """Links to folders, and linked folders, that are listed under another name."""
     unreadable: tuple[str, ...] = ()
     """Images, links and folders that cannot be opened."""
-    remarks: tuple[str, ...] = ()
-    """Lines about files that are not images, with count and reason."""
+    remark: str = ""
+    """A note on files that are skipped, or ""."""
 
     def __len__(self) -> int:
         return len(self.names)

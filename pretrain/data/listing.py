@@ -4,9 +4,7 @@ If a file is later replaced by an image of another size, this is noticed when it
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path, PurePosixPath
 
@@ -22,59 +20,41 @@ from pretrain.pixels.image_names import (
     has_image_suffix,
     is_hidden,
     split_of_folder,
-    with_counts,
 )
 
 
-@dataclass(frozen=True)
-class Tree:
-    """Contents of a folder, as relative paths."""
+def walk(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the files of a folder and what cannot be read, as relative paths.
 
-    files: list[str] = field(default_factory=list)
-    """Files with any suffix, except hidden ones."""
-    unreadable: list[str] = field(default_factory=list)
-    """Broken links, and folders without permission to list them."""
-    repeated: list[str] = field(default_factory=list)
-    """Links to folders, and linked folders, that are listed under another name."""
-    hidden: Counter[str] = field(default_factory=Counter)
-    """Number of hidden folders and images by name.
-    "._*" counts macOS's resource forks."""
-
-
-def walk(folder: Path) -> Tree:
-    """List a folder, following links; each real folder is listed once.
-
-    Hidden files and folders, and files of operating systems, are only counted. In each folder, the
-    real folders come before links to folders, and both are sorted by name.
+    Links are followed, and each real folder is listed once: real folders come before links to
+    folders, and both are sorted by name. Hidden files and files of operating systems are skipped.
+    Broken links and folders without permission to list them cannot be read.
     """
-    tree, visited = Tree(), set[tuple[int, int]]()
+    found: list[str] = []
+    unreadable: list[str] = []
+    visited = set[tuple[int, int]]()
 
     def fail(error: OSError) -> None:
-        tree.unreadable.append(os.path.relpath(error.filename, folder))
+        unreadable.append(os.path.relpath(error.filename, folder))
 
     for root, folders, files in os.walk(folder, followlinks=True, onerror=fail):
         status = os.stat(root)  # noqa: PTH116
-        prefix = "" if Path(root) == folder else f"{os.path.relpath(root, folder)}/"
         if (status.st_dev, status.st_ino) in visited:
-            tree.repeated.append(prefix.removesuffix("/"))
             folders.clear()
             continue
         visited.add((status.st_dev, status.st_ino))
-        for name in folders:
-            if is_hidden(name):
-                tree.hidden[name] += 1
+        prefix = "" if Path(root) == folder else f"{os.path.relpath(root, folder)}/"
         for name in files:
             if is_hidden(name):
-                if has_image_suffix(name):
-                    tree.hidden["._*" if name.startswith("._") else name] += 1
+                continue
             # a broken or circular link may stand for a class; images are opened later
-            elif has_image_suffix(name) or os.path.exists(f"{root}/{name}"):  # noqa: PTH110
-                tree.files.append(f"{prefix}{name}")
+            if has_image_suffix(name) or os.path.exists(f"{root}/{name}"):  # noqa: PTH110
+                found.append(f"{prefix}{name}")
             else:
-                tree.unreadable.append(f"{prefix}{name}")
+                unreadable.append(f"{prefix}{name}")
         shown = [name for name in folders if not is_hidden(name)]
         folders[:] = sorted(shown, key=lambda name: (os.path.islink(f"{root}/{name}"), name))  # noqa: PTH114
-    return tree
+    return found, unreadable
 
 
 def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
@@ -87,12 +67,18 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     """
     if not folder.is_dir():
         raise DataError(f"--data {folder}: not a folder. Pass the folder with the training images")
-    tree = walk(folder)
-    candidates = [path for path in tree.files if has_image_suffix(path)] + tree.unreadable
-    remarks = skipped_files(tree)
+    files, candidates = walk(folder)
+    others = [path for path in files if not has_image_suffix(path)]
+    candidates += [path for path in files if has_image_suffix(path)]
+    remark = ""
+    if others:
+        remark = (
+            f"{len(others)} files are skipped because of their suffix: {count_suffixes(others)}"
+        )
     if not candidates:
-        suffixes, notes = ", ".join(IMAGE_SUFFIXES), "".join(f"; {line}" for line in remarks)
-        raise DataError(f"{folder} and its subfolders contain no images ({suffixes}){notes}")
+        raise DataError(
+            f"{folder} and its subfolders contain no images ({', '.join(IMAGE_SUFFIXES)}). {remark}"
+        )
     require_one_split(folder, candidates)
     # sort by folder, like Path: no name contains a byte that is smaller than the separator
     candidates.sort(key=lambda path: path.replace("/", "\0"))
@@ -110,29 +96,8 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
             f"replace them or pass --tolerated-images {len(unreadable)}"
         )
     return TrainingImages(
-        folder,
-        np.array(names, dtype=np.bytes_),
-        heights,
-        widths,
-        tuple(tree.repeated),
-        unreadable,
-        remarks,
+        folder, np.array(names, dtype=np.bytes_), heights, widths, unreadable, remark
     )
-
-
-def skipped_files(tree: Tree) -> tuple[str, ...]:
-    """Return a line per reason why files are skipped, with their number."""
-    others = [path for path in tree.files if not has_image_suffix(path)]
-    lines = []
-    if others:
-        suffixes = count_suffixes(others)
-        lines.append(f"{len(others)} files are skipped because of their suffix: {suffixes}")
-    if tree.hidden:
-        lines.append(
-            f"{tree.hidden.total()} hidden or system files and folders are skipped: "
-            f"{with_counts(tree.hidden)}"
-        )
-    return tuple(lines)
 
 
 def require_one_split(folder: Path, paths: Iterable[str]) -> None:
@@ -158,26 +123,14 @@ def require_one_split(folder: Path, paths: Iterable[str]) -> None:
             )
 
 
-def find_styles(folder: Path, images: TrainingImages) -> tuple[Path, ...]:
+def find_styles(folder: Path) -> tuple[Path, ...]:
     """Return the folders of a style bank, sorted by name.
 
-    Each contains a copy of every image. Raises DataError if a copy is missing.
+    Each contains a copy of every image under the same name.
     """
     styles = tuple(sorted(style for style in folder.glob("*/") if not is_hidden(style.name)))
     if not styles:
         raise DataError(
             f"--style-bank {folder}: no folders. It must contain a folder for each style"
-        )
-    missing: list[Path] = []
-    for style in styles:
-        # on a network disk, listing the folder is faster than checking each file
-        present = set(walk(style).files)
-        paths = map(images.name, range(len(images)))
-        missing += [style / path for path in paths if path not in present]
-    if missing:
-        raise DataError(
-            f"{folder}: {len(missing)} of {len(styles) * len(images)} styled copies are missing, "
-            f"first {missing[0].relative_to(folder)}. Each style must contain every image under "
-            f"its name in {images.folder}"
         )
     return styles

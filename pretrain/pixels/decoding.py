@@ -6,7 +6,7 @@ time. Pillow clips gray values of more than 8 bits to white; here they are scale
 
 import io
 import os
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
@@ -109,11 +109,7 @@ def image_sizes(files: list[str]) -> NDArray[np.int64]:
     num_processes = min(len(os.sched_getaffinity(0)), len(chunks))
     if num_processes < 2:
         return _sizes(files)
-    try:
-        pool: Executor = ProcessPoolExecutor(num_processes, mp_context=get_context("fork"))
-    except OSError:  # a machine without /dev/shm has no locks for processes
-        pool = ThreadPoolExecutor(num_processes)
-    with pool:
+    with ProcessPoolExecutor(num_processes, mp_context=get_context("fork")) as pool:
         return np.concatenate(list(pool.map(_sizes, chunks)))
 
 

@@ -9,7 +9,7 @@ decay.
 from dataclasses import dataclass
 
 from pretrain.ranges import Dimension, NotNegative, Positive
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,7 @@ RECIPES: Recipes = {
         config=BarlowTwinsConfig(),
         views=BYOL_VIEWS,
         epochs=1000,
-        batch_size=2048,
-        learning_rate=linear_rate(2048, per_256=0.2),
+        **linear_scaling(2048, per_256=0.2),
         final_learning_rate=linear_rate(2048, per_256=0.0002),
         **LARS,
         weight_decay=BarlowTwinsConfig.loss_scale * 1.5e-6,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.ranges import Dimension, Fraction
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,7 @@ IN1K: Recipe[Any] = Recipe(
     config=BYOLConfig(),
     views=BYOL_VIEWS,
     epochs=1000,
-    batch_size=4096,
-    learning_rate=linear_rate(4096, per_256=0.2),
+    **linear_scaling(4096, per_256=0.2),
     **LARS,
     weight_decay=1.5e-6,
     paper="BYOL (arXiv:2006.07733), section 3.3; crops are resized bilinearly, not bicubically",

@@ -1,11 +1,11 @@
 """Runs of DINO on ResNets: Caron et al., ICCV 2021, arXiv:2104.14294."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pretrain.ranges import MAX_VIEWS, Dimension, Fraction, Momentum, Positive
-from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
-from pretrain.recipes.uniclr import CIFAR10, CIFAR100, IN100
+from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, Recipes, linear_scaling
+from pretrain.recipes.uniclr import IN100, table3_rows
 from pretrain.running.command_line import Range
 
 
@@ -60,28 +60,16 @@ UNCLEAR = (
     "and views, both alike and not DINO's, are those of UniCLR's own rows, the momentum is what "
     "DINO's code advises for small batches, outputs and the temperature's warm-up are ours"
 )
-DOUBTFUL = "; the value also stands in solo-learn's table, for a ResNet-18"
 
 
-def uniclr_row(recipe: Recipe[Any], epochs: int, dataset: str) -> Recipe[Any]:
-    """Return a row of UniCLR's Table 3.
-
-    It has two large views, and fewer outputs for fewer images.
-    """
-    config = DINOConfig(
+def small_config(epochs: int) -> DINOConfig:
+    """Return the settings of UniCLR's Table 3: two views, and fewer outputs for fewer images."""
+    return DINOConfig(
         output_dim=4096,
         num_small_views=0,
         momentum=0.9995,
         temperature_warmup=0.05,
         last_layer_from=1 / epochs,
-    )
-    return replace(
-        recipe,
-        method="dino",
-        config=config,
-        epochs=epochs,
-        paper=UNCLEAR,
-        table_row=f"uniclr/table3: {dataset}",
     )
 
 
@@ -91,15 +79,20 @@ RECIPES: Recipes = {
         config=DINOConfig(),
         views=VIEWS,
         epochs=800,
-        batch_size=4080,
-        learning_rate=linear_rate(4080, per_256=0.3),
+        **linear_scaling(4080, per_256=0.3),
         final_learning_rate=0.0048,
         **LARS,
         weight_decay=1e-6,
         paper="DINO (arXiv:2104.14294), arguments of the released ResNet-50",
         table_row="arXiv:2104.14294, table 2: DINO, RN50",
     ),
-    "dino/in100-r50": replace(uniclr_row(IN100, 400, "ImageNet-100"), paper=f"{UNCLEAR}{DOUBTFUL}"),
-    "dino/cifar10-r18": uniclr_row(CIFAR10, 1000, "CIFAR-10"),
-    "dino/cifar100-r18": uniclr_row(CIFAR100, 1000, "CIFAR-100"),
+    "dino/in100-r50": replace(
+        IN100,
+        method="dino",
+        config=small_config(epochs=400),
+        epochs=400,
+        paper=f"{UNCLEAR}; the value also stands in solo-learn's table, for a ResNet-18",
+        table_row="uniclr/table3: ImageNet-100",
+    ),
+    **table3_rows("dino", small_config(epochs=1000), UNCLEAR),
 }

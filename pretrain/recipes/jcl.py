@@ -10,7 +10,7 @@ from typing import Literal
 
 from pretrain.parts.view import KeyForward
 from pretrain.ranges import NotNegative, NumViews
-from pretrain.recipes.recipe import KeySettings, Recipe, Recipes, sweep, with_config
+from pretrain.recipes.recipe import RESNET18_IN100, KeySettings, Recipe, Recipes, sweep, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,7 @@ IN1K = Recipe(
 )
 IN100 = replace(
     IN1K,
-    arch="resnet18",
-    images="ImageNet-100 train",
+    **RESNET18_IN100,
     epochs=100,
     batch_size=128,
     learning_rate=0.1,

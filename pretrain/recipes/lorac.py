@@ -21,6 +21,7 @@ from pretrain.ranges import MAX_VIEWS, Fraction, NotNegative, NumViews, Positive
 from pretrain.recipes.recipe import (
     LONGER_EPOCHS,
     MOCO_V2_VIEWS,
+    RESNET18_IN100,
     SWAV_VIEWS,
     KeySettings,
     Recipe,
@@ -51,8 +52,6 @@ class LORACConfig(KeySettings):
     """Sigma^2 of the Gaussian prior."""
     margin: Real = 3.0
     """c of the margin, a nuclear norm."""
-    batch_scope: Literal["local", "global"] = "local"
-    """Images of the batch-wise prior: of one process, or of all."""
     temperature: Positive = 0.2
     """Tau, divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
@@ -66,10 +65,6 @@ class LORACConfig(KeySettings):
     """Number of key views.
     If several, the first large views are both keys and queries. If one, the last large view is the
     key and not a query (figure 4(b), M = num_large_views)."""
-    q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
-    """Rows of Q.
-    Large queries and all keys (released code); one key and the large queries of the other views
-    (eq. 12); or all queries and all keys."""
     queue_size: QueueSize = 65_536
     """K, keys in each of the num_keys queues.
     The paper names one queue; its code has two."""
@@ -77,7 +72,7 @@ class LORACConfig(KeySettings):
     @property
     def local_prior(self) -> bool:
         """Return whether the prior is over the images of one process."""
-        return self.prior == "batch" and self.batch_scope == "local"
+        return self.prior == "batch"
 
 
 IN1K: Recipe[Any] = Recipe(
@@ -100,8 +95,7 @@ IN1K: Recipe[Any] = Recipe(
 IN100 = replace(
     IN1K,
     config=LORACConfig(beta=2.0),
-    arch="resnet18",
-    images="ImageNet-100 train",
+    **RESNET18_IN100,
     epochs=100,
     batch_size=128,
     learning_rate=2.0,

@@ -11,6 +11,7 @@ from pretrain.ranges import Momentum, NumViews, Positive
 from pretrain.recipes.recipe import (
     LONGER_EPOCHS,
     MOCO_V1_VIEWS,
+    RESNET18_IN100,
     STEPS,
     KeySettings,
     Recipe,
@@ -70,16 +71,14 @@ IN1K_V1 = replace(
 )
 IN100_R18_V1 = replace(
     IN1K_V1,
-    arch="resnet18",
-    images="ImageNet-100 train",
+    **RESNET18_IN100,
     paper="CO2 (arXiv:2010.02217), section 3.5; host and schedule as for ImageNet-1k",
     table_row="co2/fig2a: alpha 0; co2/fig3: MoCo",
     norm_groups=0,
 )
 IN100_R18_V2 = replace(
     IN1K_V2,
-    arch="resnet18",
-    images="ImageNet-100 train",
+    **RESNET18_IN100,
     epochs=100,
     batch_size=128,
     learning_rate=0.1,

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 
 from pretrain.data.views import ViewRecipe
 from pretrain.ranges import Dimension, Positive, QueueSize
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
+from pretrain.recipes.recipe import (
+    BYOL_VIEWS,
+    LARS,
+    RESNET18_CIFAR10,
+    Recipe,
+    Recipes,
+    linear_scaling,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +44,7 @@ IN1K = Recipe(
     config=NNCLRConfig(),
     views=BYOL_VIEWS,
     epochs=1000,
-    batch_size=4096,
-    learning_rate=linear_rate(4096, per_256=0.3),
+    **linear_scaling(4096, per_256=0.3),
     **LARS,
     weight_decay=1e-6,
     paper="NNCLR (arXiv:2104.14548); no authors' code: readings of reimplementations",
@@ -49,9 +55,7 @@ CIFAR10 = replace(
     config=NNCLRConfig(
         temperature=0.2, queue_size=4096, predictor_dim=2048, embedding_dim=128, sync_bn=False
     ),
-    arch="resnet18",
-    stem="cifar",
-    images="CIFAR-10 train, as images",
+    **RESNET18_CIFAR10,
     views=ViewRecipe(size_px=32, blur_probability=0.0),
     epochs=200,
     batch_size=256,

@@ -131,6 +131,12 @@ class Recipe(Generic[Config]):
 Recipes = Mapping[str, Recipe[Any]]
 """Name -> recipe of a run."""
 
+RESNET18_IN100: Mapping[str, Any] = {"arch": "resnet18", "images": "ImageNet-100 train"}
+RESNET18_CIFAR10: Mapping[str, Any] = {
+    "arch": "resnet18",
+    "stem": "cifar",
+    "images": "CIFAR-10 train, as images",
+}
 LARS: Mapping[str, Any] = {"warmup_epochs": 10, "schedule_unit": "step", "optimizer": "lars"}
 """Optimizer and schedule of SimCLR and of most papers after it."""
 STEPS: Mapping[str, Any] = {"schedule": "step", "milestones": (0.6, 0.8)}
@@ -164,3 +170,8 @@ def linear_rate(batch_size: int, *, per_256: float) -> float:
     Goyal et al., arXiv:1706.02677.
     """
     return per_256 * batch_size / 256
+
+
+def linear_scaling(batch_size: int, *, per_256: float) -> dict[str, Any]:
+    """Return the settings `batch_size` and `learning_rate`, which is proportional to it."""
+    return {"batch_size": batch_size, "learning_rate": linear_rate(batch_size, per_256=per_256)}

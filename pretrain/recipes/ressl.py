@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pretrain.data.views import ViewRecipe
 from pretrain.ranges import Dimension, Fraction, Positive, PositiveCount, QueueSize
-from pretrain.recipes.recipe import Recipe, Recipes
+from pretrain.recipes.recipe import RESNET18_CIFAR10, Recipe, Recipes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +49,7 @@ CIFAR10 = replace(
     config=ReSSLConfig(
         queue_size=4096, momentum=0.99, hidden_dim=2048, embedding_dim=128, bn_splits=8
     ),
-    arch="resnet18",
-    stem="cifar",
-    images="CIFAR-10 train, as images",
+    **RESNET18_CIFAR10,
     views=ViewRecipe(size_px=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
     learning_rate=0.06,
     weight_decay=5e-4,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.ranges import Dimension, Positive
-from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_rate
-from pretrain.recipes.uniclr import CIFAR10, CIFAR100
+from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_rate, linear_scaling
+from pretrain.recipes.uniclr import table3_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,7 @@ IN1K: Recipe[Any] = Recipe(
     config=SimCLRConfig(),
     views=SIMCLR_VIEWS,
     epochs=1000,
-    batch_size=4096,
-    learning_rate=linear_rate(4096, per_256=0.3),
+    **linear_scaling(4096, per_256=0.3),
     **LARS,
     weight_decay=1e-6,
     paper="SimCLR (arXiv:2002.05709), section 2.2",
@@ -51,18 +50,6 @@ UNCLEAR = (
 def root_rate(batch_size: int) -> float:
     """Return a learning rate proportional to sqrt(batch size): appendix B.1."""
     return 0.075 * math.sqrt(batch_size)
-
-
-def uniclr_row(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
-    """Return a row of UniCLR's Table 3 on small images."""
-    return replace(
-        recipe,
-        method="simclr",
-        config=SimCLRConfig(temperature=0.5),
-        paper=f"{UNCLEAR}optimizer, batch and views are those of UniCLR's own rows, the "
-        "temperature is SimCLR's",
-        table_row=f"uniclr/table3: {dataset}",
-    )
 
 
 RECIPES: Recipes = {
@@ -91,6 +78,10 @@ RECIPES: Recipes = {
         paper=f"{UNCLEAR}as on ImageNet-1k with this batch; that README names no network",
         table_row="uniclr/table3: ImageNet-100",
     ),
-    "simclr/cifar10-r18": uniclr_row(CIFAR10, "CIFAR-10"),
-    "simclr/cifar100-r18": uniclr_row(CIFAR100, "CIFAR-100"),
+    **table3_rows(
+        "simclr",
+        SimCLRConfig(temperature=0.5),
+        f"{UNCLEAR}optimizer, batch and views are those of UniCLR's own rows, the temperature is "
+        "SimCLR's",
+    ),
 }

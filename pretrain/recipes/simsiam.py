@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.ranges import Dimension
-from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
-from pretrain.recipes.uniclr import CIFAR10, CIFAR100
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, Recipes, linear_scaling
+from pretrain.recipes.uniclr import table3_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,35 +31,18 @@ IN1K: Recipe[Any] = Recipe(
     config=SimSiamConfig(),
     views=MOCO_V2_VIEWS,
     epochs=100,
-    batch_size=512,
-    learning_rate=linear_rate(512, per_256=0.05),
+    **linear_scaling(512, per_256=0.05),
     paper="SimSiam (arXiv:2011.10566), section 3",
     table_row="arXiv:2011.10566, table 2: batch 512",
 )
 EPOCHS200 = replace(
     IN1K,
     epochs=200,
-    batch_size=256,
-    learning_rate=linear_rate(256, per_256=0.05),
+    **linear_scaling(256, per_256=0.05),
     paper="SimSiam (arXiv:2011.10566), table 4",
     table_row="uniclr/table2: SimSiam",
 )
 UNCLEAR = "SimSiam in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: "
-
-
-def cifar_row(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
-    """Return a row of UniCLR's Table 3.
-
-    UniCLR's own runs have SimSiam's optimizer.
-    """
-    return replace(
-        recipe,
-        method="simsiam",
-        config=SimSiamConfig(),
-        views=replace(recipe.views, blur_probability=0.0),
-        paper=f"{UNCLEAR}as in SimSiam's appendix D, with three layers in the projector, not two",
-        table_row=f"uniclr/table3: {dataset}",
-    )
 
 
 RECIPES: Recipes = {
@@ -73,6 +56,10 @@ RECIPES: Recipes = {
         "ResNet-18",
         table_row="uniclr/table3: ImageNet-100",
     ),
-    "simsiam/cifar10-r18": cifar_row(CIFAR10, "CIFAR-10"),
-    "simsiam/cifar100-r18": cifar_row(CIFAR100, "CIFAR-100"),
+    **table3_rows(
+        "simsiam",
+        SimSiamConfig(),
+        f"{UNCLEAR}as in SimSiam's appendix D, with three layers in the projector, not two",
+        blur_probability=0.0,
+    ),
 }

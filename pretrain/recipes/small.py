@@ -29,7 +29,7 @@ from pretrain.recipes import (
     wmse,
     zero_cl,
 )
-from pretrain.recipes.recipe import Recipe, Recipes, linear_rate
+from pretrain.recipes.recipe import RESNET18_CIFAR10, Recipe, Recipes, linear_scaling
 
 FAMILIES = (
     *(jcl, moco, co2, lorac, uniclr, instdisc, simclr, byol, simsiam, swav, dino, ressl, nnclr),
@@ -131,13 +131,10 @@ CIFAR_VIEWS = ViewRecipe(size_px=32, small_size_px=24, blur_probability=0.0)
 CIFAR10: Recipe[Any] = Recipe(
     method="",
     config=None,
-    arch="resnet18",
-    stem="cifar",
-    images="CIFAR-10 train, as images",
+    **RESNET18_CIFAR10,
     views=CIFAR_VIEWS,
     epochs=200,
-    batch_size=256,
-    learning_rate=linear_rate(256, per_256=0.06),
+    **linear_scaling(256, per_256=0.06),
     schedule_unit="step",
     weight_decay=5e-4,
     paper="ours: the method at the scale of one GPU",
@@ -148,8 +145,7 @@ CIFAR10_CPU = replace(
     # the side of a random crop is 3/4 of the image's on average: objects keep their size
     test_px=20,
     epochs=1,
-    batch_size=64,
-    learning_rate=linear_rate(64, per_256=0.12),
+    **linear_scaling(64, per_256=0.12),
     paper="ours: what a CPU core does in some minutes",
 )
 SMOKE: Recipe[Any] = Recipe(
@@ -204,8 +200,7 @@ RECIPES: Recipes = {
         images="generated images",
         views=ViewRecipe(size_px=32),
         epochs=10,
-        batch_size=64,
-        learning_rate=linear_rate(64, per_256=0.12),
+        **linear_scaling(64, per_256=0.12),
         schedule_unit="step",
         paper="ours: shows the whole job within two minutes on two CPU cores",
     ),

@@ -33,7 +33,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pretrain.ranges import MAX_VIEWS, Dimension, Fraction, NotNegative, Positive
-from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
+from pretrain.recipes.recipe import (
+    LARS,
+    MOCO_V2_VIEWS,
+    RESNET18_CIFAR10,
+    Recipe,
+    Recipes,
+    linear_scaling,
+)
 from pretrain.running.command_line import Range
 
 Variant = Literal["affinity", "whitening", "trace", "trace_unscaled"]
@@ -59,20 +66,9 @@ class UniCLRConfig:
     sym_on: Literal["logits", "affinity"] = "logits"
     """Input of the symmetric loss.
     Affinities divided by the temperature (algorithm 1), or affinities (equation 6)."""
-    ce_both_directions: bool = False
-    """Cross-entropy over columns as well as rows; the paper has rows only."""
     ridge: NotNegative = 1.0
     """Fraction of the mean variance that is added to the covariance's diagonal.
     1e-3 is enough if there are more images than features."""
-    groups: Dimension = 1
-    """Number of feature groups, each whitened separately."""
-    detach_covariance: bool = False
-    """No gradient through the covariance."""
-    prenorm: bool = False
-    """Normalize rows before whitening, as in code released later."""
-    pooled_stats: bool = False
-    """Compute one mean and covariance from all embeddings of a step.
-    Otherwise, one for each pair of views."""
     affinity_scope: Literal["global", "local"] = "global"
     """Images in affinities and statistics: of all processes, or of each process."""
     momentum_encoder: bool = False
@@ -99,11 +95,6 @@ class UniCLRConfig:
                 f"variant {self.variant} has temperature {self.tau:g} and symmetry_weight "
                 f"{self.gamma:g}, but it uses no off-diagonal affinities: omit both, or set "
                 f"temperature 1 and symmetry_weight 0"
-            )
-        if self.groups < 1 or self.embedding_dim % self.groups:
-            raise ValueError(
-                f"embedding_dim {self.embedding_dim} does not split into {self.groups} groups: "
-                f"choose --groups so that it divides --embedding-dim"
             )
 
     @property
@@ -151,8 +142,7 @@ IN1K: Recipe[Any] = Recipe(
     config=UniCLRConfig(ridge=1.0),
     views=MOCO_V2_VIEWS,
     epochs=200,
-    batch_size=512,
-    learning_rate=linear_rate(512, per_256=0.05),
+    **linear_scaling(512, per_256=0.05),
     **LARS,
     weight_decay=1e-6,
     paper=f"{PAPER}; {LAST_NORM} and {LARS_SCOPE} are ours, the paper tells neither",
@@ -167,15 +157,12 @@ IN100 = replace(
 CIFAR10: Recipe[Any] = Recipe(
     method="simaffinity",
     config=UniCLRConfig(ridge=1e-3, embedding_dim=256, predictor_dim=64),
-    arch="resnet18",
-    stem="cifar",
-    images="CIFAR-10 train, as images",
+    **RESNET18_CIFAR10,
     views=replace(
         MOCO_V2_VIEWS, size_px=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)
     ),
     epochs=1000,
-    batch_size=512,
-    learning_rate=linear_rate(512, per_256=0.03),
+    **linear_scaling(512, per_256=0.03),
     schedule_unit="step",
     weight_decay=5e-4,
     paper=f"{PAPER}; SGD, batch and weight decay are SimSiam's, the stem of CIFAR's ResNets and "
@@ -245,6 +232,24 @@ def table1_rows() -> Iterator[tuple[str, Recipe[Any]]]:
             f"{METHOD_NAMES[variant]}/in1k-r50-{name}",
             with_loss(IN1K, variant, table_row, **settings),
         )
+
+
+def table3_rows(method: str, config: Any, paper: str, **views: Any) -> Recipes:
+    """Return another method's rows of Table 3 on CIFAR.
+
+    They have the optimizer, batch and views of UniCLR's own rows, except the given views' settings.
+    """
+    return {
+        f"{method}/{dataset.lower().replace('-', '')}-r18": replace(
+            recipe,
+            method=method,
+            config=config,
+            views=replace(recipe.views, **views),
+            paper=paper,
+            table_row=f"uniclr/table3: {dataset}",
+        )
+        for dataset, recipe in CIFAR.items()
+    }
 
 
 RECIPES: Recipes = {

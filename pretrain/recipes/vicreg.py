@@ -7,7 +7,7 @@ zero.
 from dataclasses import dataclass, replace
 
 from pretrain.ranges import Dimension, NotNegative
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,7 @@ IN1K = Recipe(
         second_solarize_probability=None,
     ),
     epochs=1000,
-    batch_size=2048,
-    learning_rate=linear_rate(2048, per_256=0.2),
+    **linear_scaling(2048, per_256=0.2),
     final_learning_rate=0.002,
     **LARS,
     weight_decay=1e-6,

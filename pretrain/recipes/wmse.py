@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pretrain.ranges import MAX_VIEWS, Dimension, NotNegative, NumViews, PositiveCount
-from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_rate
+from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_scaling
 from pretrain.running.command_line import Range
 
 
@@ -59,8 +59,7 @@ RECIPES: Recipes = {
         config=WMSEConfig(num_views=4, hidden_dim=2048, num_hidden=2),
         views=SIMCLR_VIEWS,
         epochs=400,
-        batch_size=1024,
-        learning_rate=linear_rate(1024, per_256=0.3),
+        **linear_scaling(1024, per_256=0.3),
         **LARS,
         weight_decay=1e-6,
         paper="W-MSE 4 (arXiv:2007.06346), in SimCLRv2's code (arXiv:2006.10029) and settings",

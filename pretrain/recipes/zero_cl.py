@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.ranges import Dimension, NotNegative, Positive
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
 
@@ -55,8 +55,7 @@ IN1K: Recipe[Any] = Recipe(
     config=ZeroCLConfig(),
     views=BYOL_VIEWS,
     epochs=400,
-    batch_size=1024,
-    learning_rate=linear_rate(1024, per_256=0.3),
+    **linear_scaling(1024, per_256=0.3),
     final_learning_rate=linear_rate(1024, per_256=0.0003),
     **LARS,
     weight_decay=ZeroCLConfig.loss_scale * 1e-6,
@@ -66,8 +65,7 @@ IN1K: Recipe[Any] = Recipe(
 )
 AT_256 = replace(
     IN1K,
-    batch_size=256,
-    learning_rate=linear_rate(256, per_256=0.3),
+    **linear_scaling(256, per_256=0.3),
     final_learning_rate=linear_rate(256, per_256=0.0003),
 )
 

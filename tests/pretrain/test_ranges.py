@@ -124,10 +124,10 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
         ("jcl/smoke", "--milestones 0.6 0.8 --schedule step", ""),
         ("jcl/smoke", "--trust-coefficient 0.02", "--optimizer sgd"),
         ("moco/in1k-r50-v1", "--schedule cosine", ""),  # its milestones are the recipe's
-        ("simaffinity/smoke", "--groups 2", "--variant affinity"),
-        ("simaffinity/smoke", "--groups 2 --variant whitening", ""),
+        ("simaffinity/smoke", "--ridge 0.1", "--variant affinity"),
+        ("simaffinity/smoke", "--ridge 0.1 --variant whitening", ""),
         ("simtrace/smoke", "--sym-on affinity", "--variant trace"),
-        ("simwhitening/smoke", "--ce-both-directions", ""),
+        ("simwhitening/smoke", "--sym-on affinity", ""),
         ("zero_cl/smoke", "--ridge 0.1", ""),
         ("moco_m/smoke", "--beta 1", "--prior none"),
         ("moco_m/smoke", "--beta 1 --prior laplace", ""),

@@ -196,7 +196,7 @@ def test_views_show_the_styled_copies_and_copies_share_the_style(
         image_folder,
         recipe=replace(WHOLE, texture_probability=0.6),
         views=(View(), View(), View(copies=("texture",)), View(without=("texture",))),
-        styles=find_styles(style_bank, find_images(image_folder)),
+        styles=find_styles(style_bank),
         colors_on_device=colors_on_device,
     )
     batches = [levels(views).amax(dim=(2, 3, 4)) for views, *_ in styled.batches(0, 20)]
@@ -241,7 +241,7 @@ def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) 
     larger = replace(
         plain,
         recipe=replace(CROPPED, texture_probability=1.0),
-        styles=find_styles(tmp_path / "bank", plain.images),
+        styles=find_styles(tmp_path / "bank"),
     )
     for ours, theirs in zip(plain.batches(0, 2), larger.batches(0, 2), strict=True):
         # the slopes begin half a small pixel later
