@@ -7,7 +7,7 @@ statistics of views, are left out and named on stderr, as are failed evaluations
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -58,19 +58,13 @@ class Request:
     """Folder of records."""
 
 
-def model_index(name: str, numbers: Iterable[Number]) -> tuple[dict[str, Any], list[str]]:
-    """Return the metadata of a model card, and the omitted tasks."""
-    results, left_out = [], []
-    for number in numbers:
-        task_type = TASK_TYPES.get(number.task, TASK_TYPES.get(number.run.heading, ""))
-        if not task_type:
-            left_out.append(number.runs[0].key)
-            continue
-        results.append(_result(number, task_type))
-    return {"model-index": [{"name": name, "results": results}]}, left_out
+def task_type(number: Number) -> str:
+    """Return the Hugging Face task of a result; empty if there is none."""
+    return TASK_TYPES.get(number.task, TASK_TYPES.get(number.run.heading, ""))
 
 
-def _result(number: Number, task_type: str) -> dict[str, Any]:
+def _result(number: Number) -> dict[str, Any]:
+    """Return a result as an entry of a model card's metadata."""
     run, task = number.runs[0], task_of(number.runs[0].key)
     dataset = DATASETS[task.dataset]
     metrics = []
@@ -94,7 +88,7 @@ def _result(number: Number, task_type: str) -> dict[str, Any]:
             }
         )
     return {
-        "task": {"type": task_type, "name": number.run.heading},
+        "task": {"type": task_type(number), "name": number.run.heading},
         "dataset": {"type": task.dataset, "name": dataset.title, "split": "test"},
         "metrics": metrics,
     }
@@ -109,9 +103,10 @@ def main(args: Sequence[str]) -> int:
     if len(backbones := rows_of(numbers, [request.name])) > 1:
         raise OptionError(f"--name {request.name}: {plural(len(backbones), 'file')} have this name")
     selected = [number for number in numbers if number.run.identity in backbones]
-    content, left_out = model_index(request.name, selected)
+    results = [_result(number) for number in selected if task_type(number)]
+    content = {"model-index": [{"name": request.name, "results": results}]}
     print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
-    left_out = [f"{key} has no task there" for key in left_out]
+    left_out = [f"{n.runs[0].key} has no task there" for n in selected if not task_type(n)]
     left_out += [
         f"{run.task} failed"
         for run in contents.results.runs

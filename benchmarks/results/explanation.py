@@ -219,12 +219,9 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
     generated = any(entry["small"] == "generated" for entry in record.data.values())
     written = "; to write generated data: python -m transfer generate-data" if generated else ""
     yield "DATA", f"the folder of all datasets{written}"
-    if protocol_hash(record.task, TASKS[key]) != record.protocol["paper_hash"]:
-        yield "cached", "no: the protocol has changed since"
-    elif records is None:
-        yield "cached", f"no: the record is not in a results folder ({path})"
-    else:
-        yield "cached", f"yes, if {file} and DATA are the same as in the record"
+    is_changed = protocol_hash(record.task, TASKS[key]) != record.protocol["paper_hash"]
+    cached = f"yes, if {file} and DATA are the same as in the record"
+    yield "cached", "no: the protocol has changed since" if is_changed else cached
 
 
 def file_of(record: Record) -> str:

@@ -21,7 +21,6 @@ from benchmarks.results.differences import Score, score_of
 from benchmarks.results.published import AVERAGE, CORRUPTED, transfer_tasks
 from benchmarks.results.records import (
     CURVE_SEPARATOR,
-    SCHEDULES,
     SMALL_DATA,
     Conditions,
     Reasons,
@@ -150,14 +149,13 @@ class Block:
 EMPTY = Block(Reasons(), 0, ())
 
 
-def block_sort_key(reasons: Reasons, version: int) -> tuple[int, tuple[str, ...], int]:
+def block_sort_key(reasons: Reasons, version: int) -> tuple[bool, str, tuple[str, ...], int]:
     """Return the sort key of blocks.
 
-    Schedules come in their order, then other lengths; the newest version comes first.
+    The paper's schedule comes first, shares of it such as 0.02 come last. The newest version comes
+    first.
     """
-    lengths = ["", *map(schedule_words, SCHEDULES[1:])]
-    index = lengths.index(reasons.length) if reasons.length in lengths else len(lengths)
-    return index, reasons.texts, version
+    return reasons.length[:1].isdigit(), reasons.length, reasons.texts, version
 
 
 def blocks(numbers: Iterable[Number]) -> list[Block]:

@@ -338,7 +338,7 @@ def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results
     """
     folders = [results, *further_folders]
     folder_of = {path: folder for folder in folders for path in _json_files(folder)}
-    used: dict[Hashable, Run] = {}
+    used: dict[tuple[str, Hashable], Run] = {}
     misplaced, unused = [], []
     # an evaluation's first record has the shortest name
     by_length = sorted(folder_of, key=lambda p: (folders.index(folder_of[p]), len(p.name)))
@@ -379,9 +379,11 @@ def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results
             else run
             for run in rows
         ]
-    snapshots = [r for r in rows if r.path.is_relative_to(folder_of[r.path] / RECORDS / SNAPSHOTS)]
-    paths = {run.path for run in snapshots}
-    return Results([run for run in rows if run.path not in paths], snapshots, sorted(unused))
+    kinds = {run.path: kind for (kind, _), run in used.items()}
+    runs, snapshots = (
+        [run for run in rows if kinds[run.path] == kind] for kind in (RECORDS, SNAPSHOTS)
+    )
+    return Results(runs, snapshots, sorted(unused))
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -115,7 +115,6 @@ def stated_page(numbers: Iterable[Number], command: str) -> Page:
 def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
     lines, needed, other_lines = [], [], []
     for statement in paper.stated:
-        measurements = [*statement.measured, *statement.swept.values()]
         for measurement in statement.measured:
             ours = evidence.score(statement, measurement)
             lines.append(_line(statement, measurement, ours, evidence.sign(measurement)))
@@ -124,15 +123,14 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
             best, missing = _best_setting(statement, evidence)
             lines.append(best)
             needed += missing
-        compared = {measurement.value for measurement in measurements}
-        uncompared = [
+        compared = {m.value for m in (*statement.measured, *statement.swept.values())}
+        uncompared = ", ".join(
             f"{key} {_value_text(value)}"
             for key, value in statement.values.items()
             if key not in compared
-        ]
+        )
         if uncompared:
-            line = f"- {statement.where}, {statement.what}: {', '.join(uncompared)}"
-            other_lines.append(line)
+            other_lines.append(f"- {statement.where}, {statement.what}: {uncompared}")
     page_parts: list[Part] = [
         f"## {paper.name}",
         f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}.",
@@ -160,15 +158,10 @@ def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], 
     """
     measurements = statement.swept
     first = next(iter(measurements.values()))
-    by_value = {
-        value: evidence.score(statement, measurement) for value, measurement in measurements.items()
-    }
-    scores = {value: score for value, score in by_value.items() if score}
+    scores = {v: s for v, m in measurements.items() if (s := evidence.score(statement, m))}
+    missing = [_needed(measurements[value]) for value in measurements if value not in scores]
     paper = statement.values[first.value]
     line = [statement.where, statement.what, first.value, f"{paper}"]
-    missing = [
-        _needed(measurement) for value, measurement in measurements.items() if value not in scores
-    ]
     if missing:
         progress = f"{len(scores)} of {len(measurements)} values run" if scores else "not run"
         return [*line, progress, "–", "–", "–"], missing

@@ -192,14 +192,9 @@ class Notes(dict[str, int]):
 
 def our_cell(number: Number, decimals: int = 1) -> Cell:
     """Return our number as an entry of a table."""
-    text = number.score.text(decimals) if number.score else number.text
-    return Cell(
-        text=text,
-        score=number.score,
-        files=number.files,
-        notes=number.notes,
-        failures=number.failures,
-    )
+    score, notes, failures = number.score, number.notes, number.failures
+    text = score.text(decimals) if score else number.text
+    return Cell(text=text, score=score, files=number.files, notes=notes, failures=failures)
 
 
 def mark_notes(lines: Sequence[Line], notes: Notes) -> list[str]:

@@ -137,7 +137,6 @@ def test_what_has_no_command_or_another_protocol_says_so(tmp_path: Path) -> None
     for changes, label, args in (
         ({"request": {}}, "not possible", "Python code or an earlier version"),
         (changed, "cached", "no: the protocol has changed since"),
-        ({}, "cached", "no: the record is not in a results folder"),
     ):
         put(tmp_path, "record.json", content | changes)
         assert args in lines_of(tmp_path / "record.json")[label]
