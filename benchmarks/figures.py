@@ -48,7 +48,10 @@ class Request:
 
 
 def keep_logs(request: Request) -> None:
-    """Store the logs of runs in the results; ValueError if incomplete."""
+    """Store the logs of runs in the results.
+
+    Raises ValueError if a log is incomplete or a name is missing or repeated.
+    """
     names = request.name or tuple(folder.resolve().name for folder in request.logs)
     if len(names) != len(request.logs):
         raise ValueError(f"--name: {len(names)} names for {len(request.logs)} folders of --logs")

@@ -205,7 +205,10 @@ def printed_name(figure_id: str) -> str:
 
 
 def stated(figure_id: str, key: str) -> Any:
-    """Return a number from the text on a figure; KeyError if missing."""
+    """Return a number that the paper's text states about a figure.
+
+    Raises KeyError if it is not stated.
+    """
     for statement in paper_of(figure_id).stated:
         if statement.where == printed_name(figure_id) and key in statement.values:
             return statement.values[key]

@@ -30,7 +30,6 @@ from benchmarks.drawing.selection import (
     Points,
     best_points,
     distinct,
-    has_number,
     is_published,
     is_unchanged,
     line_key,
@@ -164,7 +163,7 @@ def _swept_results(
     return grouped(
         (picture_key(run, length=length), run)
         for run in inputs.results.succeeded
-        if run.task in tasks and has_number(run, metric)
+        if run.task in tasks and (metric in run.metrics or metric in run.details)
     )
 
 

@@ -33,7 +33,7 @@ class TrainingLog:
 
     name: str
     made_by: Mapping[str, Any]
-    """Origin, as the backbone file of the run holds it."""
+    """Origin of the backbone, from its file."""
     lines: Sequence[Mapping[str, float]]
     """Metrics by name, with the epoch at which they were written."""
 
@@ -52,6 +52,8 @@ def read_run(folder: Path, name: str) -> TrainingLog:
 
     Raises ValueError if the folder is not a run, or if the run is not finished.
     """
+    from transfer.encoders.opening import load  # --list needs no torch
+
     path, backbone = folder / LOG_FILE, folder / BACKBONE_FILE
     for file in (path, backbone):
         if not file.is_file():
@@ -59,19 +61,16 @@ def read_run(folder: Path, name: str) -> TrainingLog:
                 f"{folder}: no {file.name}; expected the --out folder of a finished run of "
                 "python -m pretrain. To finish a run, start its command again"
             )
-    made_by = _origin(backbone)
+    made_by = dict(load(backbone).made_by)
     try:
         return _complete_log(name, made_by, read_lines(path))
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         reason = "the log is truncated, or belongs to another run"
         raise ValueError(f"{path}: {error}; {reason}") from error
 
 
 def read_lines(path: Path) -> list[dict[str, float]]:
-    """Return one dict of finite values per log line.
-
-    A malformed line gives an empty dict.
-    """
+    """Return the finite values of each line by name; none for a malformed line."""
     lines: list[dict[str, float]] = []
     for text in path.read_bytes().decode(errors="replace").splitlines():
         line: dict[str, float] = {}
@@ -85,7 +84,7 @@ def read_lines(path: Path) -> list[dict[str, float]]:
 def _complete_log(
     name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]
 ) -> TrainingLog:
-    """Return a complete log.
+    """Return the log of a whole run.
 
     Raises ValueError if a line is incomplete, or if the last step differs from the run's.
     """
@@ -98,22 +97,6 @@ def _complete_log(
     if last != steps:
         raise ValueError(f"ends at step {last:g}, but the run had {steps}")
     return TrainingLog(name, made_by, lines)
-
-
-def _origin(backbone: Path) -> dict[str, Any]:
-    from transfer.encoders.architectures import BackboneError
-    from transfer.encoders.opening import load
-
-    try:
-        made_by = dict(load(backbone).made_by)
-    except BackboneError as error:
-        raise ValueError(f"{backbone}: {error}") from error
-    if "settings" not in made_by:
-        raise ValueError(
-            f"{backbone}: does not state how it was trained; expected a backbone file that "
-            "python -m pretrain has written"
-        )
-    return made_by
 
 
 def save_log(log: TrainingLog, results: Path) -> Path:
@@ -157,10 +140,16 @@ def _parse(content: dict[str, Any]) -> TrainingLog:
 
 
 def curve_points(logs: Sequence[TrainingLog], name: str, *, last_step: bool) -> tuple[Point, ...]:
-    """Return the points of a metric, with standard deviations over runs.
+    """Return the points of a metric's curve: means and standard deviations over runs.
 
-    A value is plotted at the center of its log interval, or at the last step of it if `last_step`.
-    With many values, the points are means over equal sections of the runs.
+    Args:
+        logs: logs of runs with equal settings.
+        name: the metric.
+        last_step: plot a value at the last step of its log interval, not at its center.
+
+    Returns:
+        At most MAX_POINTS points. With more values, each point is a mean over an equal section of
+        the runs.
     """
     count = min(MAX_POINTS, *(len(log.lines) for log in logs))
     sections: dict[int, list[tuple[float, float]]] = {}

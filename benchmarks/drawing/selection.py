@@ -194,12 +194,6 @@ def is_unchanged(run: Run) -> bool:
     return not (run.changed or norm_difference(run.paper_norm_groups, run.norm_groups))
 
 
-def has_number(run: Run, name: str) -> bool:
-    """Return whether a record holds a number among its metrics or details."""
-    value = run.metrics.get(name, run.details.get(name))
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def number_of(run: Run, name: str) -> float:
     """Return a number from a record's metrics or details."""
     return float(run.metrics[name] if name in run.metrics else run.details[name])

@@ -28,8 +28,6 @@ class Sheet(NamedTuple):
     """Class of the table."""
     id: str = ""
     """Anchor of a table without title, alone in its section."""
-    families: Sequence[str] = ()
-    """Hidden search terms of each row."""
     texts: Mapping[str, str] = MappingProxyType({})
     """The table by format, to copy; otherwise the script formats it."""
 
@@ -153,11 +151,7 @@ def _sheet(sheet: Sheet, address: Address) -> str:
         f'<th scope="col"{kind}>{inline(cell.text)}</th>'
         for cell, kind in zip(head, kinds, strict=True)
     )
-    families = sheet.families or [""] * len(body)
-    rows = (
-        _row(line, cells, kinds, family, address)
-        for line, cells, family in zip(grid.lines, body, families, strict=True)
-    )
+    rows = (_row(line, cells, kinds, address) for line, cells in zip(grid.lines, body, strict=True))
     caption = escape(sheet.title)
     title = "" if sheet.id else f"<h3>{caption}</h3>"
     wide = " wide" if len(head) > WIDE_COLUMNS else ""
@@ -172,15 +166,11 @@ def _sheet(sheet: Sheet, address: Address) -> str:
     return f'<div class="block{wide}">{title}{scroll}{_note(sheet.note)}</div>'
 
 
-def _row(
-    line: Line, cells: Sequence[Cell], kinds: Sequence[str], family: str, address: Address
-) -> str:
+def _row(line: Line, cells: Sequence[Cell], kinds: Sequence[str], address: Address) -> str:
     if cells[0].is_title:
         title = inline(cells[0].text)
         return f'<tr class="group"><th colspan="{len(cells)}">{title}</th></tr>'
-    entries = [_cell(cell, kind, address) for cell, kind in zip(cells, kinds, strict=True)]
-    if family:
-        entries[1] = entries[1].replace("<td", f'<td data-words="{escape(family)}"', 1)
+    entries = (_cell(cell, kind, address) for cell, kind in zip(cells, kinds, strict=True))
     kind = f' class="{line.kind}"' if line.kind else ""
     return f"<tr{kind}>{''.join(entries)}</tr>"
 

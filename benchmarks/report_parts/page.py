@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from benchmarks.drawing.figure import figures
 from benchmarks.report_parts.compare import compared
-from benchmarks.report_parts.document import Fold, Gallery, Image, Part, Sheet, html
+from benchmarks.report_parts.document import Address, Fold, Gallery, Image, Part, Sheet, html
 from benchmarks.report_parts.evaluated import evaluated_parts, without_result
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.tasks import task_folds
@@ -40,44 +40,37 @@ MEANINGS = {
 }
 
 
-class Explanations:
-    """Explanations of all records except snapshots, and their addresses."""
+def explanations_of(contents: Contents) -> dict[str, Any]:
+    """Return explanations of all records except snapshots, as input of the report's script.
 
-    def __init__(self, contents: Contents) -> None:
-        """Explain every record; equal sections are stored once."""
-        self.records: list[dict[str, Any]] = []
-        self.sections: dict[object, int] = {}
-        self.addresses: dict[str, str] = {}
-        taken: set[str] = set()
-        for run in contents.results.succeeded:
-            short = f"{run.backbone}/{run.key}"
-            names = [short, f"{short}.{run.schedule}.seed{run.seed}", run.file]
-            address = next(name for name in names if name not in taken)
-            taken.add(address)
-            self.addresses[run.file] = address
-            # a report that is sent to others names no folders of this machine
-            checkpoint = Path(file_of(run.record))
-            hidden = {str(checkpoint): checkpoint.name} if checkpoint.is_absolute() else {}
-            for folder in (contents.folder, *contents.further_folders):
-                hidden |= {str(folder): "RESULTS"} if folder.is_absolute() else {}
-            section_ids = []
-            for title, lines in explain(run).items():
-                texts = tuple(tuple(_replaced(text, hidden) for text in line) for line in lines)
-                section_ids.append(self.sections.setdefault((title, texts), len(self.sections)))
-            title = f"{run.label} on {run.task}, seed {run.seed}"
-            self.records.append({"address": address, "title": title, "sections": section_ids})
+    Equal sections are stored once. A report that is sent to others names no folders of this
+    machine.
+    """
+    records: list[dict[str, Any]] = []
+    sections: dict[object, int] = {}
+    for run in contents.results.succeeded:
+        checkpoint = Path(file_of(run.record))
+        hidden = {str(checkpoint): checkpoint.name} if checkpoint.is_absolute() else {}
+        for folder in (contents.folder, *contents.further_folders):
+            hidden |= {str(folder): "RESULTS"} if folder.is_absolute() else {}
+        section_ids = []
+        for title, lines in explain(run).items():
+            texts = tuple(tuple(_replaced(text, hidden) for text in line) for line in lines)
+            section_ids.append(sections.setdefault((title, texts), len(sections)))
+        title = f"{run.label} on {run.task}, seed {run.seed}"
+        records.append({"address": run.file, "title": title, "sections": section_ids})
+    return {"records": records, "sections": [*sections]}
 
-    @property
-    def content(self) -> dict[str, Any]:
-        """Return all explanations as input of the report's script."""
-        return {"records": self.records, "sections": [*self.sections]}
 
-    def address(self, files: Iterable[str]) -> str:
-        """Return the address of records, starting with "#", or an empty text."""
-        quoted = [
-            quote(self.addresses[file], safe="/@") for file in files if file in self.addresses
-        ]
-        return f"#{','.join(quoted)}" if quoted else ""
+def _addresses(contents: Contents) -> Address:
+    """Return the function from record files to the address of their explanations."""
+    explained = {run.file for run in contents.results.succeeded}
+
+    def address(files: Iterable[str]) -> str:
+        quoted = ",".join(quote(file, safe="/@") for file in files if file in explained)
+        return f"#{quoted}" if quoted else ""
+
+    return address
 
 
 def _replaced(text: str, replacements: Mapping[str, str]) -> str:
@@ -96,8 +89,8 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     from markupsafe import Markup
 
     folder, results = contents.folder, contents.results
-    explanations = Explanations(contents)
-    comparison = compared(contents.numbers, explanations.address)
+    address = _addresses(contents)
+    comparison = compared(contents.numbers, address)
     reasons = [{*run.reasons.texts} for run in results.succeeded]
     identities = {run.identity for run in results.runs}
     tasks = task_folds(folder, contents.numbers, contents.snapshots)
@@ -135,8 +128,8 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         verdicts={verdict: verdicts[verdict] for verdict in SIGNS if verdict in verdicts},
         signs=SIGNS,
         sections=[section for section in sections if section[2]],
-        html=lambda part: Markup(html(part, explanations.address)),
-        explanations=explanations.content,
+        html=lambda part: Markup(html(part, address)),
+        explanations=explanations_of(contents),
         # the only text that is not escaped: files of this package
         style=Markup((templates / "report.css").read_text(encoding="utf-8")),
         script=Markup((templates / "report.js").read_text(encoding="utf-8")),
@@ -248,13 +241,13 @@ def _all_numbers(contents: Contents) -> list[Part]:
     shared = [f"{name} {distinct.pop()}" for name, distinct in values.items() if name not in varied]
     text = "One row per record and metric, the same as `results.csv`."
     text += f" All: {', '.join(shared)}." if shared else ""
-    runs = {run.file: run for run in contents.results.succeeded}
+    keys = {run.file: run.key for run in contents.results.succeeded}
     lines = []
     for row in rows:
         verdict = row["verdict"] or ("–" if row["comparable"] else "none")
         texts = [row["protocol"], row["engine"], *(row[name] for name in varied), verdict]
         value = Cell(text=f"{row['value']:.2f}", files=(row["record"],))
-        names = [row["backbone"], runs[row["record"]].key, row["metric"]]
+        names = [row["backbone"], keys[row["record"]], row["metric"]]
         lines.append(
             Line(
                 texts=[plain(name) for name in names],
@@ -264,8 +257,7 @@ def _all_numbers(contents: Contents) -> list[Part]:
         )
     numbers = ["value", "protocol", "engine", *varied, "verdict"]
     grid = Grid(texts=["checkpoint", "task", "metric"], numbers=numbers, lines=lines)
-    families = [runs[row["record"]].heading for row in rows]
-    return [text, Sheet("Every number", grid, id="all-numbers", families=families)]
+    return [text, Sheet("Every number", grid, id="all-numbers")]
 
 
 def _figures(folder: Path) -> list[Part]:

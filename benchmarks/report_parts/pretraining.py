@@ -90,11 +90,9 @@ def log_files(run: Path) -> list[Path]:
 
 def runs_of_records(runs: Iterable[Run]) -> list[Path]:
     """Return the pre-training runs that the evaluated checkpoints belong to, if they have logs."""
-    files = dict.fromkeys(Path(file_of(run.record)) for run in runs if not run.failure)
-    folders = [
-        file.parent.parent if file.parent.name == SNAPSHOTS_OF_RUN else file.parent
-        for file in files
-    ]
+    files = dict.fromkeys(file_of(run.record) for run in runs if not run.failure)
+    parents = [Path(file).parent for file in files if file]
+    folders = [parent.parent if parent.name == SNAPSHOTS_OF_RUN else parent for parent in parents]
     return [folder for folder in dict.fromkeys(folders) if (folder / LOG_FILE).is_file()]
 
 
@@ -116,6 +114,5 @@ def _charts(logs: Sequence[Log]) -> list[Chart]:
             name: [(line[position], line.get(quantity, math.nan)) for line in log.lines]
             for name, log in zip(unique, logs, strict=True)
         }
-        y = title.lower() if len(title) < 20 else ""
-        drafts.append(Draft(title=title, x=position, y=y, series=series, markers=False))
+        drafts.append(Draft(title=title, x=position, y="", series=series, markers=False))
     return line_charts(drafts)
