@@ -180,7 +180,7 @@ def is_published(run: Run, recipes: Iterable[str], key: str) -> bool:
     return (
         not run.reasons.texts
         and run.task == reading_of(key)[0]
-        and run.reading == TASKS[key].protocol.partition("/")[0]
+        and run.protocol_name == TASKS[key].protocol.partition("/")[0]
         and run.recipe in recipes
         and is_unchanged(run)
         and run.texture != STAND_IN_TEXTURE

@@ -78,12 +78,12 @@ def _rows(
         metric = task_runs[0].primary_metric
         values = [run.metrics[metric] for run in task_runs if metric in run.metrics]
         ours = score_of(values).text(1) if values else "failed" if task_runs[0].failure else "-"
-        reading = protocol.partition("/")[0]
-        printed = best_published(task, reading, metric)
+        protocol_name = protocol.partition("/")[0]
+        printed = best_published(task, protocol_name, metric)
         best = f"{printed[0]:.1f}" if printed else "-"
         has_variants = [task for task, _ in columns].count(task) > 1
         label = f"{task} ({protocol})" if has_variants else task
-        verdict = worst.get((name, task, reading, metric), "-")
+        verdict = worst.get((name, task, protocol_name, metric), "-")
         rows.append([label, name, metric, ours, best, verdict])
     return rows
 

@@ -1,9 +1,9 @@
 """Average runs over seeds, and group the averages into tables of comparable results.
 
 A `Number` is the mean of one metric over the seeds of an evaluation, or the text shown without a
-result. Its column is the task and the protocol without its version (`reading`: one task may have
-several protocols, as in in1k_linear@jcl). Its row is the backbone. Runs that must not be averaged,
-such as those of different engines, are in different rows, and further rows name their conditions.
+result. Its column is the task and the protocol (without its version; a task may have several
+protocols). Its row is the backbone. Runs that must not be averaged, such as those of different
+engines, are in different rows, and further rows name their conditions.
 
 A `Block` is one table: numbers that may be compared with each other (`records.Comparison`). Numbers
 with different reasons against a comparison with the papers (length, altered protocol, data) are in
@@ -47,7 +47,7 @@ class Number(NamedTuple):
     version: int
     """0: the newest settings and data; larger: older ones."""
     task: str
-    reading: str
+    protocol_name: str
     """Protocol without its version."""
     primary_metric: str
     heading: str
@@ -71,7 +71,7 @@ class Number(NamedTuple):
     @property
     def column(self) -> ColumnKey:
         """Return task and protocol."""
-        return self.task, self.reading
+        return self.task, self.protocol_name
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def numbers_of(runs: Sequence[Run], *, by_pretraining: bool = False) -> list[Num
     failed = [run for run in runs if run.failure]
     block_rows = _block_rows(succeeded, by_pretraining=by_pretraining)
     rows = {block_rows[run.file]: run for run in reversed(succeeded)}
-    cells = grouped(((block_rows[run.file], run.task, run.reading), run) for run in succeeded)
+    cells = grouped(((block_rows[run.file], run.task, run.protocol_name), run) for run in succeeded)
     by_backbone = {run.identity: run for run in reversed(succeeded)}
     in_order = sorted(
         rows, key=lambda row: (*block_sort_key(row.reasons, row.version), row.backbone, row[3])
@@ -219,7 +219,7 @@ def numbers_of(runs: Sequence[Run], *, by_pretraining: bool = False) -> list[Num
             for row in in_order
             if row.backbone == failure.identity and row.reasons.length == failure.reasons.length
         ]
-        cell = failure.task, failure.reading
+        cell = failure.task, failure.protocol_name
         block_row = min(
             candidates,
             key=lambda row: (row, *cell) not in cells,
@@ -228,13 +228,13 @@ def numbers_of(runs: Sequence[Run], *, by_pretraining: bool = False) -> list[Num
         rows.setdefault(block_row, by_backbone.get(failure.identity, failure))
         cells.setdefault((block_row, *cell), []).append(failure)
     numbers: list[Number] = []
-    for (block_row, task, reading), cell_runs in cells.items():
+    for (block_row, task, protocol_name), cell_runs in cells.items():
         template = Number(
             run=rows[block_row],
             reasons=block_row.reasons,
             version=block_row.version,
             task=task,
-            reading=reading,
+            protocol_name=protocol_name,
             primary_metric=cell_runs[0].primary_metric,
             heading=cell_runs[0].heading,
             conditions=block_row.conditions,
@@ -246,7 +246,7 @@ def numbers_of(runs: Sequence[Run], *, by_pretraining: bool = False) -> list[Num
 def _block_rows(succeeded: Sequence[Run], *, by_pretraining: bool) -> dict[str, BlockRow]:
     """Return the block and row of each run, by file."""
     block_rows: dict[str, BlockRow] = {}
-    columns = grouped(((run.reasons, run.task, run.reading), run) for run in succeeded)
+    columns = grouped(((run.reasons, run.task, run.protocol_name), run) for run in succeeded)
     for (reasons, _, _), column in columns.items():
         states = grouped((run.comparison, run) for run in column)
         newest_first = sorted(
@@ -340,7 +340,7 @@ def _averages(numbers: Iterable[Number]) -> list[Number]:
     tasks = transfer_tasks()
     members = [number for number in numbers if number.task in tasks]
     members = [m for m in members if not m.runs or m.metric == m.primary_metric]
-    rows = grouped(((m.reasons, m.version, m.row, m.reading), m) for m in members)
+    rows = grouped(((m.reasons, m.version, m.row, m.protocol_name), m) for m in members)
     return [_average(row_members) for row_members in rows.values()]
 
 

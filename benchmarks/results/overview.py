@@ -68,11 +68,12 @@ def _columns(block: Block) -> list[Number]:
     order = {reading_of(key)[0]: i for i, key in reversed([*enumerate(TASKS)])}
     twelve = (*transfer_tasks(), AVERAGE)
     firsts = {number.column: number for number in reversed(block.numbers)}
-    readings = list(dict.fromkeys(name for task, name in block.columns if task in twelve))
+    protocols = list(dict.fromkeys(name for task, name in block.columns if task in twelve))
 
     def sort_key(number: Number) -> tuple[int, int, int, ColumnKey]:
         if number.task in twelve:
-            return 0, readings.index(number.reading), twelve.index(number.task), number.column
+            index = protocols.index(number.protocol_name), twelve.index(number.task)
+            return 0, *index, number.column
         return 1, 0, order.get(number.task, len(order)), number.column
 
     return sorted(firsts.values(), key=sort_key)
@@ -80,9 +81,11 @@ def _columns(block: Block) -> list[Number]:
 
 def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> list[Part]:
     """Return the table of one task group, its metrics and protocols."""
-    has_variants = len({column.reading for column in columns}) > 1
+    has_variants = len({column.protocol_name for column in columns}) > 1
     short = re.compile("^transfer_linear/|_linear$|_knn$")
-    labels = [short.sub("", c.task) + (f" {c.reading}" if has_variants else "") for c in columns]
+    labels = [
+        short.sub("", c.task) + (f" {c.protocol_name}" if has_variants else "") for c in columns
+    ]
     filled = {(number.row, number.column) for number in block.numbers}
     lines = [
         Line(

@@ -143,18 +143,18 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
         """Return whether the table has this protocol or a variant."""
         protocol = protocols.get(number.task)
         return protocol is not None and (
-            number.reading == protocol
-            or number.reading.startswith(f"{protocol}-")
-            or number.reading in row_protocols
+            number.protocol_name == protocol
+            or number.protocol_name.startswith(f"{protocol}-")
+            or number.protocol_name in row_protocols
         )
 
     def unexpected_protocol(number: Number) -> str:
-        reading, protocol = number.reading, protocols[number.task]
+        name, protocol = number.protocol_name, protocols[number.task]
         rows = [r for r in rows_of_recipe(table, number.run) if r.task in ("", number.task)]
         expected = {row.protocol_for(number.task, protocol) for row in rows} - {""}
-        if expected and reading not in expected and reading in {protocol, *row_protocols}:
-            return f"protocol {reading} instead of {', '.join(sorted(expected))}"
-        return "" if reading == protocol else f"protocol {reading}"
+        if expected and name not in expected and name in {protocol, *row_protocols}:
+            return f"protocol {name} instead of {', '.join(sorted(expected))}"
+        return "" if name == protocol else f"protocol {name}"
 
     all_blocks = blocks(
         number._replace(reasons=number.reasons._replace(protocol=unexpected_protocol(number)))
@@ -256,9 +256,9 @@ def _our_line(
 def _our_number(block: Block, row: Number, column: Column, section_task: str) -> Number:
     task = section_task or column.task
     members = transfer_tasks() if task == AVERAGE else (task,)
-    reading = next((name for member, name in block.columns if member in members), "")
+    name = next((name for member, name in block.columns if member in members), "")
     metric = "mean" if task == AVERAGE else column.metric
-    return block.number(row, (task, reading), metric)
+    return block.number(row, (task, name), metric)
 
 
 def _printed_line(table: Table, row: Row, task: str, decimals: Sequence[int]) -> Line:

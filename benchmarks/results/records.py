@@ -244,7 +244,7 @@ class Run(NamedTuple):
         return self.stored
 
     @property
-    def reading(self) -> str:
+    def protocol_name(self) -> str:
         """Return the protocol without its version: another version has another hash."""
         return self.protocol.partition("/")[0]
 
