@@ -9,7 +9,7 @@ number of runs before you add any.
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +38,8 @@ MAX_SEEDS = 1000
 """Maximum number of seeds."""
 NUM_DRAWS = 20_000
 """Simulated experiments; simulated powers have an error below 0.35 points."""
+COVERAGE = 0.9
+"""Coverage of the interval of a standard deviation that few seeds give."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,11 +151,27 @@ class PowerModel:
         index = bisect_left(counts, POWER, key=lambda k: self.power(points, (k, k), level))
         return counts[index] if index < len(counts) else math.inf
 
+    def seed_range(self, points: float, level: float = LEVEL) -> tuple[float, float]:
+        """Return the numbers of seeds for both ends of the interval of sigma."""
+        low, high = (replace(self, sigma=s).seeds_for(points, level) for s in self.sigmas)
+        return low, high
+
     def smallest_of_images(self, level: float = LEVEL) -> float:
         """Return the smallest difference that any number of seeds detects."""
         from scipy.special import ndtri
 
         return float(ndtri(1 - level / 2) + ndtri(POWER)) * math.sqrt(self.image_variance)
+
+    @property
+    def sigmas(self) -> tuple[float, float]:
+        """Return the confidence interval of sigma; a point if it is assumed."""
+        from scipy.special import chdtri
+
+        if not self.freedom:
+            return self.sigma, self.sigma
+        tails = np.array([0.5 - COVERAGE / 2, 0.5 + COVERAGE / 2])
+        low, high = self.sigma * np.sqrt(self.freedom / chdtri(self.freedom, tails))
+        return float(low), float(high)
 
 
 def power_model(first: Score, second: Score, task: str, *, seeded: bool = True) -> PowerModel:
@@ -231,9 +249,9 @@ class Row(NamedTuple):
     model: PowerModel
     smallest: float
     """Smallest difference in points that the present runs detect."""
-    seeds: float
-    """Number of runs per checkpoint that detect --points on this task; inf if none does."""
-    seeds_of_all: float
+    seeds: tuple[float, float]
+    """Range of runs per checkpoint that detect --points on this task; inf if none does."""
+    seeds_of_all: tuple[float, float]
     """The same with the level divided by the number of tasks."""
 
     @property
@@ -244,7 +262,7 @@ class Row(NamedTuple):
             seconds = [
                 run.record.wall_s * int(run.details.get("num_processes", 1)) for run in number.runs
             ]
-            further = max(0.0, self.seeds_of_all - len(number.runs))
+            further = max(0.0, self.seeds_of_all[1] - len(number.runs))
             hours += further * sum(seconds) / len(seconds) / 3600
         return hours
 
@@ -271,7 +289,7 @@ def rows_for(numbers: Sequence[Number], request: Request) -> list[Row]:
             key = first.runs[0].key
             model = power_model(first.score, second.score, first.task, seeded=task_of(key).seeded)
             levels = LEVEL, LEVEL / len(pairs)
-            seeds = [model.seeds_for(request.points, level) for level in levels]
+            seeds = [model.seed_range(request.points, level) for level in levels]
             rows.append(Row(key, first, second, model, model.smallest(), *seeds))
     return rows
 
@@ -289,22 +307,25 @@ def text_of(rows: Sequence[Row], request: Request) -> str:
                 ", ".join(runs),
                 f"{row.smallest:.2f}",
                 *(_seed_words(seeds, row.model) for seeds in (row.seeds, row.seeds_of_all)),
-                f"{row.further_hours:.2f}" if math.isfinite(row.seeds_of_all) else "-",
+                f"{row.further_hours:.2f}" if math.isfinite(row.seeds_of_all[1]) else "-",
             ]
         )
     return "\n".join([*aligned(table, left_columns={0}), "", *_notes(rows, request)])
 
 
-def _seed_words(seeds: float, model: PowerModel) -> str:
-    if not math.isfinite(seeds):
+def _seed_words(seeds: tuple[float, float], model: PowerModel) -> str:
+    if not math.isfinite(seeds[0]):
         return "none"
     if not model.seeded:
         return "enough"
-    return f"{seeds:.0f}" if model.freedom else f"{seeds:.0f}?"
+    low = f"{seeds[0]:.0f}"
+    if seeds[0] == seeds[1]:
+        return low if model.freedom else f"{low}?"
+    return f"{low} to {seeds[1]:.0f}" if math.isfinite(seeds[1]) else f"{low} or more"
 
 
 def _notes(rows: Sequence[Row], request: Request) -> list[str]:
-    """Return notes on the columns and assumptions."""
+    """Return notes on the columns, assumptions, and the cheapest runs."""
     effect = f"{request.points:g} point{'' if request.points == 1 else 's'}"
     percent = f"{100 * POWER:g} %"
     notes = [
@@ -319,6 +340,11 @@ def _notes(rows: Sequence[Row], request: Request) -> list[str]:
         "Seeds repeat the evaluation of these two files (heads, drawn images, order), not their "
         "pre-training: a difference of files is not yet a difference of methods.",
     ]
+    if any(row.seeds[0] != row.seeds[1] for row in rows):
+        notes.append(
+            "from to: the deviation is estimated from few seeds; the range corresponds to its "
+            f"{100 * COVERAGE:g} % interval."
+        )
     for row in rows:
         if row.model.seeded and not row.model.freedom:
             stated = run_deviation(row.first.task)
@@ -326,13 +352,27 @@ def _notes(rows: Sequence[Row], request: Request) -> list[str]:
                 f"{row.key}: one run each, so the deviation over seeds is assumed: "
                 f"{stated.points:g} points ({stated.source})."
             )
-        if not math.isfinite(row.seeds):
+        if not math.isfinite(row.seeds[0]):
             floor = row.model.smallest_of_images() if row.model.seeded else row.smallest
             reason = "" if row.model.seeded else " (the seed has no effect)"
             notes.append(
                 f"{row.key}: no number of seeds{reason} detects {effect} on these test images; the "
                 f"smallest detectable difference is {floor:.2f}."
             )
+    reached = [row for row in rows if math.isfinite(row.seeds_of_all[1])]
+    further_runs = [
+        f"{row.key} {row.seeds_of_all[1]:.0f}"
+        for row in reached
+        if row.seeds_of_all[1] > min(len(row.first.runs), len(row.second.runs))
+    ]
+    if further_runs:
+        hours = sum(row.further_hours for row in reached)
+        notes.append(
+            f"cheapest runs with {percent} on each task where it is possible: "
+            f"{', '.join(further_runs)} runs of each checkpoint, {hours:.2f} more hours."
+        )
+    elif reached:
+        notes.append("The present runs suffice on each task where it is possible.")
     return notes
 
 

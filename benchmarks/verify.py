@@ -98,9 +98,18 @@ def _metric_contradictions(record: Record) -> Iterator[str]:
     answers = read_per_image(details)
     if PER_IMAGE in details and answers is None:
         yield "the number of answers per image differs from the stored number"
-    counted = details.get("num_test")
-    if answers is not None and isinstance(counted, int) and counted % len(answers.labels):
-        yield f"{len(answers.labels):,} answers, but {counted:,} test images"
+    if answers is not None:
+        counted = details.get("num_test")
+        if isinstance(counted, int) and counted % len(answers.labels):
+            yield f"{len(answers.labels):,} answers, but {counted:,} test images"
+        per_class = [*details.get("accuracy_per_class", {}).values()]
+        classes = np.unique(answers.labels)
+        computed = [100 * answers.fractions[answers.labels == c].mean() for c in classes]
+        # names may be in a different order than labels
+        if len(per_class) == len(classes) and not np.allclose(
+            np.sort(computed), np.sort(per_class), rtol=0, atol=TOLERANCE
+        ):
+            yield "the accuracies per class contradict the answers per image"
     for name, trials in details.get("trials", {}).items():
         half_width = details.get("interval95", {}).get(name)
         if half_width is not None and len(trials) > 1:

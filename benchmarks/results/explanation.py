@@ -45,6 +45,9 @@ COMPUTED = (
 """Fields of a record on its computation."""
 MAPS = "largest_difference_of_maps"
 """Detail of a detector: largest difference of its feature maps from torchvision's."""
+REMOVED_FLAGS = {"--trust-topology"}
+REMOVED_VALUES = {"--rates-at-once"}
+"""Flags that older records hold and commands no longer know."""
 Entry = tuple[str, str]
 """Label and text."""
 Explanation = Mapping[str, Sequence[Entry]]
@@ -193,16 +196,16 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
     of_snapshot = records is not None and path.is_relative_to(records / SNAPSHOTS)
     curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
     source = (record.request.get("checkpoint", {}).get("origin") or {}).get("file", "")
+    checkpoint_args, option_args = _stored_args(record)
     if of_snapshot:
         args = [*RUN_ALL, "--follow" if source else "--snapshots", "DIR", "--name", curve]
         args += ["--tasks", key]
     else:
-        args = [*TRANSFER, key, *_checkpoint_words(record)]
-        args += ["--seed", str(record.seed)]
+        args = [*TRANSFER, key, *checkpoint_args, "--seed", str(record.seed)]
     args += ["--data", "DATA", "--schedule", record.schedule]
     if records and records.parent != DEFAULT_RESULTS:
         args += ["--results", str(records.parent)]
-    yield "command", shlex.join([*args, *_option_words(record)])
+    yield "command", shlex.join([*args, *option_args])
     hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
     if of_snapshot:
         file, name = "DIR", source or f"{snapshot}.pt"
@@ -231,19 +234,20 @@ def file_of(record: Record) -> str:
     return str(record.request.get("checkpoint", {}).get("ckpt", ""))
 
 
-def _checkpoint_words(record: Record) -> list[str]:
-    """Return the arguments for the checkpoint and its declared recipe."""
+def _stored_args(record: Record) -> tuple[list[str], list[str]]:
+    """Return the arguments for the checkpoint with its declared recipe, and for the options."""
     declared = record.declared or None  # it may have changed since the evaluation
-    if args := record.request.get("backbone"):
-        args = [with_present_option(arg) for arg in args]
-        return [*args, *(["--trained-with", declared] if declared else [])]
-    checkpoint = from_json(Checkpoint, record.request["checkpoint"])
-    return command_line_args(replace(checkpoint, declared=declared))
-
-
-def _option_words(record: Record) -> list[str]:
-    """Return the arguments for the options of the evaluation."""
-    if "settings" not in record.request:
-        return [with_present_option(arg) for arg in record.request["options"]]
-    settings = from_json(Settings, record.request["settings"])
-    return command_line_args(replace(settings, schedule="paper"))
+    if "settings" in record.request:
+        checkpoint = from_json(Checkpoint, record.request["checkpoint"])
+        settings = from_json(Settings, record.request["settings"])
+        options = command_line_args(replace(settings, schedule="paper"))
+        return command_line_args(replace(checkpoint, declared=declared)), options
+    # an older record, which stores arguments
+    args = [with_present_option(arg) for arg in record.request["backbone"]]
+    args += ["--trained-with", declared] if declared else []
+    options = record.request["options"]
+    return args, [
+        with_present_option(arg)
+        for previous, arg in zip(["", *options], options, strict=False)
+        if arg not in {*REMOVED_FLAGS, *REMOVED_VALUES} and previous not in REMOVED_VALUES
+    ]

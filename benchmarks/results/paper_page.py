@@ -3,6 +3,7 @@
 The first table has the paper's rows in their order and our comparable rows. Other blocks follow.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, product
@@ -42,6 +43,15 @@ from benchmarks.results.verdicts import (
     rows_of_recipe,
 )
 
+MARGINS_ABOVE_RANDOM = {
+    **dict.fromkeys(("coco_det", "coco_insseg", "coco_keypoint", "voc0712_det_c4"), ("AP", 3.0)),
+    "voc12_seg_fcn": ("mIoU", 10.0),
+}
+"""Metric and margin in points by task id.
+
+A fine-tuned network that does not exceed random weights by this margin may have been trained from
+scratch by mistake.
+"""
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
 
@@ -245,12 +255,33 @@ def _our_line(
             *(attributes.get(key, "") for key in table.attributes),
         ],
         numbers=[
-            our_cell(_our_number(block, row, column, section_task), digits)
+            our_cell(_checked_number(table, block, row, column, section_task), digits)
             for column, digits in zip(table.columns, decimals, strict=True)
         ],
         scope=section_task,
         ours=True,
     )
+
+
+def _checked_number(
+    table: Table, block: Block, row: Number, column: Column, section_task: str
+) -> Number:
+    """Return our number, with a warning if close to random weights."""
+    number = _our_number(block, row, column, section_task)
+    metric, margin = MARGINS_ABOVE_RANDOM.get(section_task or column.task, ("", 0.0))
+    is_checked = block.comparable and metric == column.metric and not row.run.is_untrained
+    if number.score is None or not is_checked:
+        return number
+    untrained = [other for other in block.rows if other.run.is_untrained]
+    ours = [_our_number(block, other, column, section_task).score for other in untrained]
+    random = [printed.values.get(column.key) for printed in table.rows if printed.role == "random"]
+    random += [score.mean for score in ours if score]
+    random_score = next((value for value in random if value is not None), math.nan)
+    if not number.score.mean - random_score <= margin:  # NaN is neither above nor below
+        return number
+    warning = f"not more than {margin:g} {metric} above random weights ({random_score:.1f})"
+    warnings = (*number.failures, f"{warning}: weights may not be loaded")
+    return number._replace(failures=warnings)
 
 
 def _our_number(block: Block, row: Number, column: Column, section_task: str) -> Number:

@@ -117,6 +117,15 @@ def test_the_stored_command_asks_for_the_same_cell(
     assert ("any checkpoint of a resnet50" in lines["a/mine.pt"]) == checkpoint.random
 
 
+def test_removed_flags_are_left_out(tmp_path: Path) -> None:
+    content = json.loads(OWN.read_text())
+    put(tmp_path, "new.json", content)
+    content["request"]["options"] += ["--trust-topology", "--rates-at-once", "7"]
+    put(tmp_path, "old.json", content)
+    old, new = (lines_of(tmp_path / name)["command"] for name in ("old.json", "new.json"))
+    assert old == new
+
+
 def test_command_of_a_record_states_its_heads() -> None:
     whole = random_backbone(arch="resnet18-heads4", stem="imagenet", seed=0, name="looc")
     some = with_heads(replace(whole, checkpoint=Checkpoint(ckpt=Path("looc.pt"))), (2, 0))

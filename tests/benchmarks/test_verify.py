@@ -49,6 +49,10 @@ def edit(file: Path, change: Callable[[dict[str, Any]], Any], *, rehash: bool = 
         file.write_text(json.dumps(content))
 
 
+def plant_class(content: dict[str, Any]) -> None:
+    content["details"]["accuracy_per_class"]["3"] = 50.0
+
+
 PUBLIC = next(one for one in PUBLIC_FILES if one.algorithm == "sha256" and one.recipe)
 
 
@@ -66,6 +70,7 @@ KINDS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "number of answers per image differs",
     ),
     "test images": (lambda c: c["details"].update(num_test=90), "90 test images"),
+    "class": (plant_class, "per class"),
     "recipe": (plant_recipe, PUBLIC.file),
 }
 

@@ -6,8 +6,27 @@ from typing import Any
 
 import pytest
 
-from benchmarks.results.published import transfer_tasks
+from benchmarks.results.published import UNTRAINED, transfer_tasks
 from tests.synthetic_records import blocks, failure, page, record, transfer_records
+from transfer.encoders.encoder import random_backbone
+
+COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
+
+
+def test_a_detector_no_better_than_a_random_one_is_doubted(tmp_path: Path) -> None:
+    for points, doubted in ((31.0, True), (33.0, True), (33.5, False)):  # the paper's has 30.0
+        record(tmp_path, points, **COCO)
+        assert ("weights may not be loaded" in page(tmp_path, "jcl_table2.md")) == doubted
+
+
+def test_where_the_paper_has_no_random_row_ours_counts(tmp_path: Path) -> None:
+    assert random_backbone(arch="resnet18", stem="cifar", seed=0).made_by["method"] == UNTRAINED
+    voc = {"task": "voc0712_det_c4", "protocol": "co2-2021/1"}
+    for points, changes in ((34.0, {}), (33.8, {"backbone": "random", "sha256": "b" * 64})):
+        made_by = {"made_by": {"method": UNTRAINED}} if changes else {}
+        record(tmp_path, points, **voc, **changes, **made_by)
+        doubted = "weights may not be loaded" in page(tmp_path, "co2_table3.md")
+        assert doubted == bool(changes)
 
 
 def test_missing_runs_differ_from_missing_papers_numbers(tmp_path: Path) -> None:

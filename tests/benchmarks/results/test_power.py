@@ -117,6 +117,12 @@ def test_seed_changes_nothing_for_knn() -> None:
     assert (model.seeds_for(floor + 0.1), model.seeds_for(floor - 0.1)) == (1, math.inf)
 
 
+def test_few_seeds_give_a_range() -> None:
+    low, high = PowerModel(sigma=1.0, freedom=2).sigmas
+    assert (low, high) == pytest.approx((0.5778, 4.4154), rel=1e-3)  # chi-squared: 5.991, 0.1026
+    assert PowerModel(sigma=1.0).sigmas == (1.0, 1.0)
+
+
 def test_answers_of_seeds_are_apart_from_images() -> None:
     rng = np.random.default_rng(0)
     first, second = (score(*(rng.random((3, 400)) < chance)) for chance in (0.6, 0.5))
