@@ -223,18 +223,14 @@ def render(panels: Sequence[Panel], title: str, caption: str) -> Mapping[str, by
         matplotlib.rcParams.update(SETTINGS)
         canvas = Figure(layout="constrained")
         FigureCanvasAgg(canvas)
-        columns = len(panels) if len(panels) < 4 else 2
-        width = COLUMN_IN if columns == 1 else PAGE_IN
+        width = COLUMN_IN if len(panels) == 1 else PAGE_IN
         text = textwrap.fill(caption, int(width * CHARACTERS_PER_INCH))
-        num_rows = -(-len(panels) // columns)
         caption_in = (text.count("\n") + 2) * 1.3 * CAPTION_PT / 72
-        canvas.set_size_inches(width, num_rows * PANEL_HEIGHT_IN + caption_in)
-        axes = list(canvas.subplots(num_rows, columns, squeeze=False).flat)
-        for panel, panel_axes in zip(panels, axes, strict=False):
+        canvas.set_size_inches(width, PANEL_HEIGHT_IN + caption_in)
+        axes = canvas.subplots(1, len(panels), squeeze=False).flat
+        for panel, panel_axes in zip(panels, axes, strict=True):
             panel.draw(panel_axes)
             panel_axes.set_title(panel.title or (title if panel is panels[0] else ""))
-        for unused in axes[len(panels) :]:
-            unused.set_axis_off()
         text_style: dict[str, Any] = {"fontsize": CAPTION_PT, "color": GRAY, "linespacing": 1.3}
         canvas.supxlabel(text, x=0.01, ha="left", **text_style)
         svg, png = io.BytesIO(), io.BytesIO()

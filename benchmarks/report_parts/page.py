@@ -23,7 +23,7 @@ from benchmarks.results.numbers import Number
 from benchmarks.results.paper_page import PaperTables
 from benchmarks.results.records import FIGURES, count_tasks, grouped, plural
 from benchmarks.results.tables import Cell, Grid, Line, plain
-from benchmarks.results.verdicts import Pair
+from benchmarks.results.verdicts import Pair, pair_texts
 
 PACKAGE = "benchmarks.report_parts"
 MAX_FIGURES, MAX_VIEWS, MAX_TASKS = 4_000_000, 2_000_000, 2_500_000
@@ -143,21 +143,12 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
     lines = []
     for task, task_pairs in grouped((pair.printed.task, pair) for pair in pairs).items():
         for pair in task_pairs:
-            printed, score, diff = pair.printed, pair.ours.score, pair.difference
-            texts = [
-                f"{printed.value:g}",
-                f"{diff.points:+.2f}".replace("-", "−"),
-                diff.interval_text().replace("-", "−") if diff.is_known else "–",
-                f"{SIGNS[pair.verdict]} {pair.verdict}",
-            ]
-            published = f"{printed.where}: {printed.row.label}, {printed.label}"
-            ours = Cell(text=score.text(2) if score else "", score=score, files=pair.ours.files)
-            lines.append(
-                Line(
-                    texts=[task, plain(pair.ours.label), published],
-                    numbers=[ours, *(Cell(text=text) for text in texts)],
-                )
-            )
+            *_, label, ours, paper, points, interval, verdict = pair_texts(pair)
+            published = f"{pair.printed.where}: {pair.printed.row.label}, {label}"
+            texts = [paper, points, interval, f"{SIGNS[verdict]} {verdict}"]
+            cells = [Cell(text=ours, score=pair.ours.score, files=pair.ours.files)]
+            cells += [Cell(text=text.replace("-", "−")) for text in texts]
+            lines.append(Line(texts=[task, plain(pair.ours.label), published], numbers=cells))
     verdicts = Counter(pair.verdict for pair in pairs)
     legend = [
         f"- {SIGNS[verdict]} **{verdict}** {MEANINGS[verdict]}: {verdicts[verdict]}"
@@ -222,13 +213,14 @@ def _paper_parts(papers_tables: Iterable[PaperTables]) -> list[Part]:
 
 def _measured(grid: Grid) -> Grid:
     """Return a table without our empty rows, and without empty groups."""
-    lines: list[Line] = []
-    for line in reversed(grid.lines):
-        is_empty = line.ours and all(cell.text in ("not run", "") for cell in line.numbers)
-        is_last_title = not line.numbers and (not lines or not lines[-1].numbers)
-        if not is_empty and not is_last_title:
-            lines.append(line)
-    return replace(grid, lines=lines[::-1])
+    lines = [
+        line
+        for line in grid.lines
+        if not line.ours or any(cell.text not in ("not run", "") for cell in line.numbers)
+    ]
+    followers = [*lines[1:], Line(texts=())]
+    kept = [a for a, b in zip(lines, followers, strict=False) if a.numbers or b.numbers]
+    return replace(grid, lines=kept)
 
 
 def _all_numbers(contents: Contents) -> list[Part]:

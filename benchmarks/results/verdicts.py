@@ -131,11 +131,12 @@ def comparison_parts(table: Table, pairs: Sequence[Pair], rows: Iterable[Number]
                 f"(`{row.recipe}`), but of a variant: `{recipe}`, {row.beside[recipe]}."
             )
     lines += [f"- {plain(row.label)}: {why_apart(table, row.run)}." for row in uncompared]
-    page_parts: list[Part] = [grid(HEADER, map(_line, pairs), num_left=3)] if pairs else []
+    page_parts: list[Part] = [grid(HEADER, map(pair_texts, pairs), num_left=3)] if pairs else []
     return [*page_parts, "\n".join(dict.fromkeys(lines))]
 
 
-def _line(pair: Pair) -> list[str]:
+def pair_texts(pair: Pair) -> list[str]:
+    """Return the texts of a pair in the columns of HEADER."""
     label = pair.printed.row.label
     return [
         f"→ {plain(pair.ours.label)}",
