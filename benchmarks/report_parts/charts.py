@@ -37,6 +37,8 @@ class Draft:
     """Value of x to mark with a ring, by line."""
     note: str = ""
     log_x: bool = False
+    edges: bool = False
+    """Shade the smallest and the largest x, the edges of a search."""
     markers: bool = True
 
 
@@ -82,7 +84,7 @@ def _finite_lines(draft: Draft) -> dict[str, Points]:
 
 
 def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) -> str:
-    """Return the drawing: grid and ticks, lines, markers and rings."""
+    """Return the drawing: shaded edges, grid and ticks, lines, markers and rings."""
     scale = math.log10 if draft.log_x else float
     xs = sorted({x for points in series.values() for x, _ in points})
     ys = [y for points in series.values() for _, y in points]
@@ -108,6 +110,11 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
         position = f'x="{x}" y="{y}" text-anchor="{anchor}"{attributes}'
         elements.append(f"<text {position}>{escape(content)}</text>")
 
+    if draft.edges and len(xs) > 2:  # the best value may be outside
+        edges = (LEFT, px(math.sqrt(xs[0] * xs[1]))), (px(math.sqrt(xs[-2] * xs[-1])), right)
+        for start, stop in edges:
+            size = f'width="{stop - start:.1f}" height="{end - TOP}"'
+            elements.append(f'<rect x="{start}" y="{TOP}" {size} opacity="0.07"/>')
     for value in _ticks(bottom, top):
         elements.append(
             f'<path d="M{LEFT} {py(value)}H{right}" stroke="currentColor" opacity="0.15"/>'

@@ -28,6 +28,8 @@ class Sheet(NamedTuple):
     """Class of the table."""
     id: str = ""
     """Anchor of a table without title, alone in its section."""
+    families: Sequence[str] = ()
+    """Hidden search terms of each row."""
     texts: Mapping[str, str] = MappingProxyType({})
     """The table by format, to copy; otherwise the script formats it."""
 
@@ -42,6 +44,14 @@ class Fold(NamedTuple):
     parts: Sequence["Part"]
     kind: str = "paper-table"
     is_open: bool = False
+
+
+class Links(NamedTuple):
+    """A line of links to other files of the results."""
+
+    name: str
+    links: Sequence[tuple[str, str, str]]
+    """Text, relative address and title of each link."""
 
 
 class Chart(NamedTuple):
@@ -75,7 +85,7 @@ class Gallery(NamedTuple):
     """Class of the element; "neighbors": a query, then its nearest images."""
 
 
-Part = str | Sheet | Fold | Chart | Gallery
+Part = str | Sheet | Fold | Links | Chart | Gallery
 
 
 def html(element: Part, address: Address) -> str:
@@ -84,6 +94,12 @@ def html(element: Part, address: Address) -> str:
         return "\n".join(_text(block) for block in element.split("\n\n") if block)
     if isinstance(element, Sheet):
         return _sheet(element, address)
+    if isinstance(element, Links):
+        links = (
+            f'<a href="{escape(address)}" title="{escape(title)}">{escape(text)}</a>'
+            for text, address, title in element.links
+        )
+        return f'<p class="below">{escape(element.name)}: {", ".join(links)}</p>'
     if isinstance(element, Chart):
         legend = "".join(
             f'<li><span aria-hidden="true" style="color:{color}">{sign}</span> {escape(name)}</li>'
@@ -151,7 +167,11 @@ def _sheet(sheet: Sheet, address: Address) -> str:
         f'<th scope="col"{kind}>{inline(cell.text)}</th>'
         for cell, kind in zip(head, kinds, strict=True)
     )
-    rows = (_row(line, cells, kinds, address) for line, cells in zip(grid.lines, body, strict=True))
+    families = sheet.families or [""] * len(body)
+    rows = (
+        _row(line, cells, kinds, family, address)
+        for line, cells, family in zip(grid.lines, body, families, strict=True)
+    )
     caption = escape(sheet.title)
     title = "" if sheet.id else f"<h3>{caption}</h3>"
     wide = " wide" if len(head) > WIDE_COLUMNS else ""
@@ -166,13 +186,16 @@ def _sheet(sheet: Sheet, address: Address) -> str:
     return f'<div class="block{wide}">{title}{scroll}{_note(sheet.note)}</div>'
 
 
-def _row(line: Line, cells: Sequence[Cell], kinds: Sequence[str], address: Address) -> str:
+def _row(
+    line: Line, cells: Sequence[Cell], kinds: Sequence[str], family: str, address: Address
+) -> str:
     if cells[0].is_title:
         title = inline(cells[0].text)
         return f'<tr class="group"><th colspan="{len(cells)}">{title}</th></tr>'
     entries = (_cell(cell, kind, address) for cell, kind in zip(cells, kinds, strict=True))
     kind = f' class="{line.kind}"' if line.kind else ""
-    return f"<tr{kind}>{''.join(entries)}</tr>"
+    words = f' data-words="{escape(family)}"' if family else ""
+    return f"<tr{kind}{words}>{''.join(entries)}</tr>"
 
 
 def _has_numbers(column: Sequence[Cell]) -> bool:

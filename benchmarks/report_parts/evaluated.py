@@ -1,5 +1,6 @@
 """Evaluated checkpoints, failures, requested evaluations without a result, and total hours."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 from benchmarks.report_parts.document import Fold, Part, sheet
 from benchmarks.results.explanation import checkpoint_lines
 from benchmarks.results.numbers import Number
-from benchmarks.results.records import RUN_ALL, CellId, Results, Run, grouped, plural
+from benchmarks.results.records import RUN_ALL, TRANSFER, CellId, Results, Run, grouped, plural
 from benchmarks.results.tables import declaration_notes, description, plain, row_label
 from benchmarks.results.verdicts import pretraining_data
 from transfer.cells.state import read_states
@@ -50,9 +51,12 @@ def without_result(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
 
 
 def _reason(content: Mapping[str, Any]) -> str:
+    """Return why a cell has no result, with the command that gets missing data."""
     if content["state"] not in ("missing data", "unsupported"):
         return NOT_FINISHED
-    return str(content["reason"] or f"no {', '.join(content['missing_data'])}")
+    keys = content["missing_data"]
+    get_data = shlex.join([*TRANSFER, "get-data", *keys, "--data", "DATA"])
+    return str(content["reason"] or f"no {', '.join(keys)}; to get it: {get_data}")
 
 
 def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:

@@ -1,6 +1,7 @@
 """The HTML report as one self-contained file, section by section."""
 
 import base64
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 from benchmarks.drawing.figure import figures
 from benchmarks.report_parts.compare import compared
-from benchmarks.report_parts.document import Address, Fold, Gallery, Image, Part, Sheet, html
+from benchmarks.report_parts.document import Fold, Gallery, Image, Links, Part, Sheet, html
 from benchmarks.report_parts.evaluated import evaluated_parts, without_result
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.tasks import task_folds
@@ -21,7 +22,7 @@ from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
 from benchmarks.results.numbers import Number
 from benchmarks.results.paper_page import PaperTables
-from benchmarks.results.records import FIGURES, count_tasks, grouped, plural
+from benchmarks.results.records import FIGURES, TABLES, Run, count_tasks, grouped, plural
 from benchmarks.results.tables import Cell, Grid, Line, plain
 from benchmarks.results.verdicts import Pair, pair_texts
 
@@ -31,6 +32,8 @@ MAX_FIGURES, MAX_VIEWS, MAX_TASKS = 4_000_000, 2_000_000, 2_500_000
 
 With these limits, the report is small enough for e-mail.
 """
+RECIPE = r"recipe: [^;\n]*[^;\n.]"
+"""Pattern of notes on recipe settings that differ from the paper's."""
 MEANINGS = {
     "reproduced": "the interval contains 0 and ends within 1 point of 0",
     "inconclusive": "the interval contains 0, but is wider",
@@ -38,6 +41,19 @@ MEANINGS = {
     "below": "the interval lies below 0",
     "no verdict": "a cited number, unclear origin or unknown errors; see the paper's table",
 }
+
+
+def addresses_of(runs: Iterable[Run]) -> dict[str, str]:
+    """Return the address of each record on the page, such as mine/voc07_svm, by file.
+
+    Further records of a checkpoint and task have longer addresses.
+    """
+    files: dict[str, str] = {}
+    for run in runs:
+        short = f"{run.backbone}/{run.key}"
+        names = [short, f"{short}.{run.schedule}.seed{run.seed}", run.file]
+        files[next(name for name in names if name not in files)] = run.file
+    return {file: address for address, file in files.items()}
 
 
 def explanations_of(contents: Contents) -> dict[str, Any]:
@@ -48,6 +64,7 @@ def explanations_of(contents: Contents) -> dict[str, Any]:
     """
     records: list[dict[str, Any]] = []
     sections: dict[object, int] = {}
+    addresses = addresses_of(contents.results.succeeded)
     for run in contents.results.succeeded:
         checkpoint = Path(file_of(run.record))
         hidden = {str(checkpoint): checkpoint.name} if checkpoint.is_absolute() else {}
@@ -58,19 +75,8 @@ def explanations_of(contents: Contents) -> dict[str, Any]:
             texts = tuple(tuple(_replaced(text, hidden) for text in line) for line in lines)
             section_ids.append(sections.setdefault((title, texts), len(sections)))
         title = f"{run.label} on {run.task}, seed {run.seed}"
-        records.append({"address": run.file, "title": title, "sections": section_ids})
+        records.append({"address": addresses[run.file], "title": title, "sections": section_ids})
     return {"records": records, "sections": [*sections]}
-
-
-def _addresses(contents: Contents) -> Address:
-    """Return the function from record files to the address of their explanations."""
-    explained = {run.file for run in contents.results.succeeded}
-
-    def address(files: Iterable[str]) -> str:
-        quoted = ",".join(quote(file, safe="/@") for file in files if file in explained)
-        return f"#{quoted}" if quoted else ""
-
-    return address
 
 
 def _replaced(text: str, replacements: Mapping[str, str]) -> str:
@@ -89,7 +95,13 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     from markupsafe import Markup
 
     folder, results = contents.folder, contents.results
-    address = _addresses(contents)
+    addresses = addresses_of(results.succeeded)
+
+    def address(files: Iterable[str]) -> str:
+        """Return the address of records, starting with "#", or an empty text."""
+        quoted = ",".join(quote(addresses[file], safe="/@") for file in files if file in addresses)
+        return f"#{quoted}" if quoted else ""
+
     comparison = compared(contents.numbers, address)
     reasons = [{*run.reasons.texts} for run in results.succeeded]
     identities = {run.identity for run in results.runs}
@@ -191,23 +203,36 @@ def _chosen_parts(numbers: Iterable[Number]) -> list[Part]:
 
 
 def _paper_parts(papers_tables: Iterable[PaperTables]) -> list[Part]:
-    """Return the papers' tables with our rows."""
+    """Return the papers' tables with our rows, and links to the others."""
     folds: list[Part] = []
+    links: dict[str, list[tuple[str, str, str]]] = {}
+    recipes: dict[str, str] = {}
     for tables in papers_tables:
         paper, table, paper_tables, notes = tables
         grids = [_measured(paper_table.grid) for paper_table in paper_tables]
         num_ours = sum(line.ours for grid in grids for line in grid.lines)
         if not num_ours:
+            link = table.number, f"../{TABLES}/{table.file_name}", table.title
+            links.setdefault(paper.name, []).append(link)
             continue
+
+        def short(match: re.Match[str], name: str = tables.name) -> str:
+            """Return the differences from a recipe once, and then where they are."""
+            first = recipes.setdefault(match[0], name)
+            return match[0] if first == name else f"recipe: as in {first}"
+
         parts: list[Part] = [f"{paper.title}, {paper.venue}, arXiv:{paper.arxiv}"]
         for paper_table, grid in zip(paper_tables, grids, strict=True):
             if grid.lines:
                 title = ": ".join(filter(None, [tables.name, paper_table.title]))
                 legend = "\n".join(f"- {line}" for line in paper_table.legend)
-                parts += [Sheet(title, grid, kind="numbers"), paper_table.notes, legend]
+                parts.append(Sheet(title, grid, kind="numbers"))
+                parts += [re.sub(RECIPE, short, text) for text in (paper_table.notes, legend)]
+        parts.append(re.sub(RECIPE, short, notes.list()))
         count = f"{plural(num_ours, 'row')} with our results"
-        parts.append(notes.list())
         folds.append(Fold(tables.name, table.title, count, parts, is_open=True))
+    if links:
+        folds += ["### Tables without our rows", *(Links(*entry) for entry in links.items())]
     return folds
 
 
@@ -233,13 +258,13 @@ def _all_numbers(contents: Contents) -> list[Part]:
     shared = [f"{name} {distinct.pop()}" for name, distinct in values.items() if name not in varied]
     text = "One row per record and metric, the same as `results.csv`."
     text += f" All: {', '.join(shared)}." if shared else ""
-    keys = {run.file: run.key for run in contents.results.succeeded}
+    runs = {run.file: run for run in contents.results.succeeded}
     lines = []
     for row in rows:
         verdict = row["verdict"] or ("–" if row["comparable"] else "none")
         texts = [row["protocol"], row["engine"], *(row[name] for name in varied), verdict]
         value = Cell(text=f"{row['value']:.2f}", files=(row["record"],))
-        names = [row["backbone"], keys[row["record"]], row["metric"]]
+        names = [row["backbone"], runs[row["record"]].key, row["metric"]]
         lines.append(
             Line(
                 texts=[plain(name) for name in names],
@@ -249,7 +274,8 @@ def _all_numbers(contents: Contents) -> list[Part]:
         )
     numbers = ["value", "protocol", "engine", *varied, "verdict"]
     grid = Grid(texts=["checkpoint", "task", "metric"], numbers=numbers, lines=lines)
-    return [text, Sheet("Every number", grid, id="all-numbers")]
+    families = [runs[row["record"]].heading for row in rows]
+    return [text, Sheet("Every number", grid, id="all-numbers", families=families)]
 
 
 def _figures(folder: Path) -> list[Part]:

@@ -192,6 +192,7 @@ def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> 
             rings[name] = min((x for x, _ in series[name]), key=lambda x: abs(x - value))
     setting = "learning rate" if chosen_key else "cost"
     notes = ["Ring: chosen."] if rings else []
+    notes.append("Shaded: edges of the search; the best value may be outside.")
     notes += [f"Diverged (not shown): {num_diverged}."] if num_diverged else []
     return Draft(
         title=f"Search over the {setting}",
@@ -201,6 +202,7 @@ def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> 
         marked=rings,
         note=" ".join(notes),
         log_x=True,
+        edges=True,
     )
 
 

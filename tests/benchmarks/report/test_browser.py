@@ -187,7 +187,7 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
     assert browser.find("#details").is_displayed()
     assert "Published" in browser.texts("#details h3")
     assert "python -m transfer " in browser.find("#details-body").text
-    assert "#records/random/transfer_linear/" in browser.run("location.href")
+    assert "#random/transfer_linear/" in browser.run("location.href")
     browser.driver.back()
     assert not browser.find("#details").is_displayed()
     browser.driver.forward()

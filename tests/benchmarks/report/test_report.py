@@ -54,12 +54,13 @@ def test_a_published_number_has_its_verdict_in_a_row(tmp_path: Path) -> None:
     assert "? inconclusive" in row
 
 
-def test_only_tables_with_a_row_of_ours_are_shown(tmp_path: Path) -> None:
+def test_a_papers_table_without_a_row_of_ours_is_a_link(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     page = report_page(read_contents(tmp_path))
     tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
     assert tables.count("<details") == 1
     assert '<span class="name">LORAC, Table II</span>' in tables
+    assert 'LORAC: <a href="../tables/lorac_table1.md" title="Linear classification' in tables
 
 
 def test_rows_of_ours_that_were_not_run_are_left_out(tmp_path: Path) -> None:
@@ -165,6 +166,19 @@ def test_only_input_sizes_may_differ(tmp_path: Path) -> None:
     assert comparison.conditions == "Paper schedule, full data"
 
 
+def test_a_recipe_that_departs_is_described_once(tmp_path: Path) -> None:
+    recipe = "recipe: iterations 12 instead of 90000, batch_size 4 instead of 16"
+    names = {"name": "jcl-2020/1", "hash": "tiny", "paper_hash": "paper"}
+    changes: dict[str, Any] = {"protocol": {**names, "fields": {}}, "departures": [recipe]}
+    metrics = {"AP": 12.0, "AP50": 20.0, "AP75": 10.0}
+    output: dict[str, Any] = {"metrics": metrics, "primary_metric": "AP"}
+    complete(tmp_path, "mine", "coco_det", schedule="smoke", **changes, **output)
+    page = report_page(read_contents(tmp_path))
+    tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
+    assert tables.count(recipe) == 1
+    assert "recipe: as in JCL, Table 2" in tables.partition("LORAC, Table IV")[2]
+
+
 def test_folders_with_the_same_images_have_one_name(tmp_path: Path) -> None:
     for name, folder, fingerprint in (
         ("a", "c5k", "0a"),
@@ -198,6 +212,7 @@ def test_a_number_links_to_the_explanations_of_its_records(tmp_path: Path) -> No
         complete(tmp_path, "mine", TASK, seed)
     contents = read_contents(tmp_path)
     addresses = [record["address"] for record in explanations_of(contents)["records"]]
+    assert addresses == [f"mine/{TASK}", f"mine/{TASK}.paper.seed1"]
     page = report_page(contents)
     assert f'href="#{",".join(addresses)}"' in page
     assert str(tmp_path) not in page

@@ -54,7 +54,8 @@ def test_only_unfinished_cells_remain(
     request(tmp_path, "voc07_svm", protocol="co2-2021/1", state="stopped")
     food = {"state": "missing data", "missing_data": ["food"]}
     request(tmp_path, "transfer_linear/food", **food)
-    assert left(tmp_path) == [(["transfer_linear/food"], "no food")]
+    get_data = "python -m transfer get-data food --data DATA"
+    assert left(tmp_path) == [(["transfer_linear/food"], f"no food; to get it: {get_data}")]
     (file,) = tmp_path.rglob("food*.state.json")
     for text in ("", "[]", '{"format": "other"}'):
         file.write_text(text)
@@ -70,7 +71,9 @@ def test_tasks_are_grouped_by_reason(tmp_path: Path) -> None:
     unsupported, absent, running = without_result(tmp_path, read_results(tmp_path).runs)
     assert (unsupported.reason, unsupported.is_unsupported) == (reason["reason"], True)
     assert running.reason == NOT_FINISHED
-    assert (absent.tasks, absent.reason) == ([TASK, "transfer_linear/food"], "no food, pets")
+    get_data = "python -m transfer get-data food pets --data DATA"
+    assert absent.reason == f"no food, pets; to get it: {get_data}"
+    assert absent.tasks == [TASK, "transfer_linear/food"]
     assert (absent.num_cells, absent.is_unsupported) == (2, False)
 
 
