@@ -91,9 +91,8 @@ def chosen_table(
     """
     scored = main_numbers(numbers)
     rows = rows_of(scored, names)
-    columns = columns_of(
-        [number for number in scored if number.run.identity in rows], [*rows], tasks
-    )
+    selected = [number for number in scored if number.run.identity in rows]
+    columns = columns_of(selected, [*rows], tasks)
     cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
     keys = [column.key for column in columns]
     labels, tasks_of_columns = _labels(keys), [column.first.task for column in columns]
@@ -154,9 +153,7 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
 
 def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str]:
     """Return the checkpoints of these names with their labels."""
-    firsts = {
-        number.run.identity: number for number in sorted(numbers, key=lambda number: number.row)
-    }
+    firsts = {n.run.identity: n for n in sorted(numbers, key=lambda number: number.row)}
     available = list(dict.fromkeys(name for name, _ in firsts))
     for name in names:
         if name not in available:
@@ -178,13 +175,11 @@ def columns_of(
     """Return the columns of these tasks, each with the most common comparison."""
     by_comparison: dict[Comparison, dict[Backbone, Number]] = {}
     for number in sorted(
-        numbers,
-        key=lambda number: (block_sort_key(number.reasons, number.version), number.conditions),
+        numbers, key=lambda n: (block_sort_key(n.reasons, n.version), n.conditions)
     ):
+        # the most frequent conditions come first
         by_backbone = by_comparison.setdefault(number.runs[0].comparison, {})
-        by_backbone.setdefault(
-            number.run.identity, number
-        )  # the most frequent conditions come first
+        by_backbone.setdefault(number.run.identity, number)
     # the paper's schedule comes first
     candidates = grouped((c.key, _Column(c.key, group)) for c, group in by_comparison.items())
     columns = [max(group, key=lambda column: len(column.numbers)) for group in candidates.values()]

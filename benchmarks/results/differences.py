@@ -131,9 +131,8 @@ class Score:
         """
         stored = [read_per_image(details) for details in self.details if self.is_primary]
         answers = [answer for answer in stored if answer is not None]
-        if not answers or len(answers) < len(stored):
-            return None
-        if any(not np.array_equal(answer.labels, answers[0].labels) for answer in answers):
+        have_labels = all(np.array_equal(a.labels, answers[0].labels) for a in answers)
+        if not answers or len(answers) < len(stored) or not have_labels:
             return None
         fractions = np.mean([answer.fractions for answer in answers], axis=0)
         return PerImage(fractions, answers[0].labels)

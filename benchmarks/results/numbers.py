@@ -161,9 +161,8 @@ def block_sort_key(reasons: Reasons, version: int) -> tuple[bool, str, tuple[str
 def blocks(numbers: Iterable[Number]) -> list[Block]:
     """Return the blocks of numbers by schedule, the comparable one first."""
     groups = grouped(((number.reasons, number.version), number) for number in numbers)
-    return [
-        Block(*key, groups[key]) for key in sorted(groups, key=lambda key: block_sort_key(*key))
-    ]
+    in_order = sorted(groups, key=lambda key: block_sort_key(*key))
+    return [Block(*key, groups[key]) for key in in_order]
 
 
 def main_numbers(numbers: Iterable[Number]) -> list[Number]:
@@ -349,9 +348,7 @@ def _average(members: Sequence[Number]) -> Number:
     tasks = transfer_tasks()
     average = members[0]._replace(task=AVERAGE, metric="mean", primary_metric="mean", score=None)
     average = average._replace(heading="Linear transfer", text="", notes=(), failures=(), runs=())
-    scored = sorted(
-        (number for number in members if number.score), key=lambda number: tasks.index(number.task)
-    )
+    scored = sorted((m for m in members if m.score), key=lambda member: tasks.index(member.task))
     if len(scored) < len(tasks):
         if average.conditions:
             return average

@@ -380,10 +380,8 @@ def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results
             for run in rows
         ]
     kinds = {run.path: kind for (kind, _), run in used.items()}
-    runs, snapshots = (
-        [run for run in rows if kinds[run.path] == kind] for kind in (RECORDS, SNAPSHOTS)
-    )
-    return Results(runs, snapshots, sorted(unused))
+    of_kind = grouped((kinds[run.path], run) for run in rows)
+    return Results(of_kind.get(RECORDS, []), of_kind.get(SNAPSHOTS, []), sorted(unused))
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -233,9 +233,7 @@ def row_label(row: Number, rows: Iterable[Number]) -> str:
     hash if both are in one folder. Further rows of a backbone name their conditions, too.
     """
     run = row.run
-    same_name = {
-        number.run.identity: number.run for number in rows if number.run.backbone == run.backbone
-    }
+    same_name = {n.run.identity: n.run for n in rows if n.run.backbone == run.backbone}
     in_folder = [number for number in same_name.values() if number.folder == run.folder]
     suffixes = [run.folder] if run.folder and len(same_name) > 1 else []
     suffixes += [run.sha256[:8]] if len(in_folder) > 1 else []
