@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, cast
 from torch import Tensor
 
 from pretrain.running.processes import process_group, this_process
-from transfer.datasets.folders import Folders
+from transfer.datasets.catalog import open_segmented
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.files import read_file
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import EncoderOptions
 from transfer.segmentation.linear import LinearSegmenter
 from transfer.segmentation.masks import Predicted
-from transfer.segmentation.train import predict
+from transfer.segmentation.predict import predict
 from transfer.tasks import TASKS
 
 if TYPE_CHECKING:
-    from transfer.tasks.dense import SegmentationLinear
+    from transfer.tasks.segmentation import SegmentationLinear
 
 HEAD_NAMES = {
     "decode_head.bn.weight": "norm.weight",
@@ -46,10 +46,9 @@ def score_head(ckpt: Path, network: EncoderOptions, head: Path, data: Path) -> s
     if reason := task.unsupported_reason(encoder):
         raise BackboneError(reason)
     task = task.for_backbone(encoder)
-    split = task.open(data, "test")
+    split = open_segmented(task.dataset, data, "test")
     with process_group(), TemporaryDirectory() as folder:
-        folders = Folders(data=data, work=Path(folder), cache=Path(folder))
-        segmenter = task.build(encoder, len(split.class_names), "BN", folders)
+        segmenter = task.build(encoder, len(split.class_names), "BN")
         segmenter.to(this_process().device)
         load_head(segmenter, head)
         predict(segmenter, split, Path(folder), this_process())

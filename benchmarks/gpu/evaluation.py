@@ -28,7 +28,6 @@ from transfer.datasets.images import read_class_folders
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.train import sgd
 from transfer.encoders.encoder import Precision as FeaturePrecision
 from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.classification import Classifier, Crops
@@ -218,7 +217,7 @@ def segmentation_throughput(device: torch.device, folder: Path) -> Facts:
     )
 
     def make(images: int) -> Subject:
-        network = new_fcn(arch, folder, px=px, head_channels=channels)
+        network = new_fcn(arch, px=px, head_channels=channels)
         move_to_device(network, device)
         optimizer = torch.optim.SGD(
             network.parameters(), lr=1e-3, momentum=0.9, fused=fused(network)
@@ -228,14 +227,12 @@ def segmentation_throughput(device: torch.device, folder: Path) -> Facts:
     return training_throughput("voc12_seg_fcn", make, device, sizes, calls=calls)
 
 
-def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
+def new_fcn(arch: str, *, px: int, head_channels: int) -> FCN:
     """Return an untrained segmentation network on a random backbone."""
     recipe = replace(VOC_FCN, crop_px=px, head_channels=head_channels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = build_network(
-            recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN", log=folder / "mmseg.log"
-        )
+        network = build_network(recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN")
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
     network.load_backbone(backbone.state_dict)
     return network
@@ -283,7 +280,7 @@ def detector_subject(
 ) -> Subject:
     """Return a detector with a small learning rate, which cannot diverge."""
     move_to_device(detector, device)
-    optimizer = sgd(detector, recipe)
+    optimizer = detector.optimizer(recipe)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
     return Subject(detector, optimizer, [sample.to(device) for sample in samples])

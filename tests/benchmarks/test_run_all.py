@@ -227,7 +227,7 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     assert "10.5 hours on 4 GPUs" in output
     assert "the torchvision engine, as requested" in output
     assert "the torchvision engine, as requested" in render_plan_groups(rows)
-    assert "the cifar stem outputs maps of the full image size" in output
+    assert "the cifar stem has a smaller stride" in output
 
 
 def test_a_cell_beside_others_is_planned_for_the_gpus_that_it_will_have(

@@ -23,12 +23,11 @@ from transfer.encoders.opening import load_backbone
 from transfer.frozen.feature_cache import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
-from transfer.tasks.dense import SegmentationInContext, TwoSizes
 from transfer.tasks.detection import Detection
 from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores
-from transfer.tasks.labeled_pixels import PixelTraining
 from transfer.tasks.neighbors import NearestImages, Neighbors
 from transfer.tasks.robustness import Corrupted, CorruptionEval
+from transfer.tasks.segmentation import PixelTraining, SegmentationInContext, TwoSizes
 from transfer.tasks.task import Task
 from transfer.tasks.view_statistics import ImageStatistics, ViewStatistics
 

@@ -13,7 +13,6 @@ from transfer.detection import recipe as recipes
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.torchvision_engine.network import RCNN
-from transfer.detection.train import sgd
 from transfer.finetuning.norms import Norm
 
 RECIPES = {
@@ -62,7 +61,7 @@ def training_step_of(name: str, num_processes: int = 1, norm: Norm = "BN") -> St
     with pretend_processes(num_processes):
         detector = tiny_detector(name, norm)
         return take_fine_tuning_step(
-            detector, lambda: sgd(detector, recipe), recipe, [sample(recipe)] * 2
+            detector, lambda: detector.optimizer(recipe), recipe, [sample(recipe)] * 2
         )
 
 

@@ -1,7 +1,5 @@
 """The segmentation network on the device against the CPU."""
 
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
@@ -35,12 +33,12 @@ def test_the_network(workspace: Workspace, findings: Findings) -> None:
     In float64 and float32. Any fault in float64 is larger than 1e-9, and roundings are much
     smaller.
     """
-    expected = fixed_answer(torch.device("cpu"), torch.float64, workspace.folder)
+    expected = fixed_answer(torch.device("cpu"), torch.float64)
     for name, dtype, bound in (
         ("float64", torch.float64, 1e-9),
         ("float32", torch.float32, roundings(torch.float32) * SMALL_BATCH),
     ):
-        loss, gradients, logits = fixed_answer(workspace.device, dtype, workspace.folder)
+        loss, gradients, logits = fixed_answer(workspace.device, dtype)
         findings.add(f"{name} loss", relative_difference(loss, expected[0]), bound)
         findings.add(f"{name} logits", relative_difference(logits, expected[2]), bound)
         if dtype == torch.float64:  # in float32 a unit near zero may be on or off
@@ -50,20 +48,20 @@ def test_the_network(workspace: Workspace, findings: Findings) -> None:
 
 def test_the_network_in_low_precision(workspace: Workspace, findings: Findings) -> None:
     """The first loss under autocast is close to float32; gradients are finite."""
-    expected = first_pass(torch.device("cpu"), "float32", workspace.folder)
+    expected = first_pass(torch.device("cpu"), "float32")
     for precision, bound in LOW_PRECISION.items():
         if precision == "float16" and not workspace.on_gpu:
             continue  # trainings on a CPU refuse it
-        result = first_pass(workspace.device, precision, workspace.folder)
+        result = first_pass(workspace.device, precision)
         findings.add(f"{precision} loss", abs(result[0] / expected[0] - 1), bound)
         findings.require(f"{precision} gradients", result[1], "not finite")
 
 
 def fixed_answer(
-    device: torch.device, dtype: torch.dtype, folder: Path
+    device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Return loss, gradients and eval-mode logits, from fixed weights and samples."""
-    network = new_fcn("resnet18", folder, px=65, head_channels=32)
+    network = new_fcn("resnet18", px=65, head_channels=32)
     fill(network.state_dict())
     network.to(dtype)
     move_to_device(network, device)
@@ -80,9 +78,9 @@ def fixed_answer(
     return loss.detach(), gradients, logits
 
 
-def first_pass(device: torch.device, precision: Precision, folder: Path) -> tuple[float, bool]:
+def first_pass(device: torch.device, precision: Precision) -> tuple[float, bool]:
     """Return the first loss, and whether the gradients are finite."""
-    network = new_fcn("resnet18", folder, px=65, head_channels=32)
+    network = new_fcn("resnet18", px=65, head_channels=32)
     move_to_device(network, device)
     samples = [sample.to(device) for sample in fixed_crops(2, 65)]
     return one_pass(network.train(), samples, device, precision)

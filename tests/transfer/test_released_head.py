@@ -14,7 +14,7 @@ from transfer.released_head import HEAD_NAMES, load_head
 from transfer.segmentation.linear import LinearSegmenter
 from transfer.segmentation.recipe import DINOV2
 from transfer.tasks import TASKS
-from transfer.tasks.dense import SegmentationLinear
+from transfer.tasks.segmentation import SegmentationLinear
 
 
 def save_head(path: Path, network: LinearSegmenter) -> None:

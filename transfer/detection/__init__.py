@@ -6,7 +6,6 @@ engines.py             choice of the engine
 torchvision_engine/    detectron2's detector, built from torchvision's operators
 detectron2_engine.py   detectron2's own detector, the reference
 samples.py             images and their objects, resized and flipped
-train.py               training with the loop of finetuning/, and detections on a split
-results.py             detections in the original image
+results.py             detections on a split, in the original images
 coco_ap.py, voc_ap.py  average precision
 """

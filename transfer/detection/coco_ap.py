@@ -4,11 +4,12 @@ import io
 import json
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+from torch import Tensor
 
 from transfer.datasets.objects.coco import is_outline
 from transfer.datasets.scenes import Scenes
@@ -91,45 +92,29 @@ def _truth(scenes: Scenes) -> COCO:
     ids = {scene.image_id for scene in scenes}
     # use the first image of each id, like the reader of the scenes
     images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
-    if len(images) != len(ids):
-        raise ValueError(
-            f"{scenes.annotations}: it contains {len(images)} of the {len(ids)} images; "
-            "expected all: is it the file that the scenes were read from?"
-        )
+    annotations = []
+    for index, entry in enumerate(content["annotations"]):
+        if index not in scenes.faulty and entry["image_id"] in ids:
+            # pycocotools treats a match with id 0 as no match
+            annotation = entry | {"id": index + 1}
+            if isinstance(mask := entry.get("segmentation"), list):
+                # pycocotools would treat an outline of four numbers as a box, and then fail
+                annotation["segmentation"] = list(filter(is_outline, mask))
+            annotations.append(annotation)
     truth = COCO()
     truth.dataset = {
         "images": list(images.values()),
-        "annotations": [
-            _pycocotools_annotation(index, entry)
-            for index, entry in enumerate(content["annotations"])
-            if index not in scenes.faulty and entry["image_id"] in ids
-        ],
+        "annotations": annotations,
         "categories": content["categories"],
     }
     truth.createIndex()
     return truth
 
 
-def _pycocotools_annotation(index: int, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an annotation as pycocotools expects it."""
-    # pycocotools treats a match with id 0 as no match
-    annotation = entry | {"id": index + 1}
-    mask = entry.get("segmentation")
-    if isinstance(mask, list):
-        # pycocotools would treat an outline of four numbers as a box, and then fail
-        annotation["segmentation"] = list(filter(is_outline, mask))
-    return annotation
-
-
 def _precisions(evaluation: COCOeval, scenes: Scenes, kind: Kind) -> dict[str, float]:
     """Return the average precisions overall, by size and by class, in percent."""
     evaluation.accumulate()
     evaluation.summarize()
-    if evaluation.stats[0] < 0:
-        raise ValueError(
-            f"{scenes.annotations}: no object on the {len(scenes)} images can be detected "
-            f"as {kind}; expected at least one"
-        )
     pairs = zip(SUMMARY[kind], evaluation.stats, strict=False)
     ap = {name: 100 * float(value) for name, value in pairs if value >= 0}
     return ap | _per_class(evaluation, scenes)
@@ -164,22 +149,15 @@ def _entries(
         "category_id": [category_ids[c] for c in detected.classes.tolist()],
     }
     if kind == "segm":
-        if detected.masks is None:
-            raise ValueError(
-                f"image {image_id}: expected masks to score, but its detections have none"
-            )
         size = [detected.height, detected.width]
-        columns["segmentation"] = [{"size": size, "counts": counts} for counts in detected.masks]
+        masks = cast("list[str]", detected.masks)
+        columns["segmentation"] = [{"size": size, "counts": counts} for counts in masks]
     else:
         corners = detected.boxes.clone()
         corners[:, 2:] -= corners[:, :2]
         columns["bbox"] = corners.tolist()
     if kind == "keypoints":
-        if detected.keypoints is None:
-            raise ValueError(
-                f"image {image_id}: expected keypoints to score, but its detections have none"
-            )
-        points = detected.keypoints.clone()
+        points = cast("Tensor", detected.keypoints).clone()
         # COCO's files contain pixel indices; pixel centers have an offset of 0.5
         points[:, :, :2] -= 0.5
         columns["keypoints"] = points.flatten(1).tolist()

@@ -1,27 +1,24 @@
 """`Detector`, the base class of both engines, with its inputs and outputs.
 
-Before training, `verify` checks that the backbone computes the same as the checkpoint and that all
-of its parameters are trained.
+Before training, `verify` checks that the backbone computes the same as the checkpoint.
 """
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from transfer.detection.recipe import DetectorRecipe
 from transfer.finetuning import stream
+from transfer.finetuning.loop import fused
 from transfer.finetuning.verify import verify_maps
-
-NORMS = {"fpn": 8, "mask_head": 4, "keypoint_head": 8, "rpn_head": 1}
-"""Number of norm layers per module: one for every convolution.
-
-A convolution counts if an activation or a sum follows it."""
-EXTRA_NORMS = {"none": 0, "moco": 1, "co2": 2}
 
 Polygons = tuple[NDArray[np.float64], ...]
 """Closed outlines of an object: x, y, x, y, ... in px."""
@@ -89,28 +86,46 @@ class Detector(nn.Module, ABC):
 
     @abstractmethod
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a backbone with torchvision's names; RuntimeError for unexpected tensors.
+        """Load a backbone with torchvision's names; `verify` detects tensors that were not loaded.
 
-        `verify` detects tensors that were not loaded.
+        Raises RuntimeError for unexpected tensors.
         """
+
+    def optimizer(self, recipe: DetectorRecipe) -> torch.optim.SGD:
+        """Return SGD with weight decay for all parameters except norm layers, as in detectron2.
+
+        If `rpn_gradient` is lr_mult, the RPN has a smaller learning rate: "rate_factor" of a
+        parameter group is the factor that `finetuning.schedule.set_learning_rate` applies.
+        """
+        groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
+        for module_name, module in self.named_modules():
+            decay = 0.0 if isinstance(module, _BatchNorm) else recipe.weight_decay
+            is_rpn = f"{module_name}.".startswith(self.rpn_prefix)
+            is_slower = is_rpn and recipe.rpn_gradient == "lr_mult"
+            for parameter in module.parameters(recurse=False):
+                groups[decay, recipe.rpn_gradient_factor if is_slower else 1.0].append(parameter)
+        return torch.optim.SGD(
+            [
+                {"params": parameters, "weight_decay": decay, "rate_factor": factor}
+                for (decay, factor), parameters in groups.items()
+            ],
+            lr=recipe.learning_rate,
+            momentum=recipe.sgd_momentum,
+            fused=fused(self),
+        )
 
     def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
         """Compare each stage's maps with the backbone; return the largest differences.
 
         Raises ValueError like `verify_maps`.
         """
-        recipe = self.recipe
-        num_norms = {**NORMS, "box_head": recipe.box_head_convs}
-        modules = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
-        num_added = sum(num_norms[module] for module in recipe.normed if module in modules)
         return verify_maps(
             self,
             lambda images: self.feature_maps(list(images)),
             state_dict,
             arch,
-            mean=recipe.pixel_mean,
-            std=recipe.pixel_std,
-            num_new_norms=num_added + EXTRA_NORMS[recipe.extra_norms],
+            mean=self.recipe.pixel_mean,
+            std=self.recipe.pixel_std,
         )
 
 

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from pretrain.running.atomic_files import write_text, write_whole
 from transfer.detection.detector import Detector, ResizedDetections, Sample, scale_gradient
 from transfer.detection.recipe import DetectorRecipe
-from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.naming import DETECTRON2
 from transfer.finetuning.norms import Norm
 
@@ -134,53 +133,36 @@ def load_config(path: str | Path) -> Any:
 
 def config(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
     """Return the recipe as detectron2's CfgNode."""
-    if arch in WIDE:
-        raise ValueError(
-            f"the detectron2 engine builds {', '.join(PLAIN)}, not {arch}. Use --engine torchvision"
-        )
     c = get_cfg()
+    depth, is_pyramid = int(arch.removeprefix("resnet")), recipe.neck == "fpn"
     c.INPUT.FORMAT = "RGB"
     c.INPUT.MIN_SIZE_TRAIN, c.INPUT.MIN_SIZE_TEST = recipe.train_short_px, recipe.test_short_px
     c.INPUT.MAX_SIZE_TRAIN = c.INPUT.MAX_SIZE_TEST = recipe.long_px
     c.DATALOADER.ASPECT_RATIO_GROUPING = recipe.group_by_aspect
-    c.MODEL.DEVICE = "cpu"
-    c.MODEL.PIXEL_MEAN = [255 * value for value in recipe.pixel_mean]
-    c.MODEL.PIXEL_STD = [255 * value for value in recipe.pixel_std]
-    _set_network(c, recipe, int(arch.removeprefix("resnet")), norm)
-    _set_proposals(c.MODEL, recipe)
-    _set_heads(c.MODEL, recipe, num_classes, norm)
-    _set_added_layers(c.MODEL.SSL_BENCHMARK, recipe, norm)
-    _set_training(c.SOLVER, recipe)
-    c.TEST.DETECTIONS_PER_IMAGE = recipe.detections
-    c.TEST.PRECISE_BN.ENABLED = recipe.precise_norm_batches > 0
-    c.TEST.PRECISE_BN.NUM_ITER = recipe.precise_norm_batches
-    return c
-
-
-def _set_network(c: Any, recipe: DetectorRecipe, depth: int, norm: Norm) -> None:
     model = c.MODEL
+    model.DEVICE = "cpu"
+    model.PIXEL_MEAN = [255 * value for value in recipe.pixel_mean]
+    model.PIXEL_STD = [255 * value for value in recipe.pixel_std]
+    # the network
     model.BACKBONE.FREEZE_AT = 0
     model.RESNETS.DEPTH = depth
     model.RESNETS.RES2_OUT_CHANNELS = 64 if depth < 50 else 256
     model.RESNETS.STRIDE_IN_1X1 = False
     model.RESNETS.NORM = norm
-    if recipe.neck == "c4":
+    if is_pyramid:
+        model.BACKBONE.NAME = "build_resnet_fpn_backbone"
+        model.RESNETS.OUT_FEATURES = model.FPN.IN_FEATURES = list(STAGES.values())
+        model.FPN.OUT_CHANNELS = recipe.fpn_channels
+        model.FPN.NORM = norm if "fpn" in recipe.normed else ""
+        model.RPN.IN_FEATURES = ["p2", "p3", "p4", "p5", "p6"]
+        model.ROI_HEADS.IN_FEATURES = ["p2", "p3", "p4", "p5"]
+    else:
         model.BACKBONE.NAME = "build_resnet_backbone"
         model.RESNETS.OUT_FEATURES = ["res4"]
         model.RPN.IN_FEATURES = model.ROI_HEADS.IN_FEATURES = ["res4"]
-        return
-    model.BACKBONE.NAME = "build_resnet_fpn_backbone"
-    model.RESNETS.OUT_FEATURES = model.FPN.IN_FEATURES = list(STAGES.values())
-    model.FPN.OUT_CHANNELS = recipe.fpn_channels
-    model.FPN.NORM = norm if "fpn" in recipe.normed else ""
-    model.RPN.IN_FEATURES = ["p2", "p3", "p4", "p5", "p6"]
-    model.ROI_HEADS.IN_FEATURES = ["p2", "p3", "p4", "p5"]
-
-
-def _set_proposals(model: Any, recipe: DetectorRecipe) -> None:
+    # anchors and proposals
     sizes = recipe.anchor_sizes_px
-    pyramid = recipe.neck == "fpn"
-    model.ANCHOR_GENERATOR.SIZES = [[s] for s in sizes] if pyramid else [list(sizes)]
+    model.ANCHOR_GENERATOR.SIZES = [[s] for s in sizes] if is_pyramid else [list(sizes)]
     model.ANCHOR_GENERATOR.ASPECT_RATIOS = [list(recipe.anchor_ratios)]
     rpn = model.RPN
     rpn.IOU_THRESHOLDS = list(recipe.rpn_iou)
@@ -190,11 +172,9 @@ def _set_proposals(model: Any, recipe: DetectorRecipe) -> None:
     rpn.POST_NMS_TOPK_TRAIN, rpn.POST_NMS_TOPK_TEST = recipe.rpn_proposals
     rpn.NMS_THRESH = recipe.rpn_nms_iou
     rpn.LOSS_WEIGHT = recipe.rpn_gradient_factor if recipe.rpn_gradient == "loss_weight" else 1.0
-
-
-def _set_heads(model: Any, recipe: DetectorRecipe, num_classes: int, norm: Norm) -> None:
+    # heads
     heads, box = model.ROI_HEADS, model.ROI_BOX_HEAD
-    heads.NAME = "StandardROIHeads" if recipe.neck == "fpn" else "Res5ROIHeads"
+    heads.NAME = "StandardROIHeads" if is_pyramid else "Res5ROIHeads"
     heads.NUM_CLASSES = num_classes
     heads.IOU_THRESHOLDS = [recipe.roi_iou]
     heads.BATCH_SIZE_PER_IMAGE = recipe.roi_samples
@@ -203,34 +183,23 @@ def _set_heads(model: Any, recipe: DetectorRecipe, num_classes: int, norm: Norm)
     box.BBOX_REG_WEIGHTS = recipe.box_weights
     box.SMOOTH_L1_BETA = recipe.box_smooth_l1_beta
     box.POOLER_RESOLUTION = recipe.box_pool
-    if recipe.neck == "c4":
-        return
-    box.NAME = "FastRCNNConvFCHead"
-    box.NUM_CONV, box.NUM_FC = recipe.box_head_convs, recipe.box_head_fcs
-    box.CONV_DIM, box.FC_DIM = recipe.box_head_conv_channels, recipe.box_head_fc_channels
-    box.NORM = norm if "box_head" in recipe.normed else ""
-    model.MASK_ON = recipe.finds == "masks"
-    mask = model.ROI_MASK_HEAD
-    mask.POOLER_RESOLUTION = 14
-    mask.NUM_CONV, mask.CONV_DIM = 4, recipe.mask_head_channels
-    mask.NORM = norm if "mask_head" in recipe.normed else ""
-    model.KEYPOINT_ON = recipe.finds == "keypoints"
-    keypoint = model.ROI_KEYPOINT_HEAD
-    keypoint.POOLER_RESOLUTION = 14
-    keypoint.CONV_DIMS = (recipe.keypoint_head_channels,) * 8
-    keypoint.NUM_KEYPOINTS = 17
-
-
-def _set_training(solver: Any, recipe: DetectorRecipe) -> None:
-    """Set the training options for detectron2's loop, which we do not use."""
-    solver.IMS_PER_BATCH = recipe.batch_size
-    solver.BASE_LR, solver.MOMENTUM = recipe.learning_rate, recipe.sgd_momentum
-    solver.WEIGHT_DECAY, solver.WEIGHT_DECAY_NORM = recipe.weight_decay, 0.0
-    solver.MAX_ITER, solver.STEPS = recipe.iterations, recipe.milestones
-    solver.WARMUP_ITERS, solver.WARMUP_FACTOR = recipe.warmup_iterations, recipe.warmup_factor
-
-
-def _set_added_layers(added: Any, recipe: DetectorRecipe, norm: Norm) -> None:
+    if is_pyramid:
+        box.NAME = "FastRCNNConvFCHead"
+        box.NUM_CONV, box.NUM_FC = recipe.box_head_convs, recipe.box_head_fcs
+        box.CONV_DIM, box.FC_DIM = recipe.box_head_conv_channels, recipe.box_head_fc_channels
+        box.NORM = norm if "box_head" in recipe.normed else ""
+        model.MASK_ON = recipe.finds == "masks"
+        mask = model.ROI_MASK_HEAD
+        mask.POOLER_RESOLUTION = 14
+        mask.NUM_CONV, mask.CONV_DIM = 4, recipe.mask_head_channels
+        mask.NORM = norm if "mask_head" in recipe.normed else ""
+        model.KEYPOINT_ON = recipe.finds == "keypoints"
+        keypoint = model.ROI_KEYPOINT_HEAD
+        keypoint.POOLER_RESOLUTION = 14
+        keypoint.CONV_DIMS = (recipe.keypoint_head_channels,) * 8
+        keypoint.NUM_KEYPOINTS = 17
+    # layers that detectron2 has no option for
+    added = model.SSL_BENCHMARK
     if "rpn_head" in recipe.normed:
         added.RPN_HEAD_NORM = norm
     if "keypoint_head" in recipe.normed and recipe.finds == "keypoints":
@@ -241,6 +210,17 @@ def _set_added_layers(added: Any, recipe: DetectorRecipe, norm: Norm) -> None:
         added.RPN_INPUT_NORM = norm
     if recipe.rpn_gradient == "scale_input":
         added.RPN_INPUT_GRADIENT = recipe.rpn_gradient_factor
+    # training options for detectron2's loop, which we do not use
+    solver = c.SOLVER
+    solver.IMS_PER_BATCH = recipe.batch_size
+    solver.BASE_LR, solver.MOMENTUM = recipe.learning_rate, recipe.sgd_momentum
+    solver.WEIGHT_DECAY, solver.WEIGHT_DECAY_NORM = recipe.weight_decay, 0.0
+    solver.MAX_ITER, solver.STEPS = recipe.iterations, recipe.milestones
+    solver.WARMUP_ITERS, solver.WARMUP_FACTOR = recipe.warmup_iterations, recipe.warmup_factor
+    c.TEST.DETECTIONS_PER_IMAGE = recipe.detections
+    c.TEST.PRECISE_BN.ENABLED = recipe.precise_norm_batches > 0
+    c.TEST.PRECISE_BN.NUM_ITER = recipe.precise_norm_batches
+    return c
 
 
 def rcnn_with_added_layers(cfg: Any) -> Any:
@@ -393,7 +373,7 @@ class Detectron2Detector(Detector):
         return maps
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a backbone with torchvision's names; RuntimeError for unexpected tensors."""
+        """Load a backbone with torchvision's names."""
         tensors = to_detectron2(state_dict, self.recipe.neck)
         self.rcnn.load_state_dict({**self.rcnn.state_dict(), **tensors})
 

@@ -42,7 +42,10 @@ def is_available() -> bool:
 
 
 def engine_for(choice: EngineChoice) -> EngineName:
-    """Return the engine to use; ValueError if it is not installed."""
+    """Return the engine to use.
+
+    Raises ValueError if the user chose detectron2, but it is not installed.
+    """
     if choice == "detectron2" and not is_available():
         raise ValueError(
             f"--engine detectron2: detectron2 cannot be imported. {HOW_TO_INSTALL}. To train the "

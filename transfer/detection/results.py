@@ -1,18 +1,24 @@
-"""Detections in the original image, the input of the evaluators.
+"""Detections of a trained detector in the original images, the input of the evaluators.
 
 As in detectron2, boxes are scaled and clipped, and masks are pasted by bilinear sampling.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from pycocotools import mask as coco_mask
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from transfer.datasets.scenes import Scene
-from transfer.detection.detector import ResizedDetections
+from pretrain.running.console import progress
+from pretrain.running.processes import Process, indices_of_process
+from transfer.datasets.scenes import Scene, Scenes
+from transfer.detection.detector import Detector, ResizedDetections
+from transfer.detection.recipe import DetectorRecipe
+from transfer.detection.samples import image_for_test
 
 MASK_THRESHOLD = 0.5
 
@@ -38,6 +44,32 @@ class Detections:
     """k masks (height, width) as COCO's compressed run lengths."""
     keypoints: Tensor | None = None
     """(k, 17, 3): x, y, score; the first pixel's center is 0.5."""
+
+
+def detect(
+    detector: Detector, scenes: Scenes, recipe: DetectorRecipe, process: Process
+) -> list[Detections]:
+    """Return the detections on all images, in every process.
+
+    They are in the order of the split. Each batch is one image, so that images have the same
+    padding as in detectron2's test.
+    """
+    detector.eval()
+    detections = []
+    counting = progress("detect", recipe.finds, len(scenes)) if process.is_main else nullcontext()
+    with torch.inference_mode(), counting as counter:
+        for index in indices_of_process(len(scenes), process):
+            image = image_for_test(scenes, index, recipe)
+            result = detector.find([image.to(process.device)])[0]
+            detections.append(to_original_size(result, scenes.scene(index), image))
+            if counter is not None:
+                counter.add(min(process.num_processes, len(scenes) - index))
+    if process.num_processes == 1:
+        return detections
+    # image i was entry i // num_processes of process i % num_processes
+    by_process: list[list[Detections]] = [[] for _ in range(process.num_processes)]
+    dist.all_gather_object(by_process, detections)
+    return [by_process[i % len(by_process)][i // len(by_process)] for i in range(len(scenes))]
 
 
 def to_original_size(detections: ResizedDetections, scene: Scene, image: Tensor) -> Detections:

@@ -16,6 +16,7 @@ from transfer.datasets.images import decode_upright
 from transfer.datasets.scenes import Scenes
 from transfer.detection.detector import Sample
 from transfer.detection.recipe import DetectorRecipe
+from transfer.finetuning.stream import pixels
 
 MAX_EMPTY_SIDE_PX = 1e-5
 """Boxes with a side up to this length are dropped."""
@@ -36,14 +37,11 @@ def training_sample(
     return resize_sample(scenes, index, recipe, short_px=short_px, flipped=flipped)
 
 
-def test_image(scenes: Scenes, index: int, recipe: DetectorRecipe) -> Tensor:
+def image_for_test(scenes: Scenes, index: int, recipe: DetectorRecipe) -> Tensor:
     """Return a uint8 image (3, H, W), resized for the test."""
     image = upright_image(scenes, index)
     size = resized_size(image.size, recipe.test_short_px, recipe.long_px)
-    return _pixels(image.resize(size, Image.Resampling.BILINEAR))
-
-
-test_image.__test__ = False  # type: ignore[attr-defined]  # pytest collects functions with this name
+    return pixels(image.resize(size, Image.Resampling.BILINEAR))
 
 
 def resize_sample(
@@ -90,7 +88,7 @@ def resize_sample(
         positions = transform(annotated[..., :2] + 0.5)
         keypoints = _keypoints(positions, annotated[..., 2:], (width, height), flipped=flipped)
     return Sample(
-        image=_pixels(image),
+        image=pixels(image),
         boxes=boxes[is_kept],
         classes=torch.from_numpy(scene.classes[is_kept]),
         polygons=polygons,
@@ -117,7 +115,7 @@ def _keypoints(
 def upright_image(scenes: Scenes, index: int) -> Image.Image:
     """Return an RGB image, rotated by its EXIF orientation.
 
-    DataError if its size differs from the annotation.
+    Raises DataError if its size differs from the annotation.
     """
     path = scenes.source.folder / scenes.name(index)
     image = decode_upright(path)
@@ -148,7 +146,3 @@ def resized_size(size: tuple[int, int], short_px: int, long_px: int) -> tuple[in
         shrink = float(long_px) / longest
         new_width, new_height = new_width * shrink, new_height * shrink
     return int(new_width + 0.5), int(new_height + 0.5)
-
-
-def _pixels(image: Image.Image) -> Tensor:
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

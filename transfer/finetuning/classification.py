@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,7 @@ from transfer.encoders.encoder import Encoder, InputFormat
 from transfer.finetuning import loop
 from transfer.finetuning.loop import fused
 from transfer.finetuning.schedule import Precision, TrainingSchedule
-from transfer.finetuning.state import Training, TrainingSummary, summary
+from transfer.finetuning.state import Training, summary
 from transfer.finetuning.stream import Sample, Samples, StreamItem
 from transfer.frozen.crops import CROPS, RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
@@ -123,8 +124,10 @@ def fine_tune(
     seed: int,
     work: Path,
     process: Process,
-) -> tuple[Classifier, TrainingSummary]:
-    """Train all layers of a classifier; NotFiniteError if it diverges.
+) -> tuple[Classifier, dict[str, Any]]:
+    """Train all layers of a classifier.
+
+    Raises NotFiniteError if the training diverges.
 
     name: of the training, for messages and for its folder in `work`.
     """

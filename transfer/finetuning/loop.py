@@ -7,8 +7,9 @@ therefore gives the same result as an uninterrupted one.
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import islice
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -23,7 +24,7 @@ from pretrain.running.torch_versions import data_parallel
 from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import learning_rate, set_learning_rate
 from transfer.finetuning.state import Training, restore, save
-from transfer.finetuning.stream import Sample, Samples, Stream, images_per_micro_batch
+from transfer.finetuning.stream import Sample, Samples, Stream
 
 READ_EVERY = 20
 """Iterations between reads of the losses; each read waits for the device."""
@@ -99,11 +100,10 @@ def train(
 
     Called with a list of samples, the network returns the losses to sum, by name. Each training has
     its own folder. An interrupted call, repeated with the same arguments, gives the same weights. A
-    finished training is only loaded. NotFiniteError if it diverges, Stopped after a signal.
+    finished training is only loaded. Raises NotFiniteError if it diverges, Stopped after a signal.
     one_size: whether all samples have the same size, so that cudnn may benchmark its algorithms.
     """
     schedule = training.schedule
-    images_per_micro_batch(schedule, process)  # ValueError if the batch is not divisible
     if schedule.precision == "float16" and process.device.type != "cuda":
         raise ValueError(
             f"float16 needs a CUDA device, found {process.device.type}; use bfloat16 or float32"
@@ -120,20 +120,27 @@ def train(
     with measured_convolutions(process.device, one_size=one_size):
         _iterate(stream, training)
     if not training.finished:
-        _make_norms_precise(stream, training)
+        if count := schedule.precise_norm_batches:
+            if process.is_main:
+                print_line("norms", f"{training.name}  statistics over {count} batches")
+            set_precise_norms(training.network, _norm_batches(stream, count), process)
+        training.finished = True
+        if process.is_main:
+            save(training)
     training.network.eval()
 
 
 def _iterate(stream: Stream, training: Training) -> None:
     """Run all remaining steps."""
     schedule, process, total = stream.schedule, stream.process, stream.schedule.iterations
-    first, size, name = training.iteration, schedule.batch_size, training.name
+    first, size, network = training.iteration, schedule.batch_size, training.network
     if first == total:
         return
-    network = _wrapped(training.network, process)
+    if process.num_processes > 1:
+        network = data_parallel(network, process.device)
     batches = stream.batches(range(first * schedule.accumulated, total * schedule.accumulated))
     saved_s = time.monotonic()
-    counting = progress("train", name, total * size, "images", first * size)
+    counting = progress("train", training.name, total * size, "images", first * size)
     with counting if process.is_main else nullcontext() as counter:
         for iteration in range(first + 1, total + 1):
             try:
@@ -147,7 +154,7 @@ def _iterate(stream: Stream, training: Training) -> None:
             # processes only communicate when they wait for their devices anyway
             if not is_read_due and process.num_processes > 1:
                 continue
-            is_save_due = time.monotonic() - saved_s > SAVE_EVERY_S
+            is_save_due = iteration == total or time.monotonic() - saved_s > SAVE_EVERY_S
             is_stop_requested, is_save_due = any_process(
                 [stop.is_requested(), is_save_due], process
             )
@@ -155,11 +162,10 @@ def _iterate(stream: Stream, training: Training) -> None:
             if is_read_due or is_stop_requested or is_save_due:
                 _read_losses(training, process)
             if counter is not None:
-                losses = training.losses
-                loss = f"  loss {float(losses[-1][-1].sum()):.3f}" if losses else ""
-                counter.subject = f"{name}  iteration {iteration}/{total}{loss}"
+                loss = f"  loss {training.losses[-1][-1].sum():.3f}" if training.losses else ""
+                counter.subject = f"{training.name}  iteration {iteration}/{total}{loss}"
                 counter.add(iteration * size - counter.done)
-            if iteration == total or is_stop_requested or is_save_due:
+            if is_stop_requested or is_save_due:
                 if process.is_main:
                     save(training)
                 saved_s = time.monotonic()
@@ -181,12 +187,10 @@ def step(
     sums: dict[str, Tensor] = {}
     for number, samples in enumerate(micro_batches):
         stream.seed_micro_batch(training.iteration * schedule.accumulated + number)
-        context: AbstractContextManager[None] = nullcontext()
-        if isinstance(network, DistributedDataParallel) and number + 1 < schedule.accumulated:
-            context = (
-                network.no_sync()
-            )  # gradients are only averaged in the step's last micro-batch
-        with context:
+        is_last = number + 1 == schedule.accumulated
+        # gradients are only averaged in the step's last micro-batch
+        is_local = isinstance(network, DistributedDataParallel) and not is_last
+        with cast("DistributedDataParallel", network).no_sync() if is_local else nullcontext():
             with torch.autocast(device, dtype, enabled=schedule.precision != "float32"):
                 losses: dict[str, Tensor] = network(samples)
             total = torch.stack([loss.float() for loss in losses.values()]).sum()
@@ -200,23 +204,6 @@ def step(
     training.unread.append(torch.stack([sums[name] for name in training.names]))
 
 
-def _wrapped(network: nn.Module, process: Process) -> nn.Module:
-    if process.num_processes == 1:
-        return network
-    return data_parallel(network, process.device)
-
-
-def _make_norms_precise(stream: Stream, training: Training) -> None:
-    """Average the norm statistics over the next batches, and save the weights."""
-    if count := stream.schedule.precise_norm_batches:
-        if stream.process.is_main:
-            print_line("norms", f"{training.name}  statistics over {count} batches")
-        set_precise_norms(training.network, _norm_batches(stream, count), stream.process)
-    training.finished = True
-    if stream.process.is_main:
-        save(training)
-
-
 def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
     first = stream.schedule.iterations * stream.schedule.accumulated
     for number, batch in enumerate(stream.batches(range(first, first + count))):
@@ -227,7 +214,7 @@ def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
 
 
 def _read_losses(training: Training, process: Process) -> None:
-    """Copy the losses from the device; NotFiniteError if one is not finite."""
+    """Copy the losses from the device. Raises NotFiniteError if one is not finite."""
     losses = torch.stack(training.unread)
     if process.num_processes > 1:
         dist.all_reduce(losses)
@@ -244,19 +231,16 @@ def _not_finite(training: Training, unread: list[Tensor], engine_message: str) -
 
     unread: losses (number of losses,) of each iteration since the last read.
     """
-    bad = [number for number, losses in enumerate(unread) if not bool(losses.isfinite().all())]
     values, iteration = engine_message, training.iteration + 1
-    if bad:
-        pairs = zip(training.names, unread[bad[0]].tolist(), strict=True)
-        values = ", ".join(f"{name} {value:g}" for name, value in pairs)
-        iteration = training.iteration - len(training.unread) + bad[0] + 1
-    is_saved = training.file.exists()
-    saved_state = (
-        f"the last good state is {training.file}" if is_saved else "no state was saved yet"
-    )
+    for number, losses in enumerate(unread, start=training.iteration - len(training.unread) + 1):
+        if not bool(losses.isfinite().all()):
+            pairs = zip(training.names, losses.tolist(), strict=True)
+            values, iteration = ", ".join(f"{name} {value:g}" for name, value in pairs), number
+            break
+    saved = training.file if training.file.exists() else "none"
     return NotFiniteError(
         f"{training.name}: iteration {iteration} of {training.schedule.iterations}: a loss is not "
-        f"finite ({values}); {saved_state}. Check the backbone, lower the learning rate "
+        f"finite ({values}); last good state: {saved}. Check the backbone, lower the learning rate "
         f"{training.schedule.learning_rate:g}, or train in float32"
     )
 

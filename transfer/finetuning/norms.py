@@ -99,7 +99,6 @@ def set_precise_norms(
     called several times, every call counts. A layer without input keeps its statistics.
     """
     layers = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-    momenta = [layer.momentum for layer in layers]
     # count, sum and sum of squares of the input per channel (3, C); in double precision, since the
     # variance is a small difference of two large numbers
     sums = [
@@ -107,17 +106,14 @@ def set_precise_norms(
         for layer in layers
     ]
     hooks = [
-        layer.register_forward_hook(partial(_add_batch, total, process.num_processes))
+        layer.register_forward_pre_hook(partial(_add_input, total))
         for layer, total in zip(layers, sums, strict=True)
     ]
     network.train()
-    for layer in layers:
-        layer.momentum = 1.0  # running statistics then equal the last batch's statistics
     with torch.no_grad():
         for batch in batches:
             network(batch)
-    for layer, momentum, hook, total in zip(layers, momenta, hooks, sums, strict=True):
-        layer.momentum = momentum
+    for layer, hook, total in zip(layers, hooks, sums, strict=True):
         hook.remove()
         if process.num_processes > 1:
             dist.all_reduce(total)
@@ -127,20 +123,9 @@ def set_precise_norms(
             layer.get_buffer("running_var").copy_(square - mean.square())
 
 
-def _add_batch(
-    total: Tensor,
-    num_processes: int,
-    layer: nn.Module,
-    inputs: tuple[Tensor, ...],
-    output: Tensor,
-) -> None:
-    """Add the layer's last batch to count, sum and sum of squares."""
-    count = inputs[0].numel() // inputs[0].shape[1]
-    if count:  # box heads get no values if there are no proposals
-        mean = layer.get_buffer("running_mean").double()
-        variance = layer.get_buffer("running_var").double()
-        # undo Bessel's correction of torch's running variances
-        num_values = count * (num_processes if isinstance(layer, nn.SyncBatchNorm) else 1)
-        if num_processes == 1 or not isinstance(layer, NaiveSyncBatchNorm):
-            variance = variance * ((num_values - 1) / num_values)
-        total += count * torch.stack([torch.ones_like(mean), mean, mean.square() + variance])
+def _add_input(total: Tensor, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Add a layer's input (n, C, ...) to count, sum and sum of squares."""
+    values, dims = inputs[0], [0, *range(2, inputs[0].ndim)]
+    total[0] += values.numel() // values.shape[1]
+    total[1] += values.sum(dims, dtype=torch.float64)
+    total[2] += values.square().sum(dims, dtype=torch.float64)

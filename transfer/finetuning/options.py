@@ -76,7 +76,7 @@ class TrainingOptions:
         return started_processes() or self.gpus or max(n for n in choices if batch_size % n == 0)
 
     def applied(self, recipe: AnyRecipe) -> AnyRecipe:
-        """Return the recipe with these options; ValueError if it cannot run here."""
+        """Return the recipe with these options. Raises ValueError if it cannot run here."""
         gpus = num_gpus()
         if gpus and self.gpus > gpus:
             raise ValueError(
@@ -97,18 +97,13 @@ class TrainingOptions:
             recipe = replace(recipe, precision=self.precision)
         if len(self.learning_rates) == 1:
             recipe = replace(recipe, learning_rate=self.learning_rates[0])
-        return self._divided(recipe)
-
-    def _divided(self, recipe: AnyRecipe) -> AnyRecipe:
-        """Return the recipe with as many micro-batches per step as `images_per_gpu` requires."""
         num_processes = self.num_processes(recipe.batch_size)
+        images_per_process, rest = divmod(recipe.batch_size, num_processes)
         accumulated = recipe.accumulated
         if self.images_per_gpu:
-            num_micro_batches = recipe.batch_size / (self.images_per_gpu * num_processes)
-            accumulated = max(1, round(num_micro_batches))
-        num_chunks = accumulated * num_processes
-        images_per_chunk = self.images_per_gpu or recipe.batch_size / num_chunks
-        if recipe.batch_size % num_chunks or recipe.batch_size // num_chunks != images_per_chunk:
+            accumulated = max(1, images_per_process // self.images_per_gpu)
+        micro_batch = self.images_per_gpu or images_per_process // accumulated
+        if rest or micro_batch * accumulated != images_per_process:
             raise ValueError(
                 f"a batch of {recipe.batch_size} images cannot be divided among {num_processes} "
                 f"processes with {self.images_per_gpu or 'equally many'} images each; choose "

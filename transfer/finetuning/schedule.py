@@ -105,7 +105,7 @@ def search_learning_rates(
     """Return the score of each learning rate that does not diverge.
 
     Scores are equal on all processes. score: trains with a learning rate and returns the metric in
-    percent; the first process's value is used. NotFiniteError if all learning rates diverge.
+    percent; the first process's value is used. Raises NotFiniteError if all diverge.
     """
     import torch.distributed as dist
 

@@ -19,21 +19,6 @@ SMOOTHED = 100
 CURVE_POINTS = 100
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingSummary:
-    """Summary of a training for its record."""
-
-    iterations: int
-    losses: dict[str, float]
-    """Losses by name, means over the last 100 iterations."""
-    curve: tuple[tuple[int, float], ...]
-    """Finished iterations, and mean total loss since the previous point."""
-    seconds: float
-    """Training time, summed over all runs of an interrupted training."""
-    peak_memory_gb: float
-    """Peak memory of the first process, on the GPU if available."""
-
-
 @dataclass(kw_only=True, eq=False)
 class Training:
     """Network, optimizer, schedule and changing state of a training."""
@@ -124,25 +109,26 @@ def restore(training: Training) -> str:
     return ""
 
 
-def summary(training: Training) -> TrainingSummary:
-    """Return the summary of a finished training."""
+def summary(training: Training) -> dict[str, Any]:
+    """Return the details of a finished training for its record.
+
+    losses: by name, means over the last 100 iterations. curve: finished iterations, and mean total
+    loss since the previous point. seconds: summed over all runs of an interrupted training.
+    peak_memory_gb: of the first process, on the GPU if available.
+    """
     losses = _all_losses(training)
-    final = losses[-SMOOTHED:].mean(dim=0)
-    total = losses.sum(dim=1)
-    ends = (
-        torch.linspace(0, len(total), min(CURVE_POINTS, len(total)) + 1, dtype=torch.float32)
-        .round()
-        .int()
-        .tolist()
-    )
-    curve = [(end, float(total[start:end].mean())) for start, end in pairwise(ends)]
-    return TrainingSummary(
-        iterations=training.iteration,
-        losses=dict(zip(training.names, final.tolist(), strict=True)),
-        curve=tuple(curve),
-        seconds=training.seconds,
-        peak_memory_gb=training.peak_memory_gb,
-    )
+    final, total = losses[-SMOOTHED:].mean(dim=0), losses.sum(dim=1)
+    num_points = min(CURVE_POINTS, len(total))
+    ends = torch.linspace(0, len(total), num_points + 1, dtype=torch.float32).round().int()
+    return {
+        "iterations": training.iteration,
+        "losses": dict(zip(training.names, final.tolist(), strict=True)),
+        "curve": tuple(
+            (end, float(total[start:end].mean())) for start, end in pairwise(ends.tolist())
+        ),
+        "seconds": training.seconds,
+        "peak_memory_gb": training.peak_memory_gb,
+    }
 
 
 def peak_memory_gb() -> float:

@@ -8,16 +8,18 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from pretrain.running.loader import load_batches
 from pretrain.running.processes import Process
 from transfer.datasets.expected import DataError
+from transfer.datasets.images import ImageSplit
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.frozen.extraction import num_workers
 
@@ -60,6 +62,29 @@ class Samples(Generic[AnySample]):
     """(n,) bool: width > height. None: batches may mix orientations."""
 
 
+def pixels(image: Image.Image) -> Tensor:
+    """Return the pixels (3, H, W) uint8 of an RGB image."""
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+
+
+def single_samples(
+    images: ImageSplit,
+    sample: Callable[[Any, int, Any, tuple[int, int]], AnySample],
+    recipe: object,
+    seed: int,
+    is_landscape: NDArray[np.bool_] | None = None,
+) -> Samples[AnySample]:
+    """Return the samples of all images of a split, which are created one by one.
+
+    sample: function of the split, an image's index, the recipe, and two numbers as seed.
+    """
+
+    def batch(items: Sequence[StreamItem]) -> list[AnySample]:
+        return [sample(images, index, recipe, (seed, position)) for position, index in items]
+
+    return Samples(len(images), batch, is_landscape)
+
+
 def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[StreamItem]:
     """Yield one process's items of infinitely many shuffled epochs.
 
@@ -92,22 +117,6 @@ def batches_of_items(
             waiting[key] = []
 
 
-def images_per_micro_batch(schedule: TrainingSchedule, process: Process) -> int:
-    """Return the micro-batch size per process.
-
-    Raises ValueError if the batch is not divisible.
-    """
-    num_micro_batches = process.num_processes * schedule.accumulated
-    if schedule.batch_size < 1:
-        raise ValueError(f"a batch of {schedule.batch_size} images; expected at least one")
-    if schedule.batch_size % num_micro_batches:
-        raise ValueError(
-            f"a batch of {schedule.batch_size} images is not divisible by {process.num_processes} "
-            f"processes times {schedule.accumulated} micro-batches; choose other numbers"
-        )
-    return schedule.batch_size // num_micro_batches
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stream:
     """The sequence of batches of a training."""
@@ -125,7 +134,8 @@ class Stream:
         """
         process = self.process
         items = shuffled_indices(self.samples.num_images, self.seed, process)
-        size = images_per_micro_batch(self.schedule, process)
+        # the options make sure that the batch is divisible
+        size = self.schedule.batch_size // (process.num_processes * self.schedule.accumulated)
         workers = num_workers(self.schedule.iterations * self.schedule.batch_size)
         loaded = load_batches(
             lambda batch: list(self.samples.batch(batch)),

@@ -5,17 +5,19 @@ since shapes do not reveal weights that were not loaded, a stride or dilation in
 convolution, or a wrong mean.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.models import ResNet
 
 from transfer.encoders.resnets import network_with
 
 Channels = tuple[float, float, float]
 
+LAYERS = ("layer1", "layer2", "layer3", "layer4")
 TOLERANCE = 1e-4
 """Maximum difference of a stage's map, relative to its largest value.
 
@@ -33,95 +35,70 @@ def verify_maps(
     *,
     mean: Channels,
     std: Channels,
-    num_new_norms: int,
     changed: Callable[[ResNet], ResNet] = lambda source: source,
     advice: str = "",
 ) -> dict[str, float]:
     """Return each stage's largest difference on two fixed images.
 
-    Stages are layer1 to layer4.
-    feature_maps: function from images (n, 3, H, W) uint8 to the network's maps by name.
-    state_dict, arch: the loaded backbone, with torchvision's names and shapes.
-    mean, std: per channel, for pixels from 0 to 1.
-    num_new_norms: number of norm layers in addition to the backbone's.
-    changed: applies the network's changes to torchvision's network.
-    advice: inserted into the error message.
+    Args:
+        network: the network, of which all parameters are on one device.
+        feature_maps: function from images (n, 3, H, W) uint8 to the network's maps by name.
+        state_dict: the loaded backbone, with torchvision's names and shapes.
+        arch: the backbone's architecture.
+        mean: per channel, for pixels from 0 to 1.
+        std: the same.
+        changed: applies the network's changes to torchvision's network.
+        advice: inserted into the error message.
 
-    ValueError if a difference exceeds TOLERANCE, if not exactly these norms are trained, or if a
-    parameter is frozen.
+    Returns:
+        The differences after layer1 to layer4, relative to the largest value of the map.
+
+    Raises:
+        ValueError: if a difference exceeds TOLERANCE.
     """
-    num_backbone_norms = sum(name.endswith("running_mean") for name in state_dict)
-    _check_trained(network, num_backbone_norms + num_new_norms)
     device = next(network.parameters()).device
     tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
-    source, images = changed(network_with(arch, "imagenet", tensors)), fixed_images().to(device)
+    source = changed(network_with(arch, "imagenet", tensors))
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (2, 3, 64, 96), dtype=torch.uint8, generator=generator)
+    images = images.to(device)
+    center, scale = for_bytes(mean, std).to(device)
     was_training = network.training
     network.eval()
     # the rounding errors of reduced precision would hide small faults
     exact_kernels = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
     with exact_kernels, torch.inference_mode():
-        maps, expected = feature_maps(images), torchvision_maps(source, images, mean, std)
+        maps, expected_maps = feature_maps(images), stage_maps(source, (images - center) / scale)
     network.train(was_training)
-    differences = {name: _difference(maps[name], expected[name]) for name in expected}
-    for name, difference in differences.items():
+    differences = {}
+    for name, expected in expected_maps.items():
+        actual, difference = maps[name], math.inf
+        if actual.shape == expected.shape:
+            largest = expected.abs().max().clamp_min(SMALLEST)
+            difference = ((actual - expected).abs().max() / largest).item()
         if not difference <= TOLERANCE:  # NaN fails, too
             raise ValueError(
                 f"the network's map after {name} differs from the backbone's by {difference:.1e}; "
-                f"allowed is {TOLERANCE:.0e}. Weights were not loaded into the right layers, or "
-                f"{advice}images are not normalized by mean {mean} and std {std}"
+                f"allowed is {TOLERANCE:.0e}. Weights were not loaded into the right layers, a "
+                f"stride is in the wrong layer, {advice}or images are not normalized by mean "
+                f"{mean} and std {std}"
             )
+        differences[name] = difference
     return differences
 
 
-def fixed_images() -> Tensor:
-    """Return fixed uint8 noise (2, 3, 64, 96), divisible by 32."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(0, 256, (2, 3, 64, 96), dtype=torch.uint8, generator=generator)
+def for_bytes(mean: Channels, std: Channels) -> Tensor:
+    """Return mean and standard deviation (2, 3, 1, 1) for pixels from 0 to 255."""
+    return (255 * torch.tensor([mean, std], dtype=torch.float64)).float()[..., None, None]
 
 
-def torchvision_maps(
-    network: ResNet, images: Tensor, mean: Channels, std: Channels
-) -> dict[str, Tensor]:
-    """Return the maps (n, C, h, w) of layer1 to layer4.
+def stage_maps(network: Any, images: Tensor, names: Sequence[str] = LAYERS) -> dict[str, Tensor]:
+    """Return the maps (n, C, h, w) of a ResNet after the named stages.
 
-    images: (n, 3, H, W) uint8.
+    images: (n, 3, H, W), normalized.
     """
-    center, scale = (
-        torch.tensor([255 * value for value in values], dtype=torch.float32, device=images.device)[
-            :, None, None
-        ]
-        for values in (mean, std)
-    )
-    x = network.maxpool(network.relu(network.bn1(network.conv1((images - center) / scale))))
+    x = network.maxpool(network.relu(network.bn1(network.conv1(images))))
     maps = {}
-    for name in ("layer1", "layer2", "layer3", "layer4"):
+    for name in names:
         x = maps[name] = getattr(network, name)(x)
     return maps
-
-
-def _check_trained(network: nn.Module, num_norms: int) -> None:
-    norms = [
-        module
-        for module in network.modules()
-        if isinstance(module, _BatchNorm) and module.affine and module.track_running_stats
-    ]
-    if len(norms) != num_norms:
-        raise ValueError(
-            f"the network has {len(norms)} trained batch norms; its recipe requires {num_norms}. "
-            "Frozen norm layers give the same features, so only the count reveals them"
-        )
-    frozen = [name for name, values in network.named_parameters() if not values.requires_grad]
-    if frozen:
-        raise ValueError(
-            f"{len(frozen)} parameters of the network are frozen, first {frozen[0]!r}; "
-            f"expected all of them to be trained"
-        )
-
-
-def _difference(actual: Tensor, expected: Tensor) -> float:
-    if actual.shape != expected.shape:
-        raise ValueError(
-            f"the network's map has the shape {tuple(actual.shape)}, the backbone's map "
-            f"{tuple(expected.shape)}: a stride is in the wrong layer"
-        )
-    return ((actual - expected).abs().max() / expected.abs().max().clamp_min(SMALLEST)).item()

@@ -3,7 +3,7 @@
 recipe.py   all settings of networks, training and test
 network.py  mmsegmentation's FCN with the interface of our training loop
 samples.py  images and masks, scaled, flipped and cropped
-train.py    optimizer for the loop of finetuning/; predictions on a split
+predict.py  predicted masks of a split
 linear.py   linear segmentation on frozen feature maps: head, samples, sliding-window test
 incontext.py  segmentation by nearest patches of training images, without training
 masks.py    predicted masks in files: mIoU, bootstrap mIoU, gallery

@@ -22,13 +22,13 @@ from pretrain.running import stop
 from pretrain.running.console import progress
 from pretrain.running.loader import load_batches
 from transfer.datasets.segmented import IGNORED, Mask, Segmented, write_mask
+from transfer.finetuning.stream import pixels
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.nearest import Nearest
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import Normalization
 from transfer.segmentation.masks import prediction_path
 from transfer.segmentation.recipe import InContextRecipe
-from transfer.segmentation.samples import pixels
 
 IMAGES_PER_BATCH = 16
 BLOCK = 16_384

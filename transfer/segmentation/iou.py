@@ -38,16 +38,10 @@ def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
 
 
 def overlap(counts: Confusion) -> Overlap:
-    """Return the scores of a confusion matrix; ValueError if it is empty."""
-    if not counts.any():
-        raise ValueError(
-            f"the masks contain none of the {len(counts)} classes, so no pixel can be scored: "
-            f"check the split"
-        )
-    correct, per_class = np.diag(counts).astype(np.float64), counts.sum(axis=1)
-    union = per_class + counts.sum(axis=0) - correct
+    """Return the scores of a confusion matrix, which counts at least one pixel."""
+    ious, correct = class_ious(counts), np.diag(counts).astype(np.float64)
     with np.errstate(invalid="ignore"):
-        ious, recalls = 100 * correct / union, 100 * correct / per_class
+        recalls = 100 * correct / counts.sum(axis=1)
     return Overlap(
         mean=float(np.nanmean(ious)),
         classes=tuple(None if np.isnan(iou) else float(iou) for iou in ious),
@@ -62,7 +56,14 @@ def resampled_overlap(counts: Confusion) -> Floats:
     counts (n, L, L): confusion matrix of each image.
     """
     totals = np.tensordot(resamples(len(counts)), counts, 1)
-    correct = np.diagonal(totals, axis1=1, axis2=2)
-    union = totals.sum(axis=1) + totals.sum(axis=2) - correct
-    ious = np.divide(100 * correct, union, out=np.full(correct.shape, np.nan), where=union > 0)
-    return np.asarray(np.nanmean(ious, axis=1))
+    return np.asarray(np.nanmean(class_ious(totals), axis=1))
+
+
+def class_ious(counts: Confusion | Floats) -> Floats:
+    """Return the IoU (..., L) of each class in percent; NaN if it does not occur.
+
+    counts: confusion matrices (..., L, L).
+    """
+    correct = np.diagonal(counts, axis1=-2, axis2=-1).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(100 * correct / (counts.sum(axis=-1) + counts.sum(axis=-2) - correct))

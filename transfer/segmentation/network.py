@@ -7,8 +7,7 @@ they require mmsegmentation's sample classes; a test compares the losses.
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,8 +18,9 @@ from torchvision.models.resnet import Bottleneck
 
 from transfer.datasets.segmented import IGNORED
 from transfer.encoders.architectures import FEATURE_DIM
+from transfer.finetuning.loop import fused
 from transfer.finetuning.norms import Norm, norm_layer
-from transfer.finetuning.verify import verify_maps
+from transfer.finetuning.verify import for_bytes, verify_maps
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.samples import Sample
 
@@ -34,11 +34,9 @@ class FCN(nn.Module):
     def __init__(self, backbone: nn.Module, head: nn.Module, recipe: SegmentationRecipe) -> None:
         super().__init__()
         self.backbone, self.head, self.recipe = backbone, head, recipe
-        for name, values in (("mean", recipe.pixel_mean), ("std", recipe.pixel_std)):
-            scaled = torch.tensor([255 * value for value in values], dtype=torch.float32)[
-                :, None, None
-            ]
-            self.register_buffer(name, scaled, persistent=False)
+        mean, std = for_bytes(recipe.pixel_mean, recipe.pixel_std)
+        self.register_buffer("mean", mean, persistent=False)
+        self.register_buffer("std", std, persistent=False)
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Return the loss of a batch, by name."""
@@ -64,16 +62,26 @@ class FCN(nn.Module):
         return {f"layer{number}": values for number, values in enumerate(maps, start=1)}
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a backbone with torchvision's names and shapes; RuntimeError for unknown names.
+        """Load a backbone with torchvision's names and shapes.
 
-        `verify` detects layers that were not loaded.
+        Raises RuntimeError for unknown names. `verify` detects layers that were not loaded.
         """
         self.backbone.load_state_dict({**self.backbone.state_dict(), **state_dict})
+
+    def optimizer(self, recipe: SegmentationRecipe) -> torch.optim.SGD:
+        """Return SGD for all layers."""
+        return torch.optim.SGD(
+            self.parameters(),
+            lr=recipe.learning_rate,
+            momentum=recipe.sgd_momentum,
+            weight_decay=recipe.weight_decay,
+            fused=fused(self),
+        )
 
     def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
         """Return the largest difference between each stage's map and the loaded backbone's.
 
-        ValueError as in `verify_maps`.
+        Raises ValueError like `verify_maps`.
         """
         recipe = self.recipe
         return verify_maps(
@@ -83,9 +91,8 @@ class FCN(nn.Module):
             arch,
             mean=recipe.pixel_mean,
             std=recipe.pixel_std,
-            num_new_norms=recipe.head_convs,
             changed=lambda source: dilate_layer4(source, recipe.layer4_dilation),
-            advice=f"layer4 is not dilated by {recipe.layer4_dilation}, or ",
+            advice=f"layer4 is not dilated by {recipe.layer4_dilation}, ",
         )
 
     def _normalize(self, pixels: Tensor) -> Tensor:
@@ -102,14 +109,9 @@ def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
     return total / masks.numel()
 
 
-def build_network(
-    recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm, log: Path
-) -> FCN:
-    """Return a new network on the CPU, without a loaded backbone.
-
-    log: file for the output of mmengine.
-    """
-    with redirect_output(log):
+def build_network(recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm) -> FCN:
+    """Return a new network on the CPU, without a loaded backbone."""
+    with silence_mmsegmentation():
         from mmseg.models import EncoderDecoder
 
         model = EncoderDecoder(**config(recipe, arch=arch, num_classes=num_classes))
@@ -153,24 +155,14 @@ def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[s
 
 
 @contextmanager
-def redirect_output(file: Path) -> Iterator[None]:
-    """Redirect mmsegmentation's output, warnings and log to a file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        file.open("a") as log,
-        redirect_stdout(log),
-        redirect_stderr(log),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("default")
+def silence_mmsegmentation() -> Iterator[None]:
+    """Silence its warnings and log messages, such as a line per initialized parameter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         from mmengine.logging import MMLogger
 
-        logger = MMLogger.get_current_instance()
-        logger.handlers = [logging.StreamHandler(log)]
-        try:
-            yield
-        finally:
-            logger.handlers = [logging.NullHandler()]
+        MMLogger.get_current_instance().setLevel(logging.ERROR)
+        yield
 
 
 def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:

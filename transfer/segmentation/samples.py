@@ -15,6 +15,7 @@ from torch import Tensor
 
 from transfer.datasets.segmented import Segmented
 from transfer.finetuning import stream
+from transfer.finetuning.stream import pixels
 from transfer.segmentation.recipe import SegmentationRecipe
 
 
@@ -26,19 +27,6 @@ class Sample(stream.Sample):
     """(3, H, W) uint8, RGB."""
     mask: Tensor
     """(H, W) uint8: classes, 255 for ignored pixels."""
-
-
-def training_samples(
-    split: Segmented, recipe: SegmentationRecipe, seed: int
-) -> stream.Samples[Sample]:
-    """Return the random crops of all images of a split."""
-
-    def batch(items: Sequence[stream.StreamItem]) -> list[Sample]:
-        return [
-            training_sample(split, index, recipe, (seed, position)) for position, index in items
-        ]
-
-    return stream.Samples(len(split), batch)
 
 
 def training_sample(
@@ -60,8 +48,3 @@ def training_sample(
     if flipped:
         image, mask = (i.transpose(Image.Transpose.FLIP_LEFT_RIGHT) for i in (image, mask))
     return Sample(image=pixels(image), mask=torch.from_numpy(np.array(mask)))
-
-
-def pixels(image: Image.Image) -> Tensor:
-    """Return the pixels (3, H, W) uint8 of an RGB image."""
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

@@ -12,9 +12,7 @@ few_shot.py         few images per class: linear classifiers (LooC Tables 2, 4, 
 robustness.py       the ImageNet-100 classifier on ObjectNet and ImageNet-C (LooC Tables 3, 4, 5)
 semi_supervised.py  fine-tuning on a fraction of the labels (CO2 Table 2, LORAC Table III)
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
-labeled_pixels.py   base class of segmentation tasks
-segmentation.py     VOC 2012 segmentation (CO2 Table 3)
-dense.py            VOC 2012 segmentation on feature maps of frozen encoders (DINOv2, Hummingbird)
+segmentation.py     VOC 2012 segmentation (CO2 Table 3, DINOv2, Hummingbird)
 view_statistics.py  statistics of random views of an image (JCL Figure 3, LORAC Figures 3, 4)
 neighbors.py        the nearest training images of a few queries (LooC Figure 3)
 
@@ -28,7 +26,6 @@ from pretrain.running.command_line import nearest
 from pretrain.running.plugins import with_plugins
 from transfer.datasets.info import facts
 from transfer.tasks import (
-    dense,
     detection,
     few_shot,
     knn,
@@ -55,7 +52,6 @@ OWN: dict[str, Task] = {
     **semi_supervised.TASKS,
     **detection.TASKS,
     **segmentation.TASKS,
-    **dense.TASKS,
     **view_statistics.TASKS,
     **neighbors.TASKS,
 }

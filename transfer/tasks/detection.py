@@ -9,27 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from pretrain.running.console import print_line
 from pretrain.running.processes import this_process
-from transfer.datasets.catalog import open_scenes
 from transfer.datasets.folders import Folders
 from transfer.datasets.scenes import Scenes, usable_for_training
+from transfer.detection import recipe as recipes
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, engine_for
-from transfer.detection.recipe import (
-    COCO_4CONV1FC,
-    COCO_4CONV1FC_MASKS,
-    COCO_FPN,
-    COCO_FPN_KEYPOINTS,
-    COCO_FPN_MASKS,
-    VOC_C4,
-    VOC_C4_MOCO,
-    VOC_C4_NONE,
-    DetectorRecipe,
-)
+from transfer.detection.recipe import DetectorRecipe
 from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import EngineChoice, TrainingOptions
@@ -41,10 +31,8 @@ if TYPE_CHECKING:
 
     from transfer.detection.coco_ap import Kind
     from transfer.detection.detector import Detector, Sample
-    from transfer.detection.detectron2_engine import Detectron2Detector
     from transfer.detection.results import Detections
     from transfer.finetuning.norms import Norm
-    from transfer.finetuning.state import Training
     from transfer.finetuning.stream import Samples
     from transfer.galleries.tile import Tile
     from transfer.outcomes import Floats
@@ -82,7 +70,7 @@ class Detected:
     def scores(self) -> tuple[Mapping[Kind, Mapping[str, float]], dict[str, Floats]]:
         """Return average precisions in percent, by kind and on resampled test sets.
 
-        The resampled metrics (B,) are of the first kind.
+        The papers' tables show the first kind. The resampled metrics (B,) are of the first kind.
         """
         from transfer.detection.coco_ap import coco_ap
         from transfer.detection.voc_ap import resampled_voc_ap, voc_ap
@@ -91,11 +79,6 @@ class Detected:
             return coco_ap(self.detections, self.scenes, self.kinds)
         resampled = resampled_voc_ap(self.detections, self.scenes)
         return {"bbox": voc_ap(self.detections, self.scenes)}, resampled
-
-    @property
-    def first(self) -> Kind:
-        """Return the kind of average precision in the papers' tables."""
-        return self.kinds[0] if self.kinds else "bbox"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,21 +148,27 @@ class Detection(RecipeTraining[DetectorRecipe]):
             engine = f"the torchvision engine, since detectron2 is not installed. {HOW_TO_INSTALL}"
         return [f"detection: {engine}"]
 
-    def open(self, data: Path, split: str) -> Scenes:
-        """Open a split of the dataset."""
-        return open_scenes(self.dataset, data, split)
-
     def untrainable_reason(self, images: Scenes) -> str:
         """Return why no object can be trained on; empty if one can."""
-        counts = no_targets(images, self.recipe.finds, difficult_count=True)
-        return counts and f"no object to train on: {counts}"
+        is_usable = len(usable_for_training(images, self.recipe.finds)) > 0
+        return "" if is_usable else f"no object to train on: {self.object_counts(images)}"
 
     def untestable_reason(self, images: Scenes) -> str:
         """Return why no object can be detected; empty if one can."""
-        counts = no_targets(images, self.recipe.finds, difficult_count=False)
-        return counts and f"no object that can be found: {counts}"
+        is_usable = images.objects_per_class().any() and not self.untrainable_reason(images)
+        return "" if is_usable else f"no object that can be found: {self.object_counts(images)}"
 
-    def build(self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders) -> Detector:
+    def object_counts(self, images: Scenes) -> str:
+        """Return how many objects there are, and which of them cannot be used."""
+        in_split = np.isin(images.arrays.image_of_object, images.order)
+        num_aside = (in_split & images.arrays.aside).sum()
+        kind = "crowds" if images.aside_are_crowds else "difficult"
+        text = f"{num_aside:,} of {in_split.sum():,} objects on {len(images):,} images are {kind}"
+        if self.recipe.finds == "keypoints":
+            text += ", the others have no labeled keypoint"
+        return f"{text} ({images.annotations or images.source.folder})"
+
+    def build(self, backbone: Encoder, num_classes: int, norm: Norm) -> Detector:
         """Return the detector with the backbone's weights; torch draws the other weights."""
         detector = build_detector(
             self.engine, self.recipe, arch=backbone.arch, num_classes=num_classes, norm=norm
@@ -189,29 +178,25 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     def samples(self, images: Scenes, seed: int) -> Samples[Sample]:
         """Return training samples of the images with usable objects."""
-        from transfer.detection.train import training_samples
+        from transfer.detection.samples import training_sample
+        from transfer.finetuning.stream import single_samples
 
-        usable = usable_for_training(images, self.recipe.finds)
-        return training_samples(images, usable, self.recipe, seed)
+        usable = images.subset(usable_for_training(images, self.recipe.finds))
+        is_landscape = usable.wide if self.recipe.group_by_aspect else None
+        return single_samples(usable, training_sample, self.recipe, seed, is_landscape)
 
-    def training(self, network: Detector, recipe: DetectorRecipe, folder: Path) -> Training:
-        """Return the training of a detector."""
-        from transfer.detection.train import training
-
-        return training(network, recipe, folder)
-
-    def test(self, network: Detector, portion: Portion, folder: Path, folders: Folders) -> Detected:
+    def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Detected:
         """Return the detections on the test images.
 
         The detectron2 engine also writes config and weights for detectron2.
         """
-        from transfer.detection.train import detect
+        from transfer.detection.results import detect
 
         scenes, process = portion.test, this_process()
         if self.engine == "detectron2" and process.is_main:
             from transfer.detection.detectron2_engine import write_files
 
-            write_files(cast("Detectron2Detector", network), self.dataset, folder / "detectron2")
+            write_files(network, self.dataset, folder / "detectron2")
             print_line("detectron2", f"config and weights  ->  {folder / 'detectron2'}")
         return Detected(detect(network, scenes, self.recipe, process), scenes, self.kinds)
 
@@ -222,7 +207,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     def metrics(self, detected: Detected) -> dict[str, float]:
         """Return metrics in percent, for the kind in the papers' tables."""
-        precisions = detected.scores[0][detected.first]
+        precisions = next(iter(detected.scores[0].values()))
         return {name: precisions[name] for name in TABLE_METRICS if name in precisions}
 
     def details(self, detected: Detected) -> dict[str, object]:
@@ -241,57 +226,30 @@ class Detection(RecipeTraining[DetectorRecipe]):
         return objects(detected.scenes, detected.detections)
 
 
-def no_targets(scenes: Scenes, finds: str, *, difficult_count: bool) -> str:
-    """Return object counts if no object is usable; otherwise an empty text.
-
-    Crowds cannot be used, nor, for keypoint detectors, objects without a labeled keypoint.
-    difficult_count: VOC's difficult objects are used, as in training.
-    """
-    arrays = scenes.arrays
-    in_split = np.isin(arrays.image_of_object, scenes.order)
-    ignored = in_split & arrays.aside & (scenes.aside_are_crowds or not difficult_count)
-    unlabeled = np.zeros_like(in_split)
-    if finds == "keypoints" and len(arrays.keypoints):
-        unlabeled = in_split & ~ignored & ~(arrays.keypoints[..., 2] > 0).any(axis=1)
-    if (in_split & ~ignored & ~unlabeled).any():
-        return ""
-    images = f"{len(scenes):,} images"
-    if scenes.annotations is not None:
-        images += f" of {scenes.annotations}"
-    if not in_split.any():
-        return f"{images} have none but broken ones and boxes without area"
-    causes = []
-    if ignored.any():
-        causes.append(
-            f"{ignored.sum():,} are {'crowds' if scenes.aside_are_crowds else 'difficult'}"
-        )
-    if unlabeled.any():
-        causes.append(f"{unlabeled.sum():,} have no labeled keypoint")
-    return f"{images} have {in_split.sum():,} objects: {' and '.join(causes)}"
-
-
 FOUR_CONVS = "jcl-2020-4conv1fc/1"
 C4_VARIANTS = {
-    "moco": VOC_C4_MOCO,
-    "none": VOC_C4_NONE,
-    "lr_mult": replace(VOC_C4, rpn_gradient="lr_mult"),
-    "loss_weight": replace(VOC_C4, rpn_gradient="loss_weight"),
+    "moco": recipes.VOC_C4_MOCO,
+    "none": recipes.VOC_C4_NONE,
+    "lr_mult": replace(recipes.VOC_C4, rpn_gradient="lr_mult"),
+    "loss_weight": replace(recipes.VOC_C4, rpn_gradient="loss_weight"),
 }
 """C4 recipes with other norm layers or gradient scaling than CO2's."""
 
 # the recipes are in transfer/detection/recipe.py
 TASKS = {
-    "coco_det": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=COCO_FPN),
-    "coco_insseg": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=COCO_FPN_MASKS),
-    "coco_keypoint": Detection(
-        dataset="coco17_keypoints", protocol="jcl-2020/1", recipe=COCO_FPN_KEYPOINTS
+    "coco_det": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=recipes.COCO_FPN),
+    "coco_insseg": Detection(
+        dataset="coco17", protocol="jcl-2020/1", recipe=recipes.COCO_FPN_MASKS
     ),
-    "voc0712_det_c4": Detection(dataset="voc0712", protocol="co2-2021/1", recipe=VOC_C4),
+    "coco_keypoint": Detection(
+        dataset="coco17_keypoints", protocol="jcl-2020/1", recipe=recipes.COCO_FPN_KEYPOINTS
+    ),
+    "voc0712_det_c4": Detection(dataset="voc0712", protocol="co2-2021/1", recipe=recipes.VOC_C4),
     "coco_det@4conv1fc": Detection(
-        dataset="coco17", protocol=FOUR_CONVS, recipe=COCO_4CONV1FC, by_default=False
+        dataset="coco17", protocol=FOUR_CONVS, recipe=recipes.COCO_4CONV1FC, by_default=False
     ),
     "coco_insseg@4conv1fc": Detection(
-        dataset="coco17", protocol=FOUR_CONVS, recipe=COCO_4CONV1FC_MASKS, by_default=False
+        dataset="coco17", protocol=FOUR_CONVS, recipe=recipes.COCO_4CONV1FC_MASKS, by_default=False
     ),
     **{
         f"voc0712_det_c4@{name}": Detection(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,12 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import print_line
 from pretrain.running.processes import tf32_convolutions, this_process
-from transfer.datasets.catalog import DATASETS
+from transfer.datasets.catalog import DATASETS, open_any
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import unchanged
 from transfer.datasets.splits import usable_split
-from transfer.encoders.architectures import has_max_pool, is_large
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction, of_length
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
@@ -30,7 +30,6 @@ from transfer.tasks.task import Task
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
-    from transfer.finetuning.state import Training
     from transfer.finetuning.stream import Samples
 
 CODE_VERSION = 1
@@ -122,31 +121,20 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         memory = IMAGE_GB[self.work.partition("@")[0]] * num_images * self.relative_size**2
         return memory if self.recipe.precision == "float32" else memory / 2
 
-    @abstractmethod
-    def open(self, data: Path, split: str) -> Any:
-        """Open a split of the dataset."""
-
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Return two checked splits, without the bad images that the user allows.
 
-        DataError if `train` has nothing to learn from, or `test` has nothing to score.
+        Raises DataError if `train` has nothing to learn from, or `test` has nothing to score.
         """
-        train_images, test_images = (
-            usable_split(folders, self.dataset, split, self.open(folders.data, split))
-            for split in (train, test)
-        )
-        reasons = {
-            train: self.untrainable_reason(train_images),
-            test: self.untestable_reason(test_images),
-        }
-        advice = DATASETS[self.dataset].how_to_get
+        advice = ""
         if test != "test":
             option = f"--learning-rates {self.recipe.learning_rate:g}"
             advice = f"A single learning rate, such as {option}, needs no held-out images"
-        for split, reason in reasons.items():
-            if reason:
-                raise DataError(f"{self.dataset}, {split}: {reason}. {advice}")
-        return Portion(train_images, test_images)
+        key = self.dataset
+        return Portion(
+            checked_split(folders, key, train, self.untrainable_reason, advice),
+            checked_split(folders, key, test, self.untestable_reason, advice),
+        )
 
     def untrainable_reason(self, images: Any) -> str:
         """Return why images cannot be trained on; empty if they can."""
@@ -157,16 +145,16 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         return ""
 
     @abstractmethod
-    def build(self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders) -> Any:
-        """Return the network with the backbone's weights; torch draws the other weights."""
+    def build(self, backbone: Encoder, num_classes: int, norm: Norm) -> Any:
+        """Return the network with the backbone's weights; torch draws the other weights.
+
+        Called with a list of samples, it returns its losses. Its `optimizer` returns the optimizer
+        for a recipe, and its `verify` checks the maps of the backbone.
+        """
 
     @abstractmethod
     def samples(self, images: Any, seed: int) -> Samples[Any]:
         """Return randomly transformed training samples."""
-
-    @abstractmethod
-    def training(self, network: Any, recipe: AnyRecipe, folder: Path) -> Training:
-        """Return the training of a network, with its state in `folder`."""
 
     @abstractmethod
     def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Any:
@@ -221,14 +209,13 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         import torch
 
         from transfer.finetuning import loop
-        from transfer.finetuning.state import summary
+        from transfer.finetuning.state import Training, summary
 
         recipe, process = replace(self.recipe, learning_rate=rate), this_process()
         backbone = prepared.backbone
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            num_classes = len(portion.train.class_names)
-            network = self.build(backbone, num_classes, prepared.norm, folders)
+            network = self.build(backbone, len(portion.train.class_names), prepared.norm)
         differences = network.verify(backbone.state_dict, backbone.arch)
         if process.is_main:
             num_tensors, largest = len(backbone.state_dict), max(differences.values())
@@ -244,10 +231,16 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         folder = folders.work / f"{name}-{digest}"
         loop.move_to_device(network, process.device)
         samples, one_size = self.samples(portion.train, seed), not self.varied_image_sizes
-        training = self.training(network, recipe, folder)
+        training = Training(
+            network=network,
+            optimizer=network.optimizer(recipe),
+            schedule=recipe,
+            folder=folder,
+            name=self.kind,
+        )
         with unchanged(portion.train, training):
             loop.train(training, samples, seed=seed, process=process, one_size=one_size)
-        training_summary = asdict(summary(training))
+        training_summary = summary(training)
         del training  # free the optimizer state before the test
         predictions = self.test(network, portion, folder, folders)
         # plain batch norm uses only the images of its own process
@@ -267,6 +260,20 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         return replace(predictions, details={**details, **predictions.details})
 
 
+def checked_split(
+    folders: Folders, key: str, split: str, problem: Callable[[Any], str], advice: str = ""
+) -> Any:
+    """Return a split of a dataset, without the bad images that the user allows.
+
+    Raises DataError with the advice if `problem` of the images is not empty.
+    """
+    opened: Any = open_any(key, folders.data, split)
+    images = usable_split(folders, key, split, opened)
+    if reason := problem(images):
+        raise DataError(f"{key}, {split}: {reason}. {advice or DATASETS[key].how_to_get}")
+    return images
+
+
 def fine_tuning_unsupported_reason(backbone: Encoder, strides: str) -> str:
     """Return why a backbone cannot be fine-tuned; empty if it can.
 
@@ -278,9 +285,7 @@ def fine_tuning_unsupported_reason(backbone: Encoder, strides: str) -> str:
             "Evaluate it with tasks on frozen features"
         )
     if backbone.stem != "imagenet":
-        is_halved = is_large(backbone.stem) or has_max_pool(backbone.stem)
-        size = "half the image size" if is_halved else "the full image size"
-        return f"the {backbone.stem} stem outputs maps of {size}: {strides}"
+        return f"the {backbone.stem} stem has a smaller stride than ImageNet's: {strides}"
     if "-heads" in backbone.arch:
         return f"{backbone.arch} has several layer4. Pass the backbone file of one head"
     return ""

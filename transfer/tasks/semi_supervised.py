@@ -7,7 +7,7 @@ arXiv:2108.02696, section 6.2).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -271,7 +271,7 @@ class SemiSupervised(CenterCrops):
             "backbone_rate": settings.learning_rate,
             "precision": self.precision,
             "num_labelled": len(train),
-            "training": asdict(summary),
+            "training": summary,
             **class_results(scores, test.labels, test.class_names),
         }
         return Predictions(scores, test.labels, details)

@@ -23,8 +23,8 @@ from transfer.detection.detectron2_engine import (
     silence_known_warnings,
     write_files,
 )
+from transfer.detection.results import detect
 from transfer.detection.samples import upright_image
-from transfer.detection.train import detect
 
 pytestmark = pytest.mark.detectron2
 

@@ -14,9 +14,12 @@ from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import coco_ap
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN_MASKS
-from transfer.detection.train import detect, training, training_samples
+from transfer.detection.results import detect
+from transfer.detection.samples import training_sample
 from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.loop import train
+from transfer.finetuning.state import Training
+from transfer.finetuning.stream import single_samples
 
 HEIGHT, WIDTH = 96, 128
 COLORS = ("crimson", "royalblue")
@@ -81,7 +84,9 @@ def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
     detector = build_detector("torchvision", BY_HEART, arch="resnet18", num_classes=2, norm="BN")
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     detector.load_backbone(backbone.state_dict)
-    samples = training_samples(images, range(len(images)), BY_HEART, 0)
-    train(training(detector, BY_HEART, tmp_path), samples, seed=0, process=process)
+    samples = single_samples(images, training_sample, BY_HEART, 0)
+    optimizer = detector.optimizer(BY_HEART)
+    training = Training(network=detector, optimizer=optimizer, schedule=BY_HEART, folder=tmp_path)
+    train(training, samples, seed=0, process=process)
     result, _ = coco_ap(detect(detector, images, BY_HEART, process), images, ["bbox", "segm"])
     assert all(result[kind]["AP50"] > 80 for kind in result)

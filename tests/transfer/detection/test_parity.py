@@ -20,7 +20,6 @@ from transfer.detection import detectron2_engine
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.torchvision_engine.network import RCNN
-from transfer.detection.train import sgd
 from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.schedule import learning_rate, set_learning_rate
 
@@ -107,7 +106,7 @@ def test_five_steps_of_both_solvers_lead_to_the_same_weights(name: str) -> None:
     recipe = replace(lean(STEPS[name]), milestones=(4, 8), warmup_iterations=2)
     theirs, ours = built(recipe, filled=False)
     settings = detectron2_engine.config(recipe, arch="resnet18", num_classes=NUM_CLASSES, norm="BN")
-    optimizer, actual = their_optimizer(settings, theirs, recipe), sgd(ours, recipe)
+    optimizer, actual = their_optimizer(settings, theirs, recipe), ours.optimizer(recipe)
     scheduler = build_lr_scheduler(settings, optimizer)
     totals = []
     for iteration in range(5):

@@ -16,7 +16,7 @@ from transfer.datasets.scenes import Scenes
 from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import Finds
-from transfer.detection.samples import resize_sample, resized_size, test_image, training_sample
+from transfer.detection.samples import image_for_test, resize_sample, resized_size, training_sample
 
 LEFT, RIGHT = 5, 6
 """COCO's left and right shoulder."""
@@ -111,7 +111,7 @@ def test_exif_orientation_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyP
     left = [(tmp_path / "0.png").read_bytes()]
     monkeypatch.setattr(Path, "read_bytes", lambda _: left.pop())
     (tmp_path / "0.png").unlink()
-    image = test_image(scenes, 0, replace(RECIPE, test_short_px=20))
+    image = image_for_test(scenes, 0, replace(RECIPE, test_short_px=20))
     assert image[:, :, 0].eq(255).all()
 
 

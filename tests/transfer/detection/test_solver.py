@@ -6,7 +6,6 @@ from torch import nn
 
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe
 from transfer.detection.recipe import COCO_FPN
-from transfer.detection.train import sgd
 from transfer.finetuning.schedule import learning_rate, set_learning_rate
 
 
@@ -17,7 +16,7 @@ def group_of(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> dict[
 
 def test_all_but_norms_decays_biases_too() -> None:
     detector = TinyDetector()
-    optimizer = sgd(detector, tiny_recipe(weight_decay=0.01))
+    optimizer = detector.optimizer(tiny_recipe(weight_decay=0.01))
     decays = {
         name: group_of(optimizer, parameter)["weight_decay"]
         for name, parameter in detector.named_parameters()
@@ -29,7 +28,7 @@ def test_all_but_norms_decays_biases_too() -> None:
 def test_the_rpn_learns_at_a_share_of_the_rate_where_that_is_the_reading() -> None:
     detector = TinyDetector()
     recipe = tiny_recipe(rpn_gradient="lr_mult", rpn_gradient_factor=0.1)
-    optimizer = sgd(detector, recipe)
+    optimizer = detector.optimizer(recipe)
     set_learning_rate(optimizer, 0.5)
     for name, parameter in detector.named_parameters():
         expected = 0.05 if name.startswith("rpn.") else 0.5

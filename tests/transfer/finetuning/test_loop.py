@@ -18,9 +18,9 @@ from pretrain.running.processes import Process
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
 from tests.two_processes import two_processes
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.train import training, training_samples
+from transfer.detection.samples import training_sample
 from transfer.finetuning import loop, stream
-from transfer.finetuning.state import TrainingSummary, summary
+from transfer.finetuning.state import Training, summary
 
 ALONE = Process(device=torch.device("cpu"))
 FOLDER = "TINY_TRAININGS"
@@ -63,13 +63,15 @@ def trained(
     recipe: DetectorRecipe | None = None,
     *,
     process: Process = ALONE,
-) -> tuple[TrainingSummary, dict[str, Tensor]]:
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Summary and final state of a training in the folder."""
     detector = detector or TinyDetector()
     recipe = recipe or tiny_recipe()
     scenes = tiny_scenes(folder / f"images-{process.rank}")
-    samples = training_samples(scenes, range(7), recipe, 1)
-    item = training(detector, recipe, folder)
+    is_landscape = scenes.wide if recipe.group_by_aspect else None
+    samples = stream.single_samples(scenes, training_sample, recipe, 1, is_landscape)
+    optimizer = detector.optimizer(recipe)
+    item = Training(network=detector, optimizer=optimizer, schedule=recipe, folder=folder)
     loop.train(item, samples, seed=1, process=process)
     return summary(item), detector.state_dict()
 
@@ -79,11 +81,12 @@ class Killed(BaseException):
 
 
 def assert_same(
-    ours: tuple[TrainingSummary, dict[str, Tensor]],
-    theirs: tuple[TrainingSummary, dict[str, Tensor]],
+    ours: tuple[dict[str, Any], dict[str, Tensor]],
+    theirs: tuple[dict[str, Any], dict[str, Tensor]],
 ) -> None:
     """Bit for bit."""
-    assert (ours[0].losses, ours[0].curve) == (theirs[0].losses, theirs[0].curve)
+    for name in ("losses", "curve"):
+        assert ours[0][name] == theirs[0][name]
     for name, tensor in ours[1].items():
         if not name.endswith("num_batches_tracked"):
             assert torch.equal(tensor, theirs[1][name]), name
@@ -144,7 +147,7 @@ def test_passes_that_share_a_batch_make_the_step_of_one(tmp_path: Path) -> None:
     )
     for name, tensor in whole[1].items():
         torch.testing.assert_close(shared[1][name], tensor)
-    assert shared[0].losses == pytest.approx(whole[0].losses)
+    assert shared[0]["losses"] == pytest.approx(whole[0]["losses"])
 
 
 @pytest.mark.parametrize("bad", [3, 8, 9])
@@ -217,7 +220,7 @@ def test_two_processes_take_the_steps_of_one(
     monkeypatch.setenv(FOLDER, str(tmp_path))
     losses, weights = trained(tmp_path / "alone", smooth_detector(), PLAIN)
     for two_process in two_processes("tests.transfer.finetuning.test_loop", tmp_path):
-        assert two_process["losses"] == pytest.approx(losses.losses)
+        assert two_process["losses"] == pytest.approx(losses["losses"])
         torch.testing.assert_close(two_process["weights"], weights)
         assert two_process["calls"] == 2 * (23 - loop.READ_EVERY)
         torch.testing.assert_close(
@@ -250,7 +253,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     with pytest.raises(NotFiniteError) as error:
         trained(folder / "bad", bad, process=process)
     return {
-        "losses": summary.losses,
+        "losses": summary["losses"],
         "weights": weights,
         "undisturbed": undisturbed,
         "resumed": resumed,

@@ -29,10 +29,10 @@ def test_final_loss_is_a_mean_of_the_last_steps() -> None:
     for iterations, points in ((3, 3), (CURVE_POINTS + 1, CURVE_POINTS), (1037, CURVE_POINTS)):
         result = summary(training(iterations))
         last = range(max(0, iterations - SMOOTHED), iterations)
-        assert result.losses == {"a": fmean(last), "b": 1.0}
-        assert len(result.curve) == points
-        assert result.curve[-1][0] == iterations
-        for (start, _), (end, loss) in pairwise([(0, 0.0), *result.curve]):
+        assert result["losses"] == {"a": fmean(last), "b": 1.0}
+        assert len(result["curve"]) == points
+        assert result["curve"][-1][0] == iterations
+        for (start, _), (end, loss) in pairwise([(0, 0.0), *result["curve"]]):
             # losses are whole numbers below 2**24, so that float32 sums them exactly
             assert loss == pytest.approx(fmean(range(start, end)) + 1, rel=1e-6)
 

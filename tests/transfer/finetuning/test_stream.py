@@ -12,15 +12,14 @@ from pretrain.running.processes import Process
 from tests.transfer.detection.tiny_training import tiny_recipe, tiny_scenes
 from transfer.datasets.expected import DataError
 from transfer.datasets.scenes import Scenes
+from transfer.detection import samples as detection_samples
 from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
-from transfer.detection.samples import training_sample
-from transfer.detection.train import training_samples
 from transfer.finetuning.stream import (
     Stream,
     batches_of_items,
-    images_per_micro_batch,
     shuffled_indices,
+    single_samples,
 )
 
 ALONE = Process(device=torch.device("cpu"))
@@ -32,7 +31,8 @@ def one_of(num_processes: int, rank: int) -> Process:
 
 def loaded(scenes: Scenes, passes: range) -> list[list[Sample]]:
     """Batches of four."""
-    samples = training_samples(scenes, range(len(scenes)), tiny_recipe(), 5)
+    sample = detection_samples.training_sample
+    samples = single_samples(scenes, sample, tiny_recipe(), 5, scenes.wide)
     stream = Stream(samples=samples, schedule=tiny_recipe(), seed=5, process=ALONE)
     return list(stream.batches(passes))  # type: ignore[arg-type]
 
@@ -66,7 +66,8 @@ def test_a_batch_is_wide_or_not_and_loses_no_image() -> None:
 def test_skipped_passes_open_no_image_and_change_nothing(tmp_path: Path) -> None:
     scenes = tiny_scenes(tmp_path)
     whole = loaded(scenes, range(6))
-    with patch("transfer.detection.train.training_sample", wraps=training_sample) as opened:
+    sample = detection_samples.training_sample
+    with patch.object(detection_samples, "training_sample", wraps=sample) as opened:
         rest = loaded(scenes, range(4, 6))
     assert opened.call_count == 8
     for item, second in zip(chain(*rest), chain(*whole[4:]), strict=True):
@@ -78,16 +79,6 @@ def test_an_image_is_drawn_anew_in_each_turn(tmp_path: Path) -> None:
     scenes = tiny_scenes(tmp_path).subset([0])
     samples = chain(*loaded(scenes, range(3)))
     assert len({tuple(sample.boxes.flatten().tolist()) for sample in samples}) == 4
-
-
-def test_processes_and_passes_share_the_batch_or_it_is_refused() -> None:
-    for batch_size, passes in ((16, 2), (8, 1)):
-        recipe = tiny_recipe(batch_size=batch_size, accumulated=passes)
-        assert images_per_micro_batch(recipe, one_of(4, 0)) == 2
-    with pytest.raises(ValueError, match=r"16 images .* 3 processes"):
-        images_per_micro_batch(tiny_recipe(batch_size=16), one_of(3, 0))
-    with pytest.raises(ValueError, match="batch of 0 images"):  # none would ever be full
-        images_per_micro_batch(tiny_recipe(batch_size=0), ALONE)
 
 
 @pytest.mark.detectron2

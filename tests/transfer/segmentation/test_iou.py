@@ -30,9 +30,3 @@ def test_it_is_scikit_learns_over_the_pixels_of_all_images(seed: int) -> None:
     stored = truth != 255
     expected = 100 * jaccard_score(truth[stored], guess[stored], average=None, labels=range(5))
     assert overlap(np.asarray(counts)).classes == pytest.approx(tuple(expected))
-
-
-def test_masks_without_a_counted_pixel_are_refused() -> None:
-    ignored = np.full((2, 2), 255, dtype=np.uint8)
-    with pytest.raises(ValueError, match="no pixel can be scored"):
-        overlap(confusion(ignored, ignored, 21))

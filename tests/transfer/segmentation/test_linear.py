@@ -18,19 +18,19 @@ from transfer.encoders.encoder import InputFormat, random_backbone
 from transfer.finetuning import loop
 from transfer.finetuning.options import TrainingOptions, of_length
 from transfer.finetuning.schedule import learning_rate
+from transfer.finetuning.state import Training
+from transfer.finetuning.stream import single_samples
 from transfer.segmentation.linear import (
     LinearSegmenter,
     distorted,
     slide,
     starts,
-    training,
     training_sample,
-    training_samples,
 )
 from transfer.segmentation.recipe import DINOV2, DINOV3, LinearRecipe
 from transfer.segmentation.samples import Sample
 from transfer.tasks import TASKS
-from transfer.tasks.dense import SegmentationLinear
+from transfer.tasks.segmentation import SegmentationLinear
 
 ALONE = Process(device=torch.device("cpu"))
 FORM = InputFormat(mean=(0.5,) * 3, std=(0.5,) * 3, size_px=32)
@@ -57,6 +57,11 @@ def head(recipe: LinearRecipe = RECIPE, **changes: Any) -> LinearSegmenter:
     torch.manual_seed(1)
     options: dict[str, Any] = {"padded_px": recipe.crop_px, "num_classes": 3, "norm": "BN"}
     return LinearSegmenter(Patches(), FORM, recipe, **{**options, **changes})
+
+
+def training_of(network: LinearSegmenter, folder: Path) -> Training:
+    optimizer = network.optimizer(network.recipe)
+    return Training(network=network, optimizer=optimizer, schedule=network.recipe, folder=folder)
 
 
 def crops(count: int = 4) -> list[Sample]:
@@ -130,7 +135,7 @@ def test_an_encoder_whose_maps_depend_on_the_batch_is_refused() -> None:
 
 def test_a_step_is_adamws_by_a_plain_loop(tmp_path: Path) -> None:
     network = head(replace(RECIPE, iterations=3, warmup_iterations=0))
-    created = training(network, network.recipe, tmp_path)
+    created = training_of(network, tmp_path)
     weights = {name: value.detach().double().clone() for name, value in network.named_parameters()}
     first, second = ({n: torch.zeros_like(w) for n, w in weights.items()} for _ in range(2))
     for step in range(1, 4):
@@ -166,9 +171,9 @@ def test_a_short_training_warms_up_for_at_most_half_of_it() -> None:
 
 
 def test_a_stopped_training_resumes_with_adams_moments(tmp_path: Path) -> None:
-    samples = training_samples(drawn_split(tmp_path), RECIPE, 0)
+    samples = single_samples(drawn_split(tmp_path), training_sample, RECIPE, 0)
     whole, part, again = head(), head(), head()
-    loop.train(training(whole, RECIPE, tmp_path / "whole"), samples, seed=0, process=ALONE)
+    loop.train(training_of(whole, tmp_path / "whole"), samples, seed=0, process=ALONE)
     calls: list[object] = []
 
     def ask_to_stop(*_: object) -> None:
@@ -178,9 +183,9 @@ def test_a_stopped_training_resumes_with_adams_moments(tmp_path: Path) -> None:
 
     part.register_forward_pre_hook(ask_to_stop)
     with pytest.raises(stop.Stopped):
-        loop.train(training(part, RECIPE, tmp_path / "part"), samples, seed=0, process=ALONE)
+        loop.train(training_of(part, tmp_path / "part"), samples, seed=0, process=ALONE)
     stop._asked.clear()
-    loop.train(training(again, RECIPE, tmp_path / "part"), samples, seed=0, process=ALONE)
+    loop.train(training_of(again, tmp_path / "part"), samples, seed=0, process=ALONE)
     for name, values in whole.state_dict().items():
         assert torch.equal(values, again.state_dict()[name]), name
 
@@ -214,7 +219,7 @@ def test_a_crop_that_patches_do_not_divide_is_padded_on_all_sides() -> None:
     images = torch.ones(1, 3, 16, 16)
     padded = torch.zeros(1, 3, 20, 20)
     padded[:, :, 2:18, 2:18] = 1
-    assert torch.equal(network.maps(images), network.encoder[0](padded))
+    torch.testing.assert_close(network.maps(images), network.encoder[0](padded))
     assert network.logits(images).shape == (1, 3, 16, 16)
 
 

@@ -16,14 +16,15 @@ from torch import Tensor
 
 from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import drawn_split
-from tests.transfer.segmentation.test_linear import RECIPE, head
+from tests.transfer.segmentation.test_linear import RECIPE, head, training_of
 from tests.two_processes import ROOT, two_processes
 from transfer.cells.request import Settings
 from transfer.datasets.segmented import read_mask
 from transfer.finetuning import loop
 from transfer.finetuning.norms import Norm
 from transfer.finetuning.state import summary
-from transfer.segmentation.linear import training, training_samples
+from transfer.finetuning.stream import single_samples
+from transfer.segmentation.linear import training_sample
 
 FOLDER = "LINEAR_HEADS"
 """Environment variable with the folder of both processes."""
@@ -45,10 +46,11 @@ def trained(folder: Path, norm: Norm, process: Process) -> dict[str, Any]:
     """Return the losses and weights of a head that was trained for a few steps."""
     recipe = replace(RECIPE, iterations=STEPS, batch_size=BATCH)
     network = head(recipe, norm=norm)
-    samples = training_samples(drawn_split(folder / f"images-{process.rank}"), recipe, 0)
-    item = training(network, recipe, folder / norm)
+    split = drawn_split(folder / f"images-{process.rank}")
+    samples = single_samples(split, training_sample, recipe, 0)
+    item = training_of(network, folder / norm)
     loop.train(item, samples, seed=0, process=process, one_size=True)
-    return {"losses": summary(item).losses, "weights": network.state_dict()}
+    return {"losses": summary(item)["losses"], "weights": network.state_dict()}
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:

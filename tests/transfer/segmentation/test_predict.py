@@ -21,9 +21,9 @@ from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, voc_palette
 from transfer.segmentation.masks import prediction_path
 from transfer.segmentation.network import FCN, pixel_loss
+from transfer.segmentation.predict import predict
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample
-from transfer.segmentation.train import predict, training
 
 ALONE = Process(device=torch.device("cpu"))
 RECIPE = replace(VOC_FCN.tiny(), crop_px=48)
@@ -79,10 +79,10 @@ def test_the_loss_is_the_logarithm_of_each_classs_share_by_a_slow_loop() -> None
     assert pixel_loss(logits, masks).item() == pytest.approx(total / masks.numel())
 
 
-def test_every_parameter_has_the_recipes_rate_momentum_and_decay(tmp_path: Path) -> None:
+def test_every_parameter_has_the_recipes_rate_momentum_and_decay() -> None:
     network: Any = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2))
     recipe = replace(RECIPE, learning_rate=0.1, sgd_momentum=0.5, weight_decay=0.25)
-    (group,) = training(network, recipe, tmp_path).optimizer.param_groups
+    (group,) = FCN.optimizer(network, recipe).param_groups
     assert len(group["params"]) == 4
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.1, 0.5, 0.25)
     assert (group["dampening"], group["nesterov"]) == (0, False)

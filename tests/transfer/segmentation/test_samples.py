@@ -10,8 +10,9 @@ from PIL import Image
 
 from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
 from transfer.datasets.segmented import Segmented, write_mask
+from transfer.finetuning.stream import single_samples
 from transfer.segmentation.recipe import VOC_FCN
-from transfer.segmentation.samples import Sample, training_sample, training_samples
+from transfer.segmentation.samples import Sample, training_sample
 
 AS_IT_IS = replace(VOC_FCN, scales=(1.0, 1.0), flip_share=0.0)
 PALETTE = torch.tensor(COLORS, dtype=torch.uint8)
@@ -75,7 +76,7 @@ def test_masks_are_not_interpolated(split: Segmented) -> None:
 
 
 def test_a_place_of_the_stream_decides_what_is_drawn(split: Segmented) -> None:
-    samples = training_samples(split, replace(VOC_FCN, crop_px=33), 5)
+    samples = single_samples(split, training_sample, replace(VOC_FCN, crop_px=33), 5)
     first, again, second = samples.batch([(3, 0), (3, 0), (4, 0)])
     assert torch.equal(first.image, again.image)
     assert not torch.equal(first.image, second.image)

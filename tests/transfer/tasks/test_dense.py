@@ -10,7 +10,7 @@ from transfer import Encoder, evaluate
 from transfer.encoders.encoder import random_backbone
 from transfer.hours import gpu_hours
 from transfer.tasks import TASKS
-from transfer.tasks.dense import SegmentationInContext, TwoSizes
+from transfer.tasks.segmentation import SegmentationInContext, TwoSizes
 from transfer.tasks.task import TaskError
 
 KEYS = [key for key in TASKS if key.startswith(("voc12_seg_linear", "voc12_seg_incontext"))]

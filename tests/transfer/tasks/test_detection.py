@@ -19,7 +19,7 @@ from transfer.datasets.scenes import Scenes
 from transfer.encoders.architectures import STEMS
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
-from transfer.tasks import TASKS
+from transfer.tasks import TASKS, recipe_training
 from transfer.tasks.detection import TASKS as DETECTORS
 from transfer.tasks.detection import Detection
 from transfer.tasks.task import NamedTask, TaskError
@@ -91,25 +91,26 @@ def test_crowds_are_neither_learned_nor_found(tmp_path: Path) -> None:
         task.untrainable_reason(all_aside(scenes)),
         task.untestable_reason(all_aside(scenes)),
     ):
-        assert "7 images have 21 objects: 21 are crowds" in reason
+        assert "21 of 21 objects on 7 images are crowds" in reason
 
 
 def test_difficult_objects_are_learned_but_not_found(tmp_path: Path) -> None:
     scenes, task = all_aside(tiny_scenes(tmp_path, coco=False)), DETECTORS["voc0712_det_c4"]
     assert task.untrainable_reason(scenes) == ""
-    assert "7 images have 21 objects: 21 are difficult" in task.untestable_reason(scenes)
+    assert "21 of 21 objects on 7 images are difficult" in task.untestable_reason(scenes)
 
 
-def test_keypoints_that_only_crowds_have_are_nothing_to_learn(tmp_path: Path) -> None:
+def test_objects_without_labeled_keypoints_are_not_trained_on(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_keypoint"]
     assert task.untrainable_reason(scenes) == ""
-    scenes.arrays.keypoints[~scenes.arrays.aside] = 0
-    assert "7 are crowds and 14 have no labeled keypoint" in task.untrainable_reason(scenes)
+    scenes.arrays.keypoints[:] = 0
+    reason = task.untrainable_reason(scenes)
+    assert "7 of 21 objects on 7 images are crowds, the others have no labeled keypoint" in reason
 
 
 def test_images_without_objects_are_nothing_to_learn(tmp_path: Path) -> None:
     empty = Scenes(tmp_path, [scene("0.jpg", 0, 60, 40)], ("a",))
-    assert "1 images have none but" in DETECTORS["voc0712_det_c4"].untrainable_reason(empty)
+    assert "0 of 0 objects on 1 images" in DETECTORS["voc0712_det_c4"].untrainable_reason(empty)
 
 
 @pytest.mark.parametrize("bad", ["trainval", "test", "train", "val"])
@@ -118,13 +119,13 @@ def test_a_part_without_objects_is_refused_before_a_network_is_built(
 ) -> None:
     scenes = tiny_scenes(tmp_path)
 
-    def opened(_: object, data: Path, split: str) -> Scenes:
+    def opened(key: str, data: Path, split: str) -> Scenes:
         return all_aside(scenes) if split == bad else scenes
 
-    monkeypatch.setattr(Detection, "open", opened)
+    monkeypatch.setattr(recipe_training, "open_any", opened)
     monkeypatch.setattr(Detection, "build", Mock(side_effect=AssertionError))
     task = replace(DETECTORS["coco_det"], learning_rates=(0.02, 0.01))
-    with pytest.raises(DataError, match=f"coco17, {bad}: .*21 are crowds") as error:
+    with pytest.raises(DataError, match=f"coco17, {bad}: .*21 of 21 .* are crowds") as error:
         task.prepare(small_backbone, Folders(tmp_path, tmp_path, tmp_path))
     assert ("--learning-rates 0.02" in str(error.value)) == (bad in ("train", "val"))
 

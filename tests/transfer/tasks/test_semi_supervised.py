@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -79,7 +78,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Calls:
     def train(_: Any, images: Images, course: FineTuning, **options: Any) -> Any:
         rate = round(course.learning_rate * course.head_factor, 6)
         calls.append(({images.name(i) for i in range(len(images))}, rate))
-        return rate, SimpleNamespace()
+        return rate, {}
 
     def predicted(rate: float, images: Images, *_: Any) -> Tensor:
         scores = torch.eye(len(images.class_names))[images.labels]
@@ -91,7 +90,6 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
     monkeypatch.setattr(transfer.finetuning.classification, "fine_tune", train)
     monkeypatch.setattr(transfer.finetuning.classification, "predict_scores", predicted)
-    monkeypatch.setattr(transfer.tasks.semi_supervised, "asdict", lambda _: {})
     return calls
 
 

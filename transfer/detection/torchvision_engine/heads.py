@@ -6,6 +6,7 @@ so all other layers are initialized again here.
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ NUM_KEYPOINTS = 17
 
 def select_regions_with_keypoints(regions: Regions, sample: Sample) -> Regions:
     """Return the regions that contain a labeled keypoint of their object."""
-    points = _keypoints(sample)[regions.objects]
+    points = cast("Tensor", sample.keypoints)[regions.objects]
     positions = points[..., :2]
     is_inside = (positions >= regions.boxes[:, None, :2]) & (
         positions <= regions.boxes[:, None, 2:]
@@ -44,18 +45,10 @@ def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[
     loss: Tensor = keypointrcnn_loss(
         logits.float().contiguous(),  # torchvision calls .view
         [image_regions.boxes for image_regions in regions],
-        [_keypoints(sample) for sample in samples],
+        [cast("Tensor", sample.keypoints) for sample in samples],
         [image_regions.objects for image_regions in regions],
     )
     return loss
-
-
-def _keypoints(sample: Sample) -> Tensor:
-    if sample.keypoints is None:
-        raise ValueError(
-            f"a sample of {len(sample.boxes)} objects has no keypoints, which this detector needs"
-        )
-    return sample.keypoints
 
 
 def peaks(logits: Tensor, boxes: Tensor) -> Tensor:
@@ -106,25 +99,19 @@ class BoxPredictor(nn.Module):
         return self.classes(features), self.deltas(features).unflatten(1, (-1, 4))
 
 
-def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:
-    """Return the box head (fpn) and its number of output features.
-
-    Its inputs are pooled maps (r, C, box_pool, box_pool).
-    """
-    head = FastRCNNConvFCHead(
+def box_head(recipe: DetectorRecipe, norm: NormLayer) -> nn.Module:
+    """Return the box head (fpn), (r, C, box_pool, box_pool) -> (r, box_head_fc_channels)."""
+    head: nn.Module = FastRCNNConvFCHead(
         (recipe.fpn_channels, recipe.box_pool, recipe.box_pool),
         [recipe.box_head_conv_channels] * recipe.box_head_convs,
         [recipe.box_head_fc_channels] * recipe.box_head_fcs,
         norm_layer=norm if "box_head" in recipe.normed else None,
     )
-    for layer in head:
+    for layer in head.modules():
         if isinstance(layer, nn.Linear):
             nn.init.kaiming_uniform_(layer.weight, a=1)
             nn.init.zeros_(layer.bias)
-    if recipe.box_head_fcs:
-        return head, recipe.box_head_fc_channels
-    channels = recipe.box_head_conv_channels if recipe.box_head_convs else recipe.fpn_channels
-    return head, channels * recipe.box_pool**2
+    return head
 
 
 def mask_head(recipe: DetectorRecipe, num_classes: int, norm: NormLayer) -> nn.Module:
@@ -167,12 +154,8 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
         return logits.sum() * 0
     polygons: list[Polygons] = []
     for sample, image_regions in zip(samples, regions, strict=True):
-        if sample.polygons is None:
-            raise ValueError(
-                f"a sample of {len(sample.boxes)} objects has no polygons, which this "
-                f"detector needs"
-            )
-        polygons += [sample.polygons[i] for i in image_regions.objects.tolist()]
+        outlines = cast("tuple[Polygons, ...]", sample.polygons)
+        polygons += [outlines[i] for i in image_regions.objects.tolist()]
     targets = mask_targets(
         torch.cat([image_regions.boxes for image_regions in regions]), polygons, logits.shape[-1]
     )

@@ -17,15 +17,6 @@ from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 from transfer.detection.detector import Detector, ResizedDetections, Sample
 from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, DetectorRecipe
 from transfer.detection.torchvision_engine import heads
-from transfer.detection.torchvision_engine.heads import (
-    box_losses,
-    keypoint_loss,
-    mask_loss,
-    peaks,
-    select_class,
-    select_detections,
-    select_regions_with_keypoints,
-)
 from transfer.detection.torchvision_engine.proposals import RPN, Size
 from transfer.detection.torchvision_engine.regions import (
     Regions,
@@ -35,8 +26,8 @@ from transfer.detection.torchvision_engine.regions import (
 from transfer.encoders.architectures import FEATURE_DIM
 from transfer.encoders.resnets import new_network
 from transfer.finetuning.norms import Norm, norm_layer
+from transfer.finetuning.verify import LAYERS, for_bytes, stage_maps
 
-LAYERS = ("layer1", "layer2", "layer3", "layer4")
 FINE_POOL = 14
 """Size of the RoIAlign output for the mask and keypoint heads."""
 
@@ -55,13 +46,11 @@ class RCNN(Detector):
         self.num_classes = num_classes
         self.is_pyramid = recipe.neck == "fpn"
         self.strides_px = PYRAMID_STRIDES_PX if self.is_pyramid else C4_STRIDES_PX
-        for name in ("pixel_mean", "pixel_std"):
-            for_bytes = torch.tensor(
-                [255 * value for value in getattr(recipe, name)], dtype=torch.float32
-            )
-            self.register_buffer(name, for_bytes[:, None, None], persistent=False)
+        mean, std = for_bytes(recipe.pixel_mean, recipe.pixel_std)
         self.pixel_mean: Tensor
         self.pixel_std: Tensor
+        self.register_buffer("pixel_mean", mean, persistent=False)
+        self.register_buffer("pixel_std", std, persistent=False)
         make_norm = norm_layer(norm)
         self.backbone = new_network(arch, norm_layer=make_norm)
         self.backbone.fc = nn.Identity()
@@ -82,7 +71,8 @@ class RCNN(Detector):
             norm=make_norm,
         )
         if self.is_pyramid:
-            self.box_head, num_features = heads.box_head(recipe, make_norm)
+            self.box_head = heads.box_head(recipe, make_norm)
+            num_features = recipe.box_head_fc_channels
         else:  # mean over the layer4 map (r, C, H, W) of each region, after the extra norm layer
             layers = {"norm": extra_norm, "mean": nn.AdaptiveAvgPool2d(1), "features": nn.Flatten()}
             self.box_head, num_features = nn.Sequential(OrderedDict(layers)), width
@@ -105,21 +95,21 @@ class RCNN(Detector):
             for boxes, sample in zip(proposals, samples, strict=True)
         ]
         logits, deltas = self._boxes(maps, [image_regions.boxes for image_regions in regions])
-        losses |= box_losses(logits, deltas, regions, samples, self.recipe)
+        losses |= heads.box_losses(logits, deltas, regions, samples, self.recipe)
         positive = [
             image_regions.select(image_regions.classes < self.num_classes)
             for image_regions in regions
         ]
         if self.mask_head is not None:
             masks = self.mask_head(self._pool_fine(maps, positive))
-            losses["loss_mask"] = mask_loss(masks, positive, samples)
+            losses["loss_mask"] = heads.mask_loss(masks, positive, samples)
         if self.keypoint_head is not None:
             with_keypoints = [
-                select_regions_with_keypoints(image_regions, sample)
+                heads.select_regions_with_keypoints(image_regions, sample)
                 for image_regions, sample in zip(positive, samples, strict=True)
             ]
             points = self.keypoint_head(self._pool_fine(maps, with_keypoints))
-            losses["loss_keypoint"] = keypoint_loss(points, with_keypoints, samples)
+            losses["loss_keypoint"] = heads.keypoint_loss(points, with_keypoints, samples)
         return losses
 
     @torch.no_grad()
@@ -130,22 +120,22 @@ class RCNN(Detector):
         logits, deltas = self._boxes(maps, proposals)
         counts = [len(boxes) for boxes in proposals]
         results = [
-            select_detections(*result, self.recipe)
+            heads.select_detections(*result, self.recipe)
             for result in zip(
                 logits.split(counts), deltas.split(counts), proposals, sizes, strict=True
             )
         ]
         counts = [len(result.boxes) for result in results]
         if self.mask_head is not None:
-            masks = self.mask_head(self._pool_fine(maps, results)).split(counts)
+            masks = self.mask_head(self._pool_fine(maps, results)).float().split(counts)
             results = [
-                replace(result, masks=select_class(image_maps, result.classes).float().sigmoid())
+                replace(result, masks=heads.select_class(image_maps, result.classes).sigmoid())
                 for result, image_maps in zip(results, masks, strict=True)
             ]
         if self.keypoint_head is not None:
             points = self.keypoint_head(self._pool_fine(maps, results)).split(counts)
             results = [
-                replace(result, keypoints=peaks(image_maps, result.boxes))
+                replace(result, keypoints=heads.peaks(image_maps, result.boxes))
                 for result, image_maps in zip(results, points, strict=True)
             ]
         return results
@@ -153,10 +143,10 @@ class RCNN(Detector):
     @torch.no_grad()
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return the maps after each of LAYERS, in eval mode."""
-        return self._layers(self._batch(images)[0], LAYERS)
+        return stage_maps(self.backbone, self._batch(images)[0])
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Load a backbone with torchvision's names; RuntimeError for unexpected tensors."""
+        """Load a backbone with torchvision's names."""
         self.backbone.load_state_dict({**self.backbone.state_dict(), **state_dict})
 
     def _batch(self, images: Sequence[Tensor]) -> tuple[Tensor, list[Size]]:
@@ -175,21 +165,12 @@ class RCNN(Detector):
         ]
         return torch.stack(padded), sizes
 
-    def _layers(self, batch: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Return the maps of a batch after the named layers."""
-        backbone = self.backbone
-        x = backbone.maxpool(backbone.relu(backbone.bn1(backbone.conv1(batch))))
-        maps = {}
-        for name in names:
-            x = maps[name] = getattr(backbone, name)(x)
-        return maps
-
     def _maps(self, images: Sequence[Tensor]) -> tuple[list[Tensor], list[Size]]:
         """Return the RPN's maps, one per stride, and image sizes."""
         batch, sizes = self._batch(images)
         if self.pyramid is None:
-            return [self._layers(batch, LAYERS[:3])["layer3"]], sizes
-        return list(self.pyramid(self._layers(batch, LAYERS)).values()), sizes
+            return [stage_maps(self.backbone, batch, LAYERS[:3])["layer3"]], sizes
+        return list(self.pyramid(stage_maps(self.backbone, batch)).values()), sizes
 
     def _boxes(self, maps: Sequence[Tensor], boxes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return logits (r, L+1) and deltas (r, L, 4) of boxes."""

@@ -129,8 +129,8 @@ class RPN(nn.Module):
     ) -> list[Tensor]:
         """Return the best proposals after NMS within each level.
 
-        boxes (n, t, 4), scores (n, t), levels (t,). FloatingPointError in training if one is not
-        finite.
+        boxes (n, t, 4), scores (n, t), levels (t,). Raises FloatingPointError if one is not finite
+        in training.
         """
         finite = boxes.isfinite().all(dim=2) & scores.isfinite()
         if self.training and not finite.all():

@@ -1,4 +1,4 @@
-"""Training of a segmentation network with finetuning/'s loop; predictions on a split."""
+"""Predictions of a segmentation network on a split."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -6,31 +6,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from pretrain.running import stop
 from pretrain.running.console import progress
 from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
-from transfer.finetuning.loop import fused
-from transfer.finetuning.state import Training
+from transfer.finetuning.stream import pixels
 from transfer.segmentation.linear import LinearSegmenter
 from transfer.segmentation.masks import prediction_path
 from transfer.segmentation.network import FCN
-from transfer.segmentation.recipe import SegmentationRecipe
-from transfer.segmentation.samples import pixels
-
-
-def training(network: FCN, recipe: SegmentationRecipe, folder: Path) -> Training:
-    """Return the training of a network for the loop of finetuning/."""
-    optimizer = torch.optim.SGD(
-        network.parameters(),
-        lr=recipe.learning_rate,
-        momentum=recipe.sgd_momentum,
-        weight_decay=recipe.weight_decay,
-        fused=fused(network),
-    )
-    return Training(
-        network=network, optimizer=optimizer, schedule=recipe, folder=folder, name="masks"
-    )
 
 
 def predict(
@@ -45,7 +27,6 @@ def predict(
     counting = progress("predict", "masks", len(split)) if process.is_main else nullcontext()
     with torch.inference_mode(), counting as counter:
         for index in indices_of_process(len(split), process):
-            stop.exit_if_requested()
             image = pixels(split.source.decode(index)).to(process.device)
             classes = network.classes(image).cpu().numpy()
             write_mask(prediction_path(folder, split, index), classes, "--runs")
