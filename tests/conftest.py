@@ -60,7 +60,6 @@ def nothing_asked() -> Iterator[None]:
     """Reset requested stops and --quiet after each test of this process."""
     yield
     stop._asked.clear()
-    stop._asked_s.clear()
     os.environ.pop(QUIET, None)
 
 

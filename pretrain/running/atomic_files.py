@@ -15,7 +15,6 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-from pretrain.running import stop
 from pretrain.running.errors import SuiteError
 
 ADVICE = {
@@ -29,11 +28,6 @@ ADVICE = {
 NO_LOCK_ERRORS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of a file system without locks.
 For example, a mount without a lock service."""
-NO_SYNC_ERRORS = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-"""Errors of syncing a folder, after which files are written nevertheless.
-Some network and FUSE file systems cannot sync folders, and a folder may be writable but not
-readable."""
-
 ZIP = b"PK\x03\x04"
 """First bytes of a file of torch.save.
 The first two bytes of a digest could equal them by chance."""
@@ -87,7 +81,7 @@ def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> No
     """
     # a process id is not unique if machines share the folder
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    with explain_write_errors(path, option), stop.local_work():
+    with explain_write_errors(path, option):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as file:
@@ -95,22 +89,8 @@ def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> No
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            _sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, if its file system supports that."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        if error.errno not in NO_SYNC_ERRORS:
-            raise
 
 
 def write_text(path: Path, text: str, option: str = "") -> None:
@@ -139,8 +119,8 @@ def save_stage(path: Path, state: dict[str, Any], option: str = "--runs") -> Non
 def load_stage(path: Path) -> dict[str, Any] | None:
     """Return a saved stage, on the CPU.
 
-    None if the file is missing, truncated or altered. Formats of earlier versions are supported:
-    torch.save without digest, and safetensors after a SHA-256.
+    None if the file is missing, truncated or altered. A file of torch.save, without a digest, is
+    read, too.
     """
     import torch
 
@@ -150,20 +130,14 @@ def load_stage(path: Path) -> dict[str, Any] | None:
         stored = memoryview(read_bytes(path))
     except FileNotFoundError:
         return None
-    content, has_digest = stored[DIGEST_BYTES:], bytes(stored[:4]) != ZIP
-    if not has_digest:
-        content = stored
-    elif hashlib.sha256(content).digest() != stored[:DIGEST_BYTES]:
-        return None
-    elif bytes(content[:4]) != ZIP:
-        import safetensors.torch
-
-        return dict(safetensors.torch.load(bytes(content)))
+    content = stored
+    if bytes(stored[:4]) != ZIP:
+        content = stored[DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() != stored[:DIGEST_BYTES]:
+            return None
     try:
         state: Any = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except TRUNCATED_ERRORS:
-        if has_digest:
-            raise
         return None
     return state if isinstance(state, dict) else None
 

@@ -4,7 +4,7 @@ A scheduler sends its signals to every process of a job. The workers ignore them
 can first save and then end the workers. Errors of workers are raised unchanged.
 
 Tensors are passed in shared memory, which needs no copy. Containers often have only 64 MB of it, or
-none; tensors that do not fit are copied through the connection.
+none; batches that do not fit are copied through the connection.
 """
 
 import atexit
@@ -12,28 +12,22 @@ import contextlib
 import ctypes
 import os
 import pickle
-import shutil
 import signal
 import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import lru_cache, partial
-from multiprocessing.connection import wait
-from multiprocessing.context import ForkContext, ForkProcess
+from functools import partial
+from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pretrain.running import stop
-from pretrain.running.console import print_line
 from pretrain.running.errors import SuiteError
 from pretrain.running.processes import pickled_error
 
@@ -41,11 +35,7 @@ BATCHES_AHEAD = 2
 """Batches that each worker may prepare before they are requested."""
 PATIENCE_S = 5.0
 """Longest wait for a killed worker."""
-LOOK_AGAIN_S, HANGING_S = 1.0, 30.0
-"""Time between checks for a signal, and longest wait afterwards."""
 SHARED_MEMORY = Path("/dev/shm")
-RESERVE_BYTES = 2**24
-"""Bytes of shared memory that are left to others, such as NCCL."""
 
 Item = TypeVar("Item")
 Batch = TypeVar("Batch")
@@ -77,9 +67,7 @@ def load_batches(
 def _batches_of_workers(
     make: Callable[[Any], Any], items: Iterable[Any], num_workers: int
 ) -> Iterator[Any]:
-    _note_missing_shared_memory()
-    context = _Context()
-    workers = context.workers
+    workers: list[BaseProcess] = []
     end = partial(_end, workers)
     atexit.register(end)  # an exception's traceback may keep this generator alive until then
     iterator: Any = None
@@ -96,12 +84,12 @@ def _batches_of_workers(
                     batch_size=None,
                     num_workers=num_workers,
                     prefetch_factor=BATCHES_AHEAD,
-                    timeout=LOOK_AGAIN_S,
                     worker_init_fn=partial(_set_up_worker, os.getpid()),
-                    multiprocessing_context=context,
+                    multiprocessing_context="fork",
                     generator=torch.Generator(),  # keeps the state of the default generator
                 )
                 iterator = iter(loader)
+                workers += iterator._workers
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         while (packed := _next_packed(iterator, workers)) is not None:
@@ -118,25 +106,7 @@ def _batches_of_workers(
         atexit.unregister(end)
 
 
-class _Context(ForkContext):
-    """Forks that are registered at once.
-
-    So none remains if starting another fails.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.workers: list[ForkProcess] = []
-
-    def Process(  # type: ignore[override]  # noqa: N802
-        self, *args: Any, **options: Any
-    ) -> ForkProcess:
-        worker = ForkProcess(*args, **options)
-        self.workers.append(worker)
-        return worker
-
-
-def _next_packed(batches: Iterator[bytes], workers: list[ForkProcess]) -> bytes | None:
+def _next_packed(batches: Iterator[bytes], workers: list[BaseProcess]) -> bytes | None:
     """Return the next packed batch, or None after the last one."""
 
     def check(*_: object) -> None:
@@ -145,23 +115,13 @@ def _next_packed(batches: Iterator[bytes], workers: list[ForkProcess]) -> bytes 
                 raise _killed_error(worker.exitcode)
 
     # SIGCHLD interrupts the read of a batch that a killed worker has sent in part
-    with _sigchld_handler(check), stop.local_work():
-        while True:
+    with _sigchld_handler(check):
+        check()
+        try:
+            return next(batches, None)
+        except RuntimeError as error:  # torch has found an ended worker
             check()
-            try:
-                return next(batches, None)
-            except RuntimeError as error:
-                check()
-                if any(worker.exitcode == 0 for worker in workers):
-                    raise _killed_error(0) from error
-                if "timed out" not in str(error):
-                    raise
-                # if SIGCHLD is ignored, the exit status is lost
-                if wait([worker.sentinel for worker in workers], 0):
-                    check()
-                    raise _killed_error(0) from error
-            if stop.requested_s() > HANGING_S:  # a disk hangs, after a signal
-                raise stop.Stopped(stop.EXIT_RESUMABLE)
+            raise _killed_error(0) from error
 
 
 @contextlib.contextmanager
@@ -194,9 +154,8 @@ def _killed_error(status: int) -> WorkerKilledError:
     )
 
 
-def _end(workers: list[ForkProcess]) -> None:
+def _end(workers: list[BaseProcess]) -> None:
     """Kill the workers, and remove their unmapped shared memory."""
-    workers = [worker for worker in workers if worker.pid]  # without workers whose fork failed
     with _sigchld_handler(signal.SIG_DFL):
         for worker in workers:
             worker.kill()
@@ -224,61 +183,21 @@ class _PackedBatches(Dataset[bytes]):
         self.make = make
 
     def __getitem__(self, item: Any) -> bytes:
-        return bytes(_packed(self.make, item))
+        return _packed(self.make, item)
 
 
-def _packed(make: Callable[[Any], Any], item: object) -> memoryview:
+def _packed(make: Callable[[Any], Any], item: object) -> bytes:
     """Return a pickled batch or error.
 
     The error has the worker's traceback as a note.
     """
     try:
-        return _Packer.dumps(make(item), protocol=5)
+        batch = make(item)
+        try:
+            return bytes(ForkingPickler.dumps(batch, protocol=5))
+        except RuntimeError:  # too little shared memory is left
+            return pickle.dumps(batch, protocol=5)
     except Exception as error:  # raised again in the parent process
         text = "".join(traceback.format_exception(error))
         error.add_note(f"In a process that loads images:\n{text}")
-        return memoryview(pickled_error(error))
-
-
-class _Packer(ForkingPickler):
-    """Pickler that copies tensors if shared memory has no space for them."""
-
-    def reducer_override(self, value: object) -> Any:
-        """Return how to restore a copied tensor; otherwise NotImplemented."""
-        if type(value) is not Tensor or value.device.type != "cpu" or _move_to_shared_memory(value):
-            return NotImplemented
-        content = value.contiguous().reshape(-1).view(torch.uint8).numpy()
-        return _restore, (content, value.dtype, tuple(value.shape))
-
-
-def _move_to_shared_memory(tensor: Tensor) -> bool:
-    """Move a tensor to shared memory; return whether there was enough space."""
-    size = tensor.untyped_storage().nbytes()
-    if not size:
-        return True
-    if not tensor.is_shared() and shared_memory_bytes() < size + RESERVE_BYTES:
-        return False
-    try:
-        tensor.share_memory_()
-    except RuntimeError:  # other processes have used the space
-        return False
-    return True
-
-
-def shared_memory_bytes() -> int:
-    """Return the free bytes of shared memory; 0 without it."""
-    try:
-        return shutil.disk_usage(SHARED_MEMORY).free
-    except OSError:
-        return 0
-
-
-@lru_cache(maxsize=1)
-def _note_missing_shared_memory() -> None:
-    """Print, once per process, that batches are copied."""
-    if not SHARED_MEMORY.is_dir():
-        print_line(f"note: there is no {SHARED_MEMORY}, so loader processes copy their batches")
-
-
-def _restore(content: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    return torch.from_numpy(content).view(dtype).reshape(shape)
+        return pickled_error(error)

@@ -242,7 +242,7 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
     if gpu is not None:
         torch.cuda.set_device(gpu)
     rank, count = int(os.environ["RANK"]), started_processes()
-    with stop.end_of_waits(spinning=gpu is not None), _stopped_together(rank):
+    with _stopped_together(rank):
         barriers = Barriers(_store(rank, count), rank, count)
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         try:
@@ -390,35 +390,15 @@ def wait_for_all(purpose: str, *, all_work: bool = False) -> None:
         barriers.wait(purpose, WORK_S if all_work or barriers.rank else BARRIER_S)
 
 
-class _Rebuilt:
-    """A wrapper to pickle an error with more arguments."""
-
-    def __init__(self, error: Exception) -> None:
-        self.state = type(error), error.args, error.__dict__
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, self.state
-
-
-def _rebuild(kind: type[Exception], args: tuple[Any, ...], state: dict[str, Any]) -> Exception:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
-
-
 def pickled_error(error: Exception) -> bytes:
     """Return bytes from which pickle.loads restores the same error.
 
-    An error that cannot be pickled becomes a RuntimeError with its type and message. Notes are
-    preserved, causes and tracebacks are not.
+    An error that cannot be restored, such as one whose constructor takes other arguments, becomes a
+    RuntimeError with its type and message. Notes are preserved, causes and tracebacks are not.
     """
-    for candidate in (error, _Rebuilt(error)):
-        try:
-            content = pickle.dumps(candidate)
-            copy = pickle.loads(content)
-        except Exception:  # a library's error class may raise anything while it is copied
-            continue
+    with suppress(Exception):  # a library's error class may raise anything while it is copied
+        content = pickle.dumps(error)
+        copy = pickle.loads(content)
         if type(copy) is type(error) and str(copy) == str(error):
             return content
     substitute = RuntimeError(f"{type(error).__name__}: {error}")

@@ -20,15 +20,10 @@ class Request:
 
 
 @pytest.mark.parametrize("args", [["--bach-size", "3"], ["--batch-size", "3", "--bach_size=4"]])
-def test_an_unknown_option_is_named_with_the_nearest(
-    capsys: pytest.CaptureFixture[str], args: list[str]
-) -> None:
+def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         parse(Request, args)
-    assert capsys.readouterr().err == (
-        "error: unknown option --bach-size. Did you mean --batch-size? "
-        "To list all options: --help\n"
-    )
+    assert "Unrecognized options" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("args", [["--out=~/run"], ["--out", "~/run"]])

@@ -93,14 +93,6 @@ def test_tf32_of_convolutions_alone_is_read(
     assert tf32_convolutions() is expected
 
 
-class LineError(ValueError):
-    """An error with a constructor that does not take its message."""
-
-    def __init__(self, file: str, line: int) -> None:
-        super().__init__(f"{file}:{line} is wrong")
-        self.file, self.line = file, line
-
-
 class OddError(RuntimeError):
     """An error that cannot be pickled."""
 
@@ -111,7 +103,6 @@ class OddError(RuntimeError):
 
 def test_an_error_keeps_type_message_and_attributes(subtests: pytest.Subtests) -> None:
     for error in [
-        LineError("a.txt", 3),
         OSError(28, "No space left on device", "/data/x.jpg"),
         KeyError("label"),
         UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),

@@ -48,7 +48,7 @@ def closed_gate(tmp_path: Path) -> Iterator[Path]:
     """No worker makes a batch before this file is there."""
     gate = tmp_path / "gate"
 
-    def waiting(*arguments: Any) -> memoryview:
+    def waiting(*arguments: Any) -> bytes:
         while not gate.exists():
             time.sleep(0.01)
         return _packed(*arguments)
