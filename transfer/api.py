@@ -134,7 +134,7 @@ def evaluate(
             variant=named_task.variant,
             changes=named_task.changes,
         )
-        return Result(evaluate_cell(cell, wait=True))
+        return Result(evaluate_cell(cell))
 
 
 def require_encoder(encoder: object) -> None:

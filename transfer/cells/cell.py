@@ -320,6 +320,7 @@ def classifier_hash(cell: Cell) -> str:
 class ClassifierError(SuiteError, RuntimeError):
     """A shared classifier failed to train, not the cell that uses it."""
 
-    def __init__(self, key: str, reason: object) -> None:
-        super().__init__(f"classifier {key} failed: {reason}")
-        self.reason = str(reason)
+
+def classifier_error(classifier_cell: Cell, reason: object) -> ClassifierError:
+    """Return the error of a cell that uses a classifier whose training failed."""
+    return ClassifierError(f"classifier {classifier_cell.key} failed: {reason}")

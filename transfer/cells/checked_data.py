@@ -6,13 +6,11 @@ extraction and training compares its images before and after it (`images.unchang
 dataset is compared before a result is written.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from pretrain.running.console import print_line
 from pretrain.running.processes import wait_for_all
 from transfer.datasets.catalog import DATASETS, load_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
@@ -44,7 +42,7 @@ def check_once(key: str, data: Path, tolerated: int) -> Report:
     return require(key, data, tolerated=tolerated)
 
 
-def folders_with_reports(
+def checked_folders(
     keys: Sequence[str], folders: Folders, tolerated: int
 ) -> tuple[dict[str, Report], Folders]:
     """Return the reports of datasets, and folders that include them.
@@ -53,32 +51,12 @@ def folders_with_reports(
     """
     reports = {key: check_once(key, folders.data, tolerated) for key in keys}
     broken = frozenset(name for report in reports.values() for name in report.unreadable)
+    wait_for_all("that check the data", all_work=True)
     return reports, replace(folders, broken=broken, reports=reports)
 
 
-@contextmanager
-def checked_data(
-    keys: Sequence[str], folders: Folders, tolerated: int, *, since_s: float
-) -> Iterator[tuple[dict[str, Report], Folders]]:
-    """Yield the reports of datasets, and folders that include them.
-
-    If a dataset has changed since a check that began before `since_s` (monotonic time), which an
-    earlier cell made, all datasets are checked again.
-    """
-    reports, folders_with_data = folders_with_reports(keys, folders, tolerated)
-    earlier = {key: report for key, report in reports.items() if report.began_s < since_s}
-    try:
-        check_unchanged(earlier, folders.data)
-    except ChangedDataError:
-        print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
-        check_once.cache_clear()
-        reports, folders_with_data = folders_with_reports(keys, folders, tolerated)
-    wait_for_all("that check the data", all_work=True)
-    yield reports, folders_with_data
-
-
 def check_unchanged(reports: Mapping[str, Report], data: Path) -> None:
-    """Raise ChangedDataError with the name of a dataset that has changed."""
+    """Raise ChangedDataError with the name of a dataset that has changed since its check."""
     fingerprint.cache_clear()
     for key, report in reports.items():
         try:

@@ -12,28 +12,29 @@ from typing import Any
 
 from pretrain.running.console import print_line
 from pretrain.running.host_memory import image_memory
-from pretrain.running.lock import lock_folder, wait_for_lock
+from pretrain.running.lock import wait_for_lock
 from pretrain.running.processes import Process, tf32_convolutions, this_process, wait_for_all
 from transfer.cells import state
 from transfer.cells.cell import (
     WEIGHTS,
     Cell,
-    ClassifierError,
     check_records_of_name,
+    classifier_error,
     classifier_hash,
     deviations,
     finished,
     weights_file,
 )
 from transfer.cells.checked_data import (
+    check_once,
     check_unchanged,
-    checked_data,
+    checked_folders,
     fingerprint,
-    folders_with_reports,
 )
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import DATASETS, load_annotations, open_split
 from transfer.datasets.check import Report
+from transfer.datasets.images import ChangedDataError
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.encoders.hub import address_of
@@ -58,12 +59,18 @@ from transfer.tasks.task import Task
 
 
 @contextmanager
-def explain_memory_errors(task: Task) -> Iterator[None]:
-    """Shorten out-of-memory errors of GPU or CPU, and add advice."""
+def explain_errors(task: Task) -> Iterator[None]:
+    """Shorten out-of-memory errors of GPU or CPU, and add advice.
+
+    After a change of the data, the next cell of this process checks them again.
+    """
     import torch
 
     try:
         yield
+    except ChangedDataError:
+        check_once.cache_clear()
+        raise
     except (MemoryError, RuntimeError) as error:
         # torch has no error class for CPU memory
         on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
@@ -85,11 +92,11 @@ LESS_MEMORY = {
 """Options that reduce memory, for the tasks that support them."""
 
 
-def evaluate(cell: Cell, *, wait: bool = False) -> Record:
+def evaluate(cell: Cell) -> Record:
     """Run the cell and write its record; only read a finished cell.
 
-    If another process runs the cell, wait for it, or raise BusyError. ValueError if records of
-    other weights have the backbone's name. No record is written if an error occurs.
+    If another process runs the cell, wait for it. Raises ValueError if records of other weights
+    have the backbone's name. No record is written if an error occurs.
     """
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     load_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
@@ -102,8 +109,8 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     if process.is_main:
         for line in cell_records(cell.path)[1]:
             print_line("record", line)
-        with lock_cell(cell.folders.work, wait=wait), state.reporting(cell):
-            if wait:  # another process may have finished it, or a cell with other weights
+        with lock_cell(cell), state.reporting(cell):
+            if process.num_processes == 1:  # another one may have evaluated it in the meantime
                 if (record := finished(cell)) is not None:
                     return record
                 check_records_of_name([cell])
@@ -115,12 +122,11 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     return read_record(file or newest)
 
 
-def lock_cell(work_folder: Path, *, wait: bool) -> AbstractContextManager[None]:
-    """Lock a cell's working folder; wait for another process, or raise BusyError."""
-    if not wait:
-        return lock_folder(work_folder)
-    note = f"{work_folder}: another process works on this cell"
-    return wait_for_lock(work_folder / "lock", "--runs", lambda: print_line("waiting", note))
+def lock_cell(cell: Cell) -> AbstractContextManager[None]:
+    """Lock a cell's working folder; wait while another process evaluates the cell."""
+    folder = cell.folders.work
+    note = f"{folder}: another process works on {cell.key}"
+    return wait_for_lock(folder / "lock", "--runs", lambda: print_line("waiting", note))
 
 
 def _compute(cell: Cell, process: Process) -> Path | None:
@@ -130,27 +136,23 @@ def _compute(cell: Cell, process: Process) -> Path | None:
     """
     import torch
 
-    check_start_s = time.monotonic()
-    keys, tolerated = cell.task.datasets(), cell.settings.tolerate
-    classifier_cell, classifier_record, classifier = cell.classifier_cell, None, None
+    start_s = time.monotonic()
+    reports, folders = checked_folders(cell.task.datasets(), cell.folders, cell.settings.tolerate)
+    classifier_cell, classifier_record = cell.classifier_cell, None
     if classifier_cell is not None:
-        folders_with_reports(keys, cell.folders, tolerated)  # fail before hours of training
         classifier_record = _obtain_classifier(cell.key, classifier_cell)
-        classifier = weights_file(classifier_record, classifier_cell.folders.work)
-    evaluation_start_s = time.monotonic()  # the classifier's training has another record
+        weights = weights_file(classifier_record, classifier_cell.folders.work)
+        folders = replace(folders, classifier=weights)
+        start_s = time.monotonic()  # the classifier's training has another record
     if process.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(process.device)
-    cell_folders = replace(cell.folders, classifier=classifier)
-    with (
-        explain_memory_errors(cell.task),
-        checked_data(keys, cell_folders, tolerated, since_s=check_start_s) as (reports, folders),
-    ):
+    with explain_errors(cell.task):
         prepared = cell.task.prepare(cell.feature_backbone, folders)
         with image_memory(cell.settings.image_memory_gb):
             predictions = cell.task.run(prepared, folders, cell.seed)
         if not process.is_main:
             return None
-        record = _record(cell, predictions, reports, classifier_record, evaluation_start_s)
+        record = _record(cell, predictions, reports, classifier_record, start_s)
         if cell.request.checkpoint.origin.file:
             task, backbone = cell.task, cell.feature_backbone
             rank = rankme_details(task.dataset, task.extracted(), backbone, folders)
@@ -244,15 +246,12 @@ def _obtain_classifier(task: str, classifier_cell: Cell) -> Record:
     """Return the record of the classifier for a task; its weights exist.
 
     task: key of the task that uses it. If the weights do not exist, train them, or wait while
-    another process trains them. Each of these steps is logged. ClassifierError if there are still
-    no weights afterwards.
+    another process trains them. Each of these steps is logged. Raises ClassifierError if there are
+    still no weights afterwards.
     """
-    record, work_folder = finished(classifier_cell), classifier_cell.folders.work
-    note = (
-        f"{task} waits for {classifier_cell.key}: {work_folder}: another process works on this cell"
-    )
+    record = finished(classifier_cell)
     if record is None:
-        with wait_for_lock(work_folder / "lock", "--runs", lambda: print_line("classifier", note)):
+        with lock_cell(classifier_cell):
             # another process may have trained it before this one got the lock
             record = finished(classifier_cell)
             if record is None:
@@ -264,12 +263,11 @@ def _obtain_classifier(task: str, classifier_cell: Cell) -> Record:
                     with state.reporting(classifier_cell):
                         _compute(classifier_cell, this_process())
                 except Exception as error:  # the tables must not blame the cell that uses it
-                    raise ClassifierError(classifier_cell.key, error) from error
+                    raise classifier_error(classifier_cell, error) from error
                 record = finished(classifier_cell)
     if record is None:
-        raise ClassifierError(
-            classifier_cell.key, f"its training has left no weights in {work_folder}"
-        )
+        reason = f"its training has left no weights in {classifier_cell.folders.work}"
+        raise classifier_error(classifier_cell, reason)
     print_line("classifier", f"{task} uses {classifier_cell.key}: {classifier_cell.path}")
     return record
 
@@ -280,7 +278,6 @@ def extract_together(cells: Sequence[Cell]) -> None:
     An error is only printed: each cell then extracts missing features itself and reports its own
     error.
     """
-    start = time.monotonic()
     for task in dict.fromkeys(cell.task for cell in cells):
         by_weights = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.feature_backbone for cell in by_weights.values()]
@@ -289,13 +286,8 @@ def extract_together(cells: Sequence[Cell]) -> None:
             try:
                 load_annotations(keys, first_cell.folders.data, first_cell.folders.cache)
                 tolerated = first_cell.settings.tolerate
-                with (
-                    explain_memory_errors(task),
-                    checked_data(keys, first_cell.folders, tolerated, since_s=start) as (
-                        _,
-                        folders,
-                    ),
-                ):
+                _, folders = checked_folders(keys, first_cell.folders, tolerated)
+                with explain_errors(task):
                     task.extracted_images(folders)
                     features_of_backbones(backbones, task.dataset, split, transform, folders)
             except Exception as error:

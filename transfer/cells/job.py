@@ -37,7 +37,7 @@ from pretrain.running.processes import (
     this_process,
 )
 from transfer.cells import state
-from transfer.cells.cell import Cell, ClassifierError, finished
+from transfer.cells.cell import Cell, classifier_error, finished
 from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate, extract_together, lock_cell
 from transfer.cells.request import Request, from_json
@@ -151,8 +151,8 @@ def _extract_together(cells: Sequence[Cell]) -> None:
 def _run_cell(cell: Cell) -> int:
     try:
         if cell.classifier_cell is not None and (reason := _failed_classifier(cell)):
-            raise ClassifierError(cell.classifier_cell.key, reason)
-        print(summary(cell, evaluate_on_gpus(cell, wait=True)), flush=True)
+            raise classifier_error(cell.classifier_cell, reason)
+        print(summary(cell, evaluate_on_gpus(cell)), flush=True)
     except KilledError as error:
         with suppress(WriteError):  # replaces "failed", which one of its processes may have written
             state.write(cell, "stopped", str(error))
@@ -184,12 +184,12 @@ def summary(cell: Cell, record: Record) -> str:
     return f"{cell.key}  {values}  {format_duration(record.wall_s)}  ->  {file}"
 
 
-def evaluate_on_gpus(cell: Cell, *, wait: bool = False) -> Record:
+def evaluate_on_gpus(cell: Cell) -> Record:
     """Evaluate a cell and return its record.
 
     One process per GPU runs it if the complete network is trained, otherwise this process. If
-    another process runs the cell, wait for it, or raise BusyError. Raises the first worker's error,
-    KilledError if a worker was killed, RuntimeError if one ended without an error.
+    another process runs the cell, wait for it. Raises the first worker's error, KilledError if a
+    worker was killed, RuntimeError if one ended without an error.
     """
     task = cell.task
     num_processes = this_process().num_processes
@@ -198,15 +198,15 @@ def evaluate_on_gpus(cell: Cell, *, wait: bool = False) -> Record:
         num_processes if is_single_process else task.num_processes(cell.settings.training)
     )
     if num_requested == num_processes:
-        return evaluate(cell, wait=wait)
+        return evaluate(cell)
     # `finished` needs the annotations
     load_annotations(task.datasets(), cell.folders.data, cell.folders.cache)
     if finished(cell) is not None:
-        return evaluate(cell, wait=wait)
+        return evaluate(cell)
     for key in task.datasets():
         check_once(key, cell.settings.data, cell.settings.tolerate)
     work_folder = cell.folders.work
-    with lock_cell(work_folder, wait=wait):  # BusyError before any worker starts
+    with lock_cell(cell):  # wait for another process before any worker starts
         pass
     for old_error in work_folder.glob("error-*.pickle"):
         old_error.unlink()

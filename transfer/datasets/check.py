@@ -1,7 +1,6 @@
 """Check the images, classes and annotations of a dataset; register excerpts."""
 
 import os
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,8 +104,6 @@ class Report:
     """Files of each disjoint split that are read after it is opened."""
     states: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     """`ImageFiles.state` of these files, computed before they were read."""
-    began_s: float = field(default=0.0, compare=False)
-    """When the check began, by the monotonic clock."""
 
     @property
     def fingerprint(self) -> str:
@@ -171,7 +168,6 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
     size, it is compared with the file's. as_excerpt: expected sizes, as if from
     `small-data.json`.
     """
-    began_s = time.monotonic()
     info, sizes = dataset_info(key), as_excerpt or expected_sizes(key, data)
     marked = as_excerpt or small_sizes(data).get(key)
     report = Report(
@@ -180,7 +176,6 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
         counts={split: (0, expected) for split, expected in sizes.counts.items()},
         classes=(0, sizes.classes),
         problems=(),
-        began_s=began_s,
     )
     if missing := info.missing_path(data):
         return replace(report, found=False, problems=(f"{missing} does not exist",))

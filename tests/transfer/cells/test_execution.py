@@ -10,7 +10,6 @@ import torch
 
 import transfer.cells.execution
 import transfer.frozen.extraction
-from pretrain.running.lock import BusyError, lock_folder
 from transfer.cells.cell import Cell, check_records_of_name, finished
 from transfer.cells.execution import evaluate
 from transfer.cells.job import summary
@@ -62,7 +61,7 @@ def test_other_weights_that_finish_while_a_cell_waits_are_kept(
 
     monkeypatch.setattr(transfer.cells.execution, "lock_cell", wait_for_other)
     with pytest.raises(ValueError, match="records of other weights"):
-        evaluate(cell, wait=True)
+        evaluate(cell)
 
 
 def test_an_edited_record_is_named_and_computed_again(
@@ -97,11 +96,6 @@ def test_broken_image_is_skipped_only_if_tolerated(own_cell: Cell) -> None:
     assert not own_cell.path.exists()
     record = evaluate(own_cell.with_request(settings=replace(own_cell.settings, tolerate=1)))
     assert record.data["cars"]["tolerated"] == 1
-
-
-def test_a_second_process_on_the_same_cell_says_so_and_stops(cell: Cell) -> None:
-    with lock_folder(cell.folders.work), pytest.raises(BusyError, match="another process"):
-        evaluate(cell)
 
 
 @pytest.mark.parametrize("of_gpu", [True, False])

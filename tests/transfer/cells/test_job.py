@@ -141,7 +141,7 @@ def test_cell_of_another_process_is_waited_for(
     fcntl.flock(second, fcntl.LOCK_EX)
     monkeypatch.setattr("pretrain.running.lock.time.sleep", lambda _: second.close())
     assert run([request_for]) == 0
-    assert "another process works on this cell" in capsys.readouterr().err
+    assert "another process works on cifar10_knn" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ def test_classifier_of_another_process_is_awaited(
     monkeypatch.setattr("time.sleep", train_meanwhile)
     evaluate(cell)
     assert len(trained) == 1
-    assert "waits for in100_linear@looc" in capsys.readouterr().err
+    assert "another process works on in100_linear@looc" in capsys.readouterr().err
 
 
 def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str]) -> None:
