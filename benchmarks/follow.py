@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -212,7 +212,7 @@ def follow(
         raise ValueError(f"--follow {folder}: not a folder; expected that of a training run")
     keys = task_keys(request.tasks or CURVE_TASKS, "")
     datasets = list(dict.fromkeys(name for key in keys for name in task_of(key).datasets()))
-    require_data_folder(settings.data, datasets)
+    require_data_folder(settings.data)
     if missing := [key for key in datasets if not DATASETS[key].exists_in(settings.data)]:
         raise DataError(
             f"--follow: no {', '.join(missing)} in {settings.data}. To get data, run: "
@@ -225,98 +225,93 @@ def follow(
     curve = request.name[0] if request.name else curve_name(folder)
     check_row_name(curve, curve_name(folder))
     copies = (settings.runs / "follow" / curve).absolute()
-    followed_checkpoint(request, copies, curve, Origin())  # checks the options
-    follower = _Follower(request, evaluate, folder, curve, copies, thresholds(options, keys))
+    follower = _Follower(
+        request, evaluate, curve, copies, followed_checkpoint(request), thresholds(options, keys)
+    )
     watch = Watch(folder, options.pattern or PATTERNS, options.settle_s, copies, now())
     if not folder.exists():
         print_line("follow", f"{folder}: does not exist yet; waiting")
     try:
         with lock_folder(copies):
-            return _loop(follower, watch, now, sleep)
+            return follower.run(watch, now, sleep)
     except BusyError as error:
         raise ValueError(f"{error}. To follow another run, pass another --name") from error
 
 
-def _loop(
-    follower: "_Follower",
-    watch: Watch,
-    now: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> int:
-    options = follower.request.following
-    jobs = _JobEnd(options.until_job)
-    follower.resume()
-    while True:
-        stop.exit_if_requested()
-        idle_h = (now() - watch.changed_s) / 3600
-        is_ending = bool(options.until and options.until.exists()) or jobs.has_ended(now())
-        is_ending |= bool(options.until_idle) and idle_h >= options.until_idle
-        ready = watch.ready(now())  # after the conditions: what was written before is evaluated
-        if ready:
-            path = ready[-1 if options.newest else 0]
-            modified_ns = watch.waiting[path][0].modified_ns
-            if copied := watch.copy(path):
-                follower.take(path, modified_ns, *copied)
-        follower.collect(now())
-        if follower.ended is not None:
-            return follower.ended
-        if is_ending and not watch.waiting and not follower.submitted:
-            return int(follower.failed)
-        if not ready:
-            sleep(min(POLL_S, max(options.settle_s / 4, 0.1)))
+@dataclass
+class _Follower:
+    """Evaluation of copies, and its results."""
 
+    request: RunAll
+    evaluate: Evaluate
+    curve: str
+    copies: Path
+    template: Checkpoint
+    """Options of all checkpoints of the run."""
+    thresholds: Mapping[str, float]
+    seen: dict[str, str] = field(default_factory=dict)
+    """Names of the checkpoints that were evaluated or refused, by SHA-256."""
+    submitted: dict[str, Path] = field(default_factory=dict)
+    """Copies that jobs of a cluster read, by the name of the checkpoint."""
+    asked_s: float = -JOBS_POLL_S
+    """Time of the last question to Slurm."""
+    job_has_ended: bool = False
+    """Whether the job of --until-job has ended, or Slurm does not know it any more."""
+    failed: bool = False
+    ended: int | None = None
+    """Exit status if the run ends here."""
 
-class _JobEnd:
-    """The end of a job of Slurm, which is asked once in a while."""
+    def run(self, watch: Watch, now: Callable[[], float], sleep: Callable[[float], None]) -> int:
+        """Evaluate checkpoints until the run ends; return the exit status."""
+        options = self.request.following
+        self.resume()
+        while True:
+            stop.exit_if_requested()
+            if now() - self.asked_s >= JOBS_POLL_S:
+                self.asked_s = now()
+                self.ask_slurm(options.until_job)
+            idle_h = (now() - watch.changed_s) / 3600
+            is_ending = bool(options.until and options.until.exists()) or self.job_has_ended
+            is_ending |= bool(options.until_idle) and idle_h >= options.until_idle
+            ready = watch.ready(now())  # what was written before the end is evaluated
+            if ready and self.ended is None:
+                path = ready[-1 if options.newest else 0]
+                modified_ns = watch.waiting[path][0].modified_ns
+                if copied := watch.copy(path):
+                    self.take(path, modified_ns, *copied)
+            if self.ended is not None:
+                return self.ended
+            if is_ending and not watch.waiting and not self.submitted:
+                return int(self.failed)
+            if not ready:
+                sleep(min(POLL_S, max(options.settle_s / 4, 0.1)))
 
-    def __init__(self, job: str) -> None:
-        self.job, self.ended, self.asked_s = job, False, -JOBS_POLL_S
-
-    def has_ended(self, now_s: float) -> bool:
-        """Return whether the job has ended, or Slurm does not know it any more."""
-        if self.job and not self.ended and now_s - self.asked_s >= JOBS_POLL_S:
+    def ask_slurm(self, job: str) -> None:
+        """Note the end of the job of --until-job, and of jobs that read copies."""
+        if job and not self.job_has_ended:
             from slurm.cluster import ClusterError  # other runs need neither
             from slurm.state import job_states
 
-            self.asked_s = now_s
             try:
-                state = job_states([self.job]).get(self.job)
+                state = job_states([job]).get(job)
             except ClusterError as error:
-                print_line("follow", f"--until-job {self.job}: {error}; asking again later")
+                print_line("follow", f"--until-job {job}: {error}; asking again later")
             else:
-                self.ended = state is None or state.stage == "ended"
-        return self.ended
-
-
-class _Follower:
-    """Evaluation of copies, and what became of them."""
-
-    def __init__(
-        self,
-        request: RunAll,
-        evaluate: Evaluate,
-        folder: Path,
-        curve: str,
-        copies: Path,
-        thresholds: Mapping[str, float],
-    ) -> None:
-        self.request, self.evaluate, self.folder = request, evaluate, folder
-        self.curve, self.copies, self.thresholds = curve, copies, thresholds
-        self.seen: dict[str, str] = {}
-        """Names of the checkpoints that were evaluated or refused, by SHA-256."""
-        self.submitted: dict[str, Path] = {}
-        """Copies that jobs of a cluster read, by the name of the checkpoint."""
-        self.asked_s = -JOBS_POLL_S
-        self.failed = False
-        self.ended: int | None = None
-        """Exit status if the run ends here."""
+                self.job_has_ended = state is None or state.stage == "ended"
+        states = self._states() if self.submitted else []
+        for name, copy in [*self.submitted.items()]:
+            names = [state.name for state in states if state.identity[0] == name]
+            if not {"queued", "running"}.intersection(names):
+                del self.submitted[name]
+                self._end(name, copy, failed={*names} != {"done"})
 
     def resume(self) -> None:
         """Evaluate the copies that an earlier process has left; ValueError if of another run."""
         for state in self._states():
             checkpoint = from_json(Checkpoint, state.stored.content["request"]["checkpoint"])
             source = checkpoint.origin.file
-            if source and self.folder.absolute() not in Path(source).parents:
+            folder = self.request.following.follow
+            if source and folder is not None and folder.absolute() not in Path(source).parents:
                 raise ValueError(
                     f"the curve {self.curve} in {self.request.settings.results} has checkpoints of "
                     f"another folder: {source}. Pass another --name"
@@ -345,7 +340,7 @@ class _Follower:
             values = read_file(copy).values
             origin = origin_of(path, modified_ns, values)
             name = self._name(path, sha256)
-            checkpoint = followed_checkpoint(self.request, copy, name, origin)
+            checkpoint = replace(self.template, ckpt=copy, name=name, origin=origin)
             open_checkpoint(checkpoint)
         except (BackboneError, OSError) as error:
             print_line("follow", f"{path}: left out: {error}")
@@ -382,18 +377,6 @@ class _Follower:
             self.submitted[name] = checkpoint.ckpt
         else:
             self._end(name, checkpoint.ckpt, failed=status != 0)
-
-    def collect(self, now_s: float) -> None:
-        """Remove the copies whose jobs have ended, and compare their results."""
-        if not self.submitted or now_s - self.asked_s < JOBS_POLL_S:
-            return
-        self.asked_s = now_s
-        states = self._states()
-        for name, copy in [*self.submitted.items()]:
-            names = [state.name for state in states if state.identity[0] == name]
-            if not {"queued", "running"}.intersection(names):
-                del self.submitted[name]
-                self._end(name, copy, failed={*names} != {"done"})
 
     def _end(self, name: str, copy: Path, *, failed: bool) -> None:
         """Remove a copy whose evaluations have ended; end the run if a result is too low."""

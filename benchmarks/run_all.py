@@ -38,7 +38,6 @@ from itertools import pairwise
 from benchmarks.execution.ending import finish_run, write_requested
 from benchmarks.execution.graph import job_graph
 from benchmarks.execution.local import run_jobs
-from benchmarks.execution.states import earlier_work
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     backbones,
@@ -109,8 +108,7 @@ def plan(
     if request.makes_curves and not tasks:
         tasks = CURVE_TASKS
     keys = task_keys(tasks, request.suite, request.skip)
-    datasets = (name for key in keys for name in task_of(key).datasets())
-    require_data_folder(settings.data, datasets, may_be_empty=request.plan)
+    require_data_folder(settings.data, may_be_empty=request.plan)
     check_options_are_used(settings, map(task_of, keys))
     opened, unreadable = backbones(request, given)
     cells = [
@@ -162,10 +160,6 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
     rows, unreadable = plan(request, followed)
     if followed and all(row.state == "cached" for row in rows):
         return 0
-    if site is not None:
-        from benchmarks.cluster.arrays import check_submitted_weights
-
-        check_submitted_weights(rows, results)
     if request.plan or not (request.quiet or followed):
         print_plan(rows, request, site)
     if request.plan:
@@ -183,8 +177,6 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
         rows, lines = settle_declarations(rows, is_explicit=bool(request.declared))
         if not request.quiet:
             print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
-    if not followed and (line := earlier_work(runs)):
-        print(line, file=sys.stderr)
     write_requested(rows, named=bool(request.tasks or request.suite), is_local=site is None)
     if site is not None:
         from benchmarks.cluster.arrays import submit_cells

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.execution.graph import Job, job_graph
-from benchmarks.execution.states import CellState, all_states, render_states
+from benchmarks.execution.states import all_states, render_states
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import (
     PlannedCell,
@@ -31,7 +31,7 @@ from slurm.resources import Queue, RequestError, Resources
 from slurm.state import job_states, log_path
 from slurm.submit import Array, cancel_submitted, script, submit, unique_name
 from transfer.cells import state
-from transfer.cells.cell import Cell, is_same_file, open_checkpoint
+from transfer.cells.cell import Cell, open_checkpoint
 from transfer.cells.job import command, write_job
 from transfer.cells.request import Request, Settings, from_json, to_json
 from transfer.cells.state import read_states
@@ -47,8 +47,6 @@ MIN_HOURS, MAX_HOURS = 1, 24
 and resumes."""
 JOB_LIMIT_ERRORS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job submit limit")
 """Phrases in errors of sbatch if there are too many jobs."""
-MAX_NAMES = 3
-"""Maximum number of checkpoints and task groups in an array's name."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 Arrays = Sequence[tuple[Array, Sequence[Job]]]
 """Arrays to submit, with the jobs of their elements."""
@@ -124,7 +122,9 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, site: 
     for number, ((size, after), members) in enumerate(groups.items()):
         files = [folder / f"{number}-{index}.json" for index in range(len(members))]
         array = Array(
-            name=_array_name(members),
+            name=f"{members[0].cell.backbone.name}:{members[0].cell.task.heading}".replace(
+                " ", "-"
+            ),
             work=tuple(Command(command(file)[1:], of_python=True) for file in files),
             resources=size,
             parallel=_parallel_jobs(members[0], size.gpus, options),
@@ -141,16 +141,6 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, site: 
         partition=options.tables_partition,
     )
     return [*arrays, (tables, ())]
-
-
-def _array_name(jobs: Sequence[Job]) -> str:
-    """Return the checkpoints and task groups, such as mine+moco:Linear-probes."""
-    cells = [cell for job in jobs for cell in job.cells]
-    joined = []
-    for names in ([c.backbone.name for c in cells], [c.task.heading for c in cells]):
-        first, num_more = [*dict.fromkeys(names)][:MAX_NAMES], len({*names}) - MAX_NAMES
-        joined.append("+".join([*first, f"{num_more} more"] if num_more > 0 else first))
-    return ":".join(joined).replace(" ", "-")
 
 
 def _parallel_jobs(job: Job, gpus: int, options: SlurmOptions) -> int:
@@ -177,32 +167,6 @@ def gpus_at_a_time(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clu
     return [f"GPUs at a time: at most {sum(used)}{limits}"]
 
 
-def check_submitted_weights(rows: Sequence[PlannedCell], results: Path) -> None:
-    """Raise ValueError if unfinished jobs evaluate other weights under a row's name.
-
-    They have no records yet, which `check_records_of_name` would check.
-    """
-    unfinished = [state.stored for state in _unfinished(results) if state.stored.is_submitted]
-    for cell in {row.cell.backbone.name: row.cell for row in rows if row.state == "run"}.values():
-        backbone = cell.backbone
-        folder = (cell.records / backbone.name).resolve()
-        for stored in unfinished:
-            sha256 = stored.content["sha256"]
-            if sha256 == backbone.sha256 or is_same_file(stored.content, backbone):
-                continue
-            if folder in stored.path.resolve().parents:
-                raise ValueError(
-                    f"job {stored.content['job']} is queued or running and evaluates other weights "
-                    f"under the name {backbone.name}: their hash is {sha256[:12]}, this "
-                    f"checkpoint's is {backbone.sha256[:12]}. Pass another --name"
-                )
-
-
-def _unfinished(results: Path) -> list[CellState]:
-    """Return the states of the cells that are queued or running."""
-    return [state for state in all_states(results)[0] if state.name in ("queued", "running")]
-
-
 def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> int:
     """Submit the cells in state "run" and return their number.
 
@@ -210,7 +174,11 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clust
     ClusterError if the cluster refuses them, or if their states cannot be written.
     """
     settings = rows[0].cell.settings
-    unfinished = {state.stored.path.resolve() for state in _unfinished(settings.results)}
+    unfinished = {
+        state.stored.path.resolve()
+        for state in all_states(settings.results)[0]
+        if state.name in ("queued", "running")
+    }
     new = [row for row in rows if state_path(row.cell.path).resolve() not in unfinished]
     if len(new) < len(rows):
         count = len(rows) - len(new)

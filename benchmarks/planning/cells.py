@@ -1,11 +1,9 @@
 """Tasks and seeds of a request; the check of the data folder."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.results.published import papers
 from pretrain.running.command_line import Range, nearest, require_in_range
-from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import data_folder
 from transfer.tasks import TASKS, default_tasks, get, matching_keys, reading_of
@@ -75,8 +73,8 @@ def suites() -> dict[str, tuple[str, ...]]:
     return suite_keys
 
 
-def require_data_folder(data: Path, keys: Iterable[str], *, may_be_empty: bool = False) -> None:
-    """Raise DataError unless the folder contains datasets, and these are not misplaced.
+def require_data_folder(data: Path, *, may_be_empty: bool = False) -> None:
+    """Raise DataError unless the folder contains something.
 
     The default folder may be missing, since the plan shows how to get the data. With
     `may_be_empty`, any folder may be missing or empty.
@@ -86,22 +84,8 @@ def require_data_folder(data: Path, keys: Iterable[str], *, may_be_empty: bool =
     if not data.is_dir():
         problem = "not a folder" if data.exists() else "no such folder"
         raise DataError(f"--data {data}: {problem}. Pass the folder that contains all datasets")
-    if next(data.iterdir(), None) is None:
-        if may_be_empty:
-            return
+    if next(data.iterdir(), None) is None and not may_be_empty:
         raise DataError(
             f"--data {data}: the folder is empty. To get a dataset: "
             f"python -m transfer get-data KEY --data {data}"
         )
-    keys = list(dict.fromkeys(keys))
-    if problems := list(_misplaced(data, keys)):
-        raise DataError(f"--data {data}: {'; '.join(problems)}")
-
-
-def _misplaced(data: Path, keys: Iterable[str]) -> Iterator[str]:
-    for folder in dict.fromkeys(DATASETS[key].folder for key in keys):
-        expected = data / folder
-        if expected.parent.name == "VOCdevkit" and not expected.exists():
-            for candidate in (data / expected.name, *data.glob(f"*/{expected.name}")):
-                if candidate.is_dir():
-                    yield f"{candidate} must be at {expected}"

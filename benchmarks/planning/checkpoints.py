@@ -22,7 +22,7 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, default_name
 from transfer.encoders.file_types import check_is_checkpoint
 from transfer.encoders.hub import local_file
-from transfer.encoders.options import Checkpoint, EncoderOptions, Origin
+from transfer.encoders.options import Checkpoint, EncoderOptions
 from transfer.finetuning.options import RANGES
 from transfer.record import read_json
 
@@ -67,21 +67,19 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
     return [*complete, *with_heads]
 
 
-def followed_checkpoint(request: RunAll, copy: Path, name: str, origin: Origin) -> Checkpoint:
-    """Return the checkpoint in a copy of a followed run's file; ValueError for wrong options."""
-    (network,) = networks(replace(request, ckpt=(copy,)))
+def followed_checkpoint(request: RunAll) -> Checkpoint:
+    """Return the options of a followed run's checkpoints; ValueError for wrong options."""
+    (network,) = networks(replace(request, ckpt=(Path(),)))
     (branch,) = one_per_checkpoint("checkpoint-key", request.branch, [""])
     (declared,) = one_per_checkpoint("trained-with", request.declared, [""])
     if declared:
         check_declared_recipe(declared)
     return Checkpoint(
-        ckpt=copy,
-        name=name,
+        ckpt=Path(),
         branch=branch,
         declared=declared if request.declared else None,
         network=network,
         snapshot=True,
-        origin=origin,
     )
 
 

@@ -13,7 +13,7 @@ from benchmarks.results.records import TRANSFER, count_tasks, grouped, plural
 from pretrain.running.host_memory import image_memory, image_memory_bytes
 from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, deviations, finished
-from transfer.datasets.catalog import DATASETS, expected_sizes
+from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.hours import ASSUMED, core_hours, gpu_hours, measured_seconds
 from transfer.tasks import task_of
@@ -201,7 +201,7 @@ def render_plan(rows: list[PlannedCell]) -> str:
     )
     missing = {key for row in rows for key in row.missing}
     advice = sorted(f"how to get {key}: {DATASETS[key].how_to_get}" for key in missing)
-    notes = [_source_line(rows), *_task_notes(rows), *_crop_cache_size(rows), *advice]
+    notes = [_source_line(rows), *_task_notes(rows), *advice]
     return "\n".join([*lines, *notes])
 
 
@@ -274,28 +274,6 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
     return list(filter(None, lines))
 
 
-def _crop_cache_size(rows: Sequence[PlannedCell]) -> list[str]:
-    """Return a note on the space that --cache-crops needs."""
-    crops = {
-        (row.cell.task.dataset, *extracted)
-        for row in rows
-        if row.state == "run" and row.cell.settings.keep_crops
-        for extracted in row.cell.task.extracted()
-    }
-    if not crops:
-        return []
-    from transfer.getting.command import free_space
-
-    settings = rows[0].cell.settings
-    size = sum(
-        3 * transform.crop_px**2 * expected_sizes(key, settings.data).counts.get(split, 0)
-        for key, split, transform in crops
-    )
-    free = free_space(settings.runs)
-    space = f"{size / 1e9:.1f} GB in {settings.runs}, where {free / 1e9:.1f} GB are free"
-    return [f"--cache-crops needs up to {space}"]
-
-
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
     """Return each deviation of runnable cells from the papers' protocols once."""
     cells = [row.cell for row in rows if row.state in ("run", "cached")]
@@ -324,7 +302,7 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
         if row.state == "run" and "engine" in row.cell.task.supported_options
         for note in row.cell.task.notes()
     )
-    notes = [*trainings, *engines, *_crop_cache_size(rows), *_missing_lines(rows)]
+    notes = [*trainings, *engines, *_missing_lines(rows)]
     return "\n".join([*table, _source_line(rows), *notes])
 
 

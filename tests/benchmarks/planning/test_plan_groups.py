@@ -1,7 +1,6 @@
 """The plan on one screen."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -63,11 +62,3 @@ def test_plan_of_all_tasks_fits_a_screen(
     assert len(lines) <= 24
     notes = [line.partition(":")[0] for line in lines if "needs a GPU with at least" in line]
     assert sorted(notes) == ["detection", "segmentation", "semi-supervised"]
-    assert "--cache-crops" not in "".join(lines)
-    keeping = replace(settings, keep_crops=True, data=settings.runs / "whole")
-    keys = ("cifar10_knn", "cifar10_linear", "rotation4_linear", "coco_det")
-    rows = [planned(key, small_backbone, keeping) for key in keys]
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5e9))
-    size_gb = 3 * small_backbone.input.size_px**2 * (60_000 + 4 * 5_000) / 1e9
-    output = f"{size_gb:.1f} GB in {settings.runs}, where 5.0 GB are free"
-    assert f"--cache-crops needs up to {output}" in render_plan_groups(rows).splitlines()
