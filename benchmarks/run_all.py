@@ -38,6 +38,7 @@ from itertools import pairwise
 from benchmarks.execution.ending import finish_run, write_requested
 from benchmarks.execution.graph import job_graph
 from benchmarks.execution.local import run_jobs
+from benchmarks.execution.states import earlier_work
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     backbones,
@@ -177,6 +178,8 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
         rows, lines = settle_declarations(rows, is_explicit=bool(request.declared))
         if not request.quiet:
             print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
+    if not followed and (line := earlier_work(runs)):
+        print(line, file=sys.stderr)
     write_requested(rows, named=bool(request.tasks or request.suite), is_local=site is None)
     if site is not None:
         from benchmarks.cluster.arrays import submit_cells

@@ -14,6 +14,7 @@ from benchmarks.execution.states import (
     all_states,
     any_failed,
     count_words,
+    earlier_work,
     is_over,
     render_states,
     write_status_page,
@@ -32,6 +33,8 @@ def print_states(results: Path, runs: Path) -> int:
         print(f"the cluster does not respond: {no_answer}")
     if any_failed([state for state in states if state.stored.is_submitted]):
         print("to submit them again: run_all.py --retry-failed (each resumes where it stopped)")
+    if line := earlier_work(runs):
+        print(line)
     return int(any_failed(states))
 
 

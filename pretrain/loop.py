@@ -141,6 +141,7 @@ def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterato
                 job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
             )
         training_step(job, training, network, batch)
+        stop.note_step()
         is_read_step = job.is_read_step(training.step)
         # processes agree on a stop only where they wait for the device anyway
         if is_read_step or job.process.num_processes == 1:

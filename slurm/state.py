@@ -14,6 +14,22 @@ WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 GOING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"}
 LOG_BYTES = 16_384
 """Bytes at the end of a log to search for its last line."""
+ENDLESS = {
+    "PartitionTimeLimit": "its time limit is above the partition's",
+    "PartitionNodeLimit": "it requests more nodes than the partition allows",
+    "AssocMaxWallDurationPerJobLimit": "its time limit is above the account's",
+    "QOSMaxWallDurationPerJobLimit": "its time limit is above the QOS's",
+    "BadConstraints": "no node has the requested features",
+    "AccountNotAllowed": "the partition does not allow this account",
+    "QOSNotAllowed": "the partition does not allow this QOS",
+    "InvalidAccount": "the account does not exist on the cluster",
+    "InvalidQOS": "the QOS does not exist on the cluster",
+    "DependencyNeverSatisfied": "a job that it depends on ended with another status",
+    "JobHeldUser": "it is held until scontrol release",
+    "JobHeldAdmin": "an administrator holds it",
+    "ReservationDeleted": "its reservation was deleted",
+}
+"""Meanings of reasons for which a job waits until somebody acts."""
 LAUNCHER_PREFIXES = ("srun:", "slurmstepd", "submitit ")
 
 
@@ -59,7 +75,7 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
         name, word, reason, nodes = [*line.split("|"), "", "", ""][:4]
         word = word.split()[0] if word else ""  # "CANCELLED by 0"
         if word in WAITING:
-            state = JobState("queued", word, reason)
+            state = JobState("queued", word, _explained(reason))
         elif word in GOING:
             state = JobState("running", word, f"on {nodes}")
         else:
@@ -74,6 +90,14 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
                 continue
             for element in range(int(first), int(last or first) + 1):
                 yield f"{master}_{element}", state
+
+
+def _explained(reason: str) -> str:
+    """Return why a job waits, with a note if it waits forever."""
+    meaning = ENDLESS.get(reason)
+    if meaning is None and reason.endswith("PerJob"):  # such as QOSMaxCpuPerJob
+        meaning = "it requests more than a job may have"
+    return f"{reason}: {meaning}; it will not start without a change" if meaning else reason
 
 
 def log_path(folder: Path, job: str) -> Path:

@@ -47,6 +47,8 @@ MIN_HOURS, MAX_HOURS = 1, 24
 and resumes."""
 JOB_LIMIT_ERRORS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job submit limit")
 """Phrases in errors of sbatch if there are too many jobs."""
+MAX_NAMES = 3
+"""Maximum number of checkpoints and task groups in an array's name."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 Arrays = Sequence[tuple[Array, Sequence[Job]]]
 """Arrays to submit, with the jobs of their elements."""
@@ -122,9 +124,7 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, site: 
     for number, ((size, after), members) in enumerate(groups.items()):
         files = [folder / f"{number}-{index}.json" for index in range(len(members))]
         array = Array(
-            name=f"{members[0].cell.backbone.name}:{members[0].cell.task.heading}".replace(
-                " ", "-"
-            ),
+            name=_array_name(members),
             work=tuple(Command(command(file)[1:], of_python=True) for file in files),
             resources=size,
             parallel=_parallel_jobs(members[0], size.gpus, options),
@@ -141,6 +141,16 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, site: 
         partition=options.tables_partition,
     )
     return [*arrays, (tables, ())]
+
+
+def _array_name(jobs: Sequence[Job]) -> str:
+    """Return the checkpoints and task groups, such as mine+moco:Linear-probes."""
+    cells = [cell for job in jobs for cell in job.cells]
+    joined = []
+    for names in ([c.backbone.name for c in cells], [c.task.heading for c in cells]):
+        first, num_more = [*dict.fromkeys(names)][:MAX_NAMES], len({*names}) - MAX_NAMES
+        joined.append("+".join([*first, f"{num_more} more"] if num_more > 0 else first))
+    return ":".join(joined).replace(" ", "-")
 
 
 def _parallel_jobs(job: Job, gpus: int, options: SlurmOptions) -> int:

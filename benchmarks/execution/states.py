@@ -34,6 +34,8 @@ SIGNS: dict[StateName, str] = {
 STATUS_PAGE = "status.html"
 REFRESH_S = 5
 PAGE = Path(__file__).with_name("status.html")
+EARLIER_FILES = ("local/*.json", "slurm/*/submission.json")
+"""Files in --runs that earlier versions wrote instead of state files."""
 
 
 @dataclass(frozen=True)
@@ -175,3 +177,15 @@ def write_status_page(results: Path, runs: Path, states: States | None = None) -
     with suppress(WriteError):  # a full disk must not stop a run
         page = status_page(all_states(results)[0] if states is None else states)
         write_text(runs / STATUS_PAGE, page, "--runs")
+
+
+def earlier_work(runs: Path) -> str:
+    """Return a note on unfinished work of an earlier version, or ""."""
+    files = [file for pattern in EARLIER_FILES for file in sorted(runs.glob(pattern))]
+    if not files:
+        return ""
+    folders = dict.fromkeys(str(file.parent) for file in files)
+    return (
+        f"note: {files[0]} was written by an earlier version. Its unfinished evaluations are not "
+        f"shown. Run them again, and delete {', '.join(folders)}"
+    )

@@ -15,6 +15,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+from pretrain.running import stop
 from pretrain.running.errors import SuiteError
 
 ADVICE = {
@@ -28,6 +29,7 @@ ADVICE = {
 NO_LOCK_ERRORS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of a file system without locks.
 For example, a mount without a lock service."""
+
 ZIP = b"PK\x03\x04"
 """First bytes of a file of torch.save.
 The first two bytes of a digest could equal them by chance."""
@@ -81,7 +83,7 @@ def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> No
     """
     # a process id is not unique if machines share the folder
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    with explain_write_errors(path, option):
+    with explain_write_errors(path, option), stop.local_work():
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as file:
@@ -119,8 +121,8 @@ def save_stage(path: Path, state: dict[str, Any], option: str = "--runs") -> Non
 def load_stage(path: Path) -> dict[str, Any] | None:
     """Return a saved stage, on the CPU.
 
-    None if the file is missing, truncated or altered. A file of torch.save, without a digest, is
-    read, too.
+    None if the file is missing, truncated or altered. Formats of earlier versions are supported:
+    torch.save without digest, and safetensors after a SHA-256.
     """
     import torch
 
@@ -130,14 +132,20 @@ def load_stage(path: Path) -> dict[str, Any] | None:
         stored = memoryview(read_bytes(path))
     except FileNotFoundError:
         return None
-    content = stored
-    if bytes(stored[:4]) != ZIP:
-        content = stored[DIGEST_BYTES:]
-        if hashlib.sha256(content).digest() != stored[:DIGEST_BYTES]:
-            return None
+    content, has_digest = stored[DIGEST_BYTES:], bytes(stored[:4]) != ZIP
+    if not has_digest:
+        content = stored
+    elif hashlib.sha256(content).digest() != stored[:DIGEST_BYTES]:
+        return None
+    elif bytes(content[:4]) != ZIP:
+        import safetensors.torch
+
+        return dict(safetensors.torch.load(bytes(content)))
     try:
         state: Any = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except TRUNCATED_ERRORS:
+        if has_digest:
+            raise
         return None
     return state if isinstance(state, dict) else None
 

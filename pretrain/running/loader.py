@@ -115,7 +115,7 @@ def _next_packed(batches: Iterator[bytes], workers: list[BaseProcess]) -> bytes 
                 raise _killed_error(worker.exitcode)
 
     # SIGCHLD interrupts the read of a batch that a killed worker has sent in part
-    with _sigchld_handler(check):
+    with _sigchld_handler(check), stop.local_work():
         check()
         try:
             return next(batches, None)

@@ -242,7 +242,7 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
     if gpu is not None:
         torch.cuda.set_device(gpu)
     rank, count = int(os.environ["RANK"]), started_processes()
-    with _stopped_together(rank):
+    with stop.end_of_waits(spinning=gpu is not None), _stopped_together(rank):
         barriers = Barriers(_store(rank, count), rank, count)
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         try:

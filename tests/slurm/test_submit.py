@@ -65,9 +65,18 @@ def test_the_script_asks_for_what_the_array_asks_for() -> None:
         assert f"#SBATCH --signal=USR2@{signal_s}\n" in lines
 
 
-def test_percent_in_a_folder_is_refused() -> None:
-    with pytest.raises(ClusterError, match="Pass a path without %"):
-        script(array(1), Queue(), Path("/shared/10%subset"))
+def test_percent_in_a_folder_is_escaped_for_slurm() -> None:
+    folder = Path("/shared/10%subset")
+    for number, job in ((1, "%j"), (2, "%A_%a")):
+        text = script(array(number), Queue(), folder)
+        assert f"#SBATCH --output=/shared/10%%subset/{job}_0_log.out\n" in text
+        assert f"#SBATCH --error=/shared/10%%subset/{job}_0_log.err\n" in text
+        (line,) = [line for line in text.splitlines() if line.startswith("srun")]
+        assert line.index("10%%subset") > line.rindex("/shared/10%subset/")  # the last one counts
+        assert f"--error=/shared/10%%subset/{job}_%t_log.err" in line
+    for name in ("10%test", "%j", "5%all", "100%A"):
+        with pytest.raises(ClusterError, match="Pass a path without %j"):
+            script(array(1), Queue(), Path("/shared") / name / "jobs")
 
 
 def test_what_was_accepted_before_a_refusal_is_taken_back(
@@ -294,6 +303,18 @@ def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
         submit(requested, Queue(partition="low,long"), tmp_path, limited_cluster)
     assert limited_cluster.max_minutes() == 30
     assert limited_cluster.max_minutes("other") == float("inf")  # sbatch will report the error
+
+
+def test_more_jobs_than_the_cluster_takes_are_refused_before_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_cluster(tmp_path, monkeypatch, accepted=9)
+    fake_programs(tmp_path, monkeypatch, squeue="printf '1_0\\n1_1\\n2\\n'")
+    small_cluster = Cluster({"MaxJobCount": "5"})
+    with pytest.raises(ClusterError, match=r"3 jobs were not submitted: .* has 3 .* at most 5"):
+        submit([array(2), array(1)], Queue(), tmp_path / "jobs", small_cluster)
+    assert not (tmp_path / "accepted").exists()
+    submit([array(2)], Queue(), tmp_path / "jobs", small_cluster)
 
 
 def test_two_submissions_of_one_second_have_folders_of_their_own(

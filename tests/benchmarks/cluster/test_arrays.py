@@ -273,8 +273,9 @@ def test_an_element_that_was_cancelled_before_it_began_is_cancelled(
     submission: list[State], settings: Settings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_1|PENDING|PartitionTimeLimit|\n")  # Slurm drops 1_0
-    (first, _), second = states(settings)
-    assert (first, second) == ("cancelled", ("queued", "PartitionTimeLimit"))
+    (first, _), (second, reason) = states(settings)
+    assert (first, second) == ("cancelled", "queued")
+    assert "will not start without a change" in reason
 
 
 def test_a_cell_that_is_queued_is_recognized_through_a_link(
@@ -364,9 +365,14 @@ def test_plan_needs_no_cluster(
     assert main(args.split()) == 2
 
 
-def test_array_is_named_after_its_first_checkpoint_and_group_of_tasks(rows: Rows) -> None:
+def test_arrays_are_named_after_checkpoints_and_groups_of_tasks(rows: Rows) -> None:
     result = rows("cifar10_knn", "in100_linear@looc", names=("a", "b"), hours=0.1)
-    assert [array.name for array in arrays_of(result)] == ["a:Nearest-neighbors", "tables"]
+    assert [array.name for array in arrays_of(result)] == [
+        "a+b:Nearest-neighbors+Linear-probes",
+        "tables",
+    ]
+    many = rows("cifar10_knn", names=("a", "b", "c", "d", "e"))
+    assert arrays_of(many)[0].name == "a+b+c+2-more:Nearest-neighbors"
 
 
 def test_log_is_named_after_its_cell(

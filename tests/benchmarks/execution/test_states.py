@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from benchmarks.execution.states import CellState, all_states, is_over, status_page
+from benchmarks.execution.states import CellState, all_states, earlier_work, is_over, status_page
 from pretrain.running.stop import Stopped
 from tests.benchmarks.conftest import stored_state
 from transfer.cells import state
@@ -109,3 +109,12 @@ def test_the_page_shows_hostile_names_as_text() -> None:
     assert "&lt;img src=x&gt;" in page
     assert "a &lt;b&gt; &amp; c" in page
     assert 'http-equiv="refresh"' in page
+
+
+def test_work_of_an_earlier_version_is_one_line(tmp_path: Path) -> None:
+    assert earlier_work(tmp_path) == ""
+    for name in ("local/a.json", "slurm/1/submission.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    line = earlier_work(tmp_path)
+    assert f"delete {tmp_path}/local, {tmp_path}/slurm/1" in line

@@ -1,11 +1,13 @@
 """Files are replaced atomically, and errors explain the obstacle."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import safetensors.torch
 import torch
 
 from pretrain.running.atomic_files import WriteError, load_stage, save_stage, write_whole
@@ -64,8 +66,11 @@ def test_damaged_stage_counts_as_missing(tmp_path: Path) -> None:
         assert load_stage(path) is None, position
 
 
-def test_file_of_torch_save_is_read(tmp_path: Path) -> None:
-    path, state = tmp_path / "a.pt", {"bias": torch.arange(3.0)}
+def test_stages_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    path, state = tmp_path / "a.stage", {"bias": torch.arange(3.0)}
+    content = safetensors.torch.save(state)
+    path.write_bytes(hashlib.sha256(content).digest() + content)
+    torch.testing.assert_close(load_stage(path), state)
     torch.save(state, path)
     torch.testing.assert_close(load_stage(path), state)
     path.write_bytes(path.read_bytes()[:-300])

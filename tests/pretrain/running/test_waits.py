@@ -21,10 +21,12 @@ from pretrain.running.processes import LaunchError, LostProcessError, require_la
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import sys, time
+import torch
+import torch.distributed as dist
 from pretrain.running import processes, stop
 from pretrain.running.command_line import run_command
 
-processes.FIRST_LINE_S, processes.LINE_INTERVAL_S = 0.2, 0.2
+processes.FIRST_LINE_S, processes.LINE_INTERVAL_S, stop.WAIT_S = 0.2, 0.2, 1.0
 processes.BARRIER_S = {meeting_s}
 
 def main(words):
@@ -36,6 +38,11 @@ def main(words):
 
 run_command(main)
 """
+COLLECTIVE = "dist.all_reduce(torch.ones(1)) if process.is_main else time.sleep(1000)"
+BACKWARD = """
+        layer = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+        output = layer(torch.ones(1, 2)).sum()
+        output.backward() if process.is_main else time.sleep(1000)"""
 PREPARATION = """
         if not process.is_main:
             time.sleep(1000)
@@ -96,19 +103,34 @@ def test_missing_process_is_named_after_minutes(rank: int) -> None:
 
 
 @pytest.mark.slow
-def test_signal_ends_the_wait_for_a_hanging_process() -> None:
-    waiting, hanging = start(PREPARATION, 0, 1)
+@pytest.mark.parametrize(
+    ("body", "number"),
+    [(COLLECTIVE, signal.SIGTERM), (BACKWARD, signal.SIGINT), (PREPARATION, signal.SIGUSR1)],
+    ids=["collective", "backward", "preparation"],
+)
+def test_signal_ends_the_wait_for_a_hanging_process(body: str, number: int) -> None:
+    waiting, hanging = start(body, 0, 1)
     for run in (waiting, hanging):
         assert run.stdout is not None
         assert run.stdout.readline() == "together\n"
     hanging.send_signal(signal.SIGSTOP)
     time.sleep(1)  # for the first one to be in its wait
-    waiting.send_signal(signal.SIGUSR1)
+    waiting.send_signal(number)
     assert waiting.wait(60) == 75
     hanging.kill()
     last = waiting.communicate()[1].splitlines()[-1]
-    assert last == "stopped by SIGUSR1. Run the same command to resume"
+    assert last == f"stopped by {signal.Signals(number).name}. Run the same command to resume"
     hanging.communicate()
+
+
+def test_second_signal_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    previous = signal.signal(signal.SIGTERM, lambda *_: None)
+    with stop.end_of_waits(spinning=False):
+        for _ in range(2):  # torchrun sends each signal twice
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)
+    signal.signal(signal.SIGTERM, previous)
+    assert capfd.readouterr().err == ""
 
 
 def test_lost_process_is_resumable_after_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
