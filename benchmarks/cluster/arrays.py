@@ -191,14 +191,10 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clust
     }
     new = [row for row in rows if state_path(row.cell.path).resolve() not in unfinished]
     if len(new) < len(rows):
-        count = len(rows) - len(new)
-        option = []
-        if settings.results != Path("results"):
-            option = ["--results", str(settings.results)]
         print(
-            f"{plural(count, 'evaluation')} already queued or running, perhaps with other options. "
-            "To list them: python -m benchmarks.status. To cancel all unfinished ones: "
-            f"run_all.py {shlex.join(['--cancel', *option])}",
+            f"{plural(len(rows) - len(new), 'evaluation')} already queued or running, perhaps with "
+            "other options. To list them: python -m benchmarks.status. To cancel all unfinished "
+            f"ones: run_all.py {shlex.join(['--cancel', '--results', str(settings.results)])}",
             file=sys.stderr,
         )
     if not (jobs := job_graph(new)):

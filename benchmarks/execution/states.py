@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
 
 from pretrain.running.atomic_files import WriteError, write_text
+from slurm.cluster import ClusterError
+from slurm.state import JobState, job_states, last_log_line
 from transfer.cells.state import State, StateName, read_states
-
-if TYPE_CHECKING:
-    from slurm.state import JobState
 
 SIGNS: dict[StateName, str] = {
     "running": "▶",
@@ -63,41 +61,29 @@ States = Sequence[CellState]
 
 
 def all_states(results: Path) -> tuple[States, str]:
-    """Return the states of all cells, and Slurm's error message or ""."""
-    stored = read_states(results)
-    submitted = [state for state in stored if state.is_submitted and state.name != "done"]
-    if not submitted:
-        return [CellState(state, state.name, state.reason) for state in stored], ""
-    by_path, error = _submitted_states(submitted)
-    return [by_path.get(s.path) or CellState(s, s.name, s.reason) for s in stored], error
-
-
-def _submitted_states(states: Sequence[State]) -> tuple[Mapping[Path, CellState], str]:
-    """Return the states of submitted cells by path, and Slurm's error.
+    """Return the states of all cells, and Slurm's error message or "".
 
     Slurm reports whether a job waits or runs. How it ended is read from the cell's file, since
     Slurm stores ended jobs only for a short time.
     """
-    from slurm.cluster import ClusterError  # not needed for local cells
-    from slurm.state import JobState, job_states
-
-    message, jobs = "", dict[str, JobState]()
+    stored, message, jobs = read_states(results), "", dict[str, JobState]()
+    ids = [s.content["job"] for s in stored if s.is_submitted and s.name != "done"]
     try:
-        jobs = job_states(list(dict.fromkeys(state.content["job"] for state in states)))
+        jobs = job_states(list(dict.fromkeys(ids))) if ids else jobs
     except ClusterError as error:
         message = str(error)
-    by_path = {}
-    for state in states:
-        name, detail = _submitted_state(state, jobs, unanswered=bool(message))
-        by_path[state.path] = CellState(state, name, detail)
-    return by_path, message
+    states = []
+    for state in stored:
+        name, detail = state.name, state.reason
+        if state.is_submitted and name != "done":
+            name, detail = _submitted_state(state, jobs, unanswered=bool(message))
+        states.append(CellState(state, name, detail))
+    return states, message
 
 
 def _submitted_state(
-    state: State, jobs: Mapping[str, "JobState"], *, unanswered: bool
+    state: State, jobs: Mapping[str, JobState], *, unanswered: bool
 ) -> tuple[StateName, str]:
-    from slurm.state import JobState, last_log_line
-
     log = Path(state.content["log"])
     job, last_line = jobs.get(state.content["job"], JobState("unknown")), last_log_line(log)
     log_note = f"; last log line: {last_line}" if last_line else ""

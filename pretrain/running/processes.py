@@ -177,21 +177,17 @@ def require_launcher() -> None:
     count = started_processes()
     names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
     missing = [name for name in names if not os.environ.get(name)]
+    launchers = [name for name in LAUNCHERS if int(os.environ.get(name) or 1) > 1]
     if count > 1 and missing:
         reason = f"WORLD_SIZE is {count}, without {', '.join(missing)}"
-    elif count == 0 and not os.isatty(0):
-        counts = {name: int(os.environ.get(name) or 1) for name in LAUNCHERS}
-        launcher = next((name for name in LAUNCHERS if counts[name] > 1), "")
-        reason = ""
-        if launcher:
-            reason = f"{launcher} is {counts[launcher]}, but WORLD_SIZE is not set"
+    elif count == 0 and launchers and not os.isatty(0):
+        reason = f"{launchers[0]} is {os.environ[launchers[0]]}, but WORLD_SIZE is not set"
     else:
-        reason = ""
-    if reason:
-        raise LaunchError(
-            f"{reason}: the processes of this run cannot find each other. Start it once, with "
-            "`python -m slurm ... -- COMMAND` on a cluster, or with `torchrun --nproc-per-node N`"
-        )
+        return
+    raise LaunchError(
+        f"{reason}: the processes of this run cannot find each other. Start it once, with "
+        "`python -m slurm ... -- COMMAND` on a cluster, or with `torchrun --nproc-per-node N`"
+    )
 
 
 def any_process(flags: list[bool], process: Process) -> list[bool]:

@@ -38,7 +38,7 @@ def planned_cell(words: list[str], backbone: Encoder, monkeypatch: pytest.Monkey
     if words[:3] == ["python", "-m", "transfer"]:
         monkeypatch.setattr(cell_module, "load", lambda *_, **__: backbone)
         monkeypatch.setattr(command, "check_is_checkpoint", lambda _: None)
-        return tyro.cli(Evaluate, args=words[3:]).cell()
+        return Cell.of(tyro.cli(Evaluate, args=words[3:]).checked().request)
     request = tyro.cli(RunAll, args=words[2:])
     snapshot = Checkpoint(ckpt=Path("x"), snapshot=True)
     requested = Request(task=request.tasks, checkpoint=snapshot, settings=request.settings)

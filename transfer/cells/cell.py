@@ -4,7 +4,7 @@ Some cells use a classifier that another cell trains. That cell's record names t
 belong to the same backbone, data, protocol, seed and precision.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -276,7 +276,8 @@ def check_records_of_name(cells: Sequence[Cell]) -> None:
         stored = (read_json(file) or {}).get("backbone")  # a state file has only the name
         if not isinstance(stored, dict) or stored.get("sha256") == backbone.sha256:
             continue
-        if is_same_file(stored, backbone) and not any(is_record_file(file, p) for p in paths):
+        is_same_file = stored.get("file_sha256") == backbone.file_sha256 != ""  # at another input
+        if is_same_file and not any(is_record_file(file, path) for path in paths):
             continue
         option = "--results" if backbone.name == "random" else "--name"
         raise ValueError(
@@ -285,14 +286,6 @@ def check_records_of_name(cells: Sequence[Cell]) -> None:
             f"checkpoint is {backbone.arch}, hash {backbone.sha256[:12]}. They are not replaced: "
             f"pass another {option}, or move that folder out of {cell.settings.results}"
         )
-
-
-def is_same_file(stored: Mapping[str, Any], backbone: Encoder) -> bool:
-    """Return whether stored backbone fields describe the same file.
-
-    The input may differ.
-    """
-    return backbone.file_sha256 != "" and stored.get("file_sha256") == backbone.file_sha256
 
 
 def weights_file(record: Record | None, work_folder: Path) -> Path | None:

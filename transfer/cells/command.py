@@ -36,7 +36,7 @@ class Evaluate:
 
         key, settings = self.request.task, self.request.settings
         check_options_are_used(settings, [task_of(key)])
-        cell = self.cell()
+        cell = Cell.of(self.request)
         if this_process().is_main:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
         if this_process().num_processes > 1 and cell.task.distributed_training is None:
@@ -84,7 +84,3 @@ class Evaluate:
         check_row_name(default if checkpoint.name is None else checkpoint.name, default)
         check_is_checkpoint(checkpoint.ckpt)
         return replace(self, request=replace(self.request, checkpoint=checkpoint))
-
-    def cell(self) -> Cell:
-        """Return the cell; BackboneError or ValueError if the request is invalid."""
-        return Cell.of(self.checked().request)

@@ -38,7 +38,6 @@ from pretrain.running.processes import (
 )
 from transfer.cells import state
 from transfer.cells.cell import Cell, classifier_error, finished
-from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate, extract_together, lock_cell
 from transfer.cells.request import Request, from_json
 from transfer.datasets.catalog import load_annotations
@@ -203,8 +202,6 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     load_annotations(task.datasets(), cell.folders.data, cell.folders.cache)
     if finished(cell) is not None:
         return evaluate(cell)
-    for key in task.datasets():
-        check_once(key, cell.settings.data, cell.settings.tolerate)
     work_folder = cell.folders.work
     with lock_cell(cell):  # wait for another process before any worker starts
         pass
