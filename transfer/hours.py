@@ -99,7 +99,7 @@ class Measured:
 
 
 def measured_seconds(runs: Path) -> Measured:
-    """Return the measurements in --runs; ValueError if the file is damaged."""
+    """Return the measurements in --runs; raises ValueError if the file is damaged."""
     path = runs / FILE
     try:
         return Measured(**json.loads(path.read_text()))

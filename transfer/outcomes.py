@@ -61,15 +61,17 @@ def read_per_image(details: Mapping[str, Any]) -> PerImage | None:
     entry = details.get(PER_IMAGE)
     if not entry:
         return None
-    count = entry["images"]
-    lengths = {"right": -(-count // 8) if entry["of"] == 1 else 2 * count, "labels": 2 * count}
-    right, labels = (_bytes(entry[name], length) for name, length in lengths.items())
-    if count < 1 or right is None or labels is None:
+    try:
+        right, labels = (zlib.decompress(base64.b64decode(entry[k])) for k in ("right", "labels"))
+    except zlib.error:
         return None
+    count = entry["images"]
     if entry["of"] == 1:
-        values = np.unpackbits(np.frombuffer(right, np.uint8), count=count)
+        values = np.unpackbits(np.frombuffer(right, np.uint8))[:count]
     else:
         values = np.frombuffer(right, "<u2")
+    if not 0 < count == len(values) == len(labels) // 2:
+        return None
     return PerImage(values / entry["of"], np.frombuffer(labels, "<u2").astype(np.int64))
 
 
@@ -135,12 +137,3 @@ def resampled_precision(
 
 def _text(numbers: NDArray[Any]) -> str:
     return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
-
-
-def _bytes(text: str, length: int) -> bytes | None:
-    """Decode a text; None if it does not have this length.
-
-    The length is checked because a record may come from other people.
-    """
-    content = zlib.decompressobj().decompress(base64.b64decode(text), max(1, length + 1))
-    return content if len(content) == length else None

@@ -26,10 +26,10 @@ def torch_defaults() -> Iterator[None]:
     from pretrain.running.torch_versions import autocast_devices
 
     dtype, truncated = torch.get_default_dtype(), ImageFile.LOAD_TRUNCATED_IMAGES
-    autocast = {device: torch.is_autocast_enabled(device) for device in autocast_devices()}
     with ExitStack() as stack:
-        stack.callback(_set_autocast, autocast)
-        _set_autocast(dict.fromkeys(autocast, False))
+        for device in autocast_devices():
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(torch.device("cpu"))
@@ -41,15 +41,6 @@ def torch_defaults() -> Iterator[None]:
         finally:
             torch.set_default_dtype(dtype)
             ImageFile.LOAD_TRUNCATED_IMAGES = truncated
-
-
-def _set_autocast(enabled: dict[str, bool]) -> None:
-    """Switch autocast on or off for each device, if it differs."""
-    import torch
-
-    for device, value in enabled.items():
-        if torch.is_autocast_enabled(device) != value:
-            torch.set_autocast_enabled(device, value)
 
 
 @contextmanager
@@ -70,20 +61,17 @@ def _exact_products() -> Iterator[None]:
     """Compute products of float32 matrices in float32 inside the block."""
     import torch
 
+    backends: list[Any] = []
     try:
-        old_precision = torch.get_float32_matmul_precision()
+        precision = torch.get_float32_matmul_precision()
     except RuntimeError:  # the caller has set only one backend, by attributes since torch 2.9
-        backends: list[Any] = [getattr(torch.backends, name).matmul for name in ("cuda", "mkldnn")]
-        precisions = [backend.fp32_precision for backend in backends]
-        torch.set_float32_matmul_precision("highest")
-        try:
-            yield
-        finally:
-            for backend, precision in zip(backends, precisions, strict=True):
-                backend.fp32_precision = precision
-        return
+        backends = [getattr(torch.backends, name).matmul for name in ("cuda", "mkldnn")]
+        precision = "highest"
+    precisions = [backend.fp32_precision for backend in backends]
     torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(old_precision)
+        torch.set_float32_matmul_precision(precision)
+        for backend, backend_precision in zip(backends, precisions, strict=True):
+            backend.fp32_precision = backend_precision

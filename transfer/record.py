@@ -93,12 +93,6 @@ COPIED = "copied_test_images_percent"
 """Detail: percentage of test images that are copies of training images."""
 CONTENT_HASH = "content_hash"
 """Key of the hash in a record file."""
-NESTED = {
-    "backbone": ("name", "arch", "stem", "sha256"),
-    "protocol": ("name", "hash", "paper_hash", "fields"),
-}
-DATA = ("fingerprint", "small", "counts", "tolerated")
-"""Fields that readers need, in a record's dictionaries and in each dataset."""
 SIGNED_METRICS = ("mean_cosine",)
 RECORDS, SNAPSHOTS = "records", "snapshots"
 """Folder of records in the results folder, and its folder for snapshots."""
@@ -269,7 +263,7 @@ def _with_tuples(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
-    """Write a JSON file atomically; WriteError if that fails.
+    """Write a JSON file atomically; raises WriteError if that fails.
 
     option: the command-line option that selects another folder.
     """
@@ -280,7 +274,7 @@ def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
 def write_json_record(path: Path, record: Record) -> None:
     """Write a record file atomically.
 
-    WriteError if that fails, ArithmeticError for a metric that is not a valid percentage.
+    Raises WriteError if that fails, ArithmeticError for a metric that is not a valid percentage.
     """
     if impossible := impossible_metrics(record.metrics):
         raise ArithmeticError(f"{impossible}, so no record is written")
@@ -324,11 +318,6 @@ def record_of(content: dict[str, Any]) -> Record:
         raise RecordError(f"edited after it was written: its {CONTENT_HASH} does not match")
     if impossible := impossible_metrics(content["metrics"]):
         raise RecordError(impossible)
-    sections = [(label, content[label], names) for label, names in NESTED.items()]
-    sections += [(f"data of {key}", values, DATA) for key, values in content["data"].items()]
-    for label, section, names in sections:
-        if missing := [name for name in names if name not in section]:
-            raise RecordError(f"no {', '.join(missing)} in its {label}")
     return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
 
 
@@ -343,7 +332,7 @@ def store_record(path: Path, record: Record) -> Path:
 
 
 def read_record(path: Path) -> Record:
-    """Return the record in a file; RecordError if unusable.
+    """Return the record in a file; raises RecordError if unusable.
 
     A file is unusable if it is truncated, edited or not a record.
     """
@@ -357,23 +346,23 @@ def read_record(path: Path) -> Record:
 
 def run_environment() -> dict[str, Any]:
     """Return commit, versions, hardware and time for a record."""
-    return {
-        "commit": commit(),
-        "versions": installed_versions()
-        | detectron2_version()
-        | {"python": platform.python_version()},
-        "hardware": hardware(),
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+    import torch
 
-
-def installed_versions() -> dict[str, str]:
-    """Return the versions of the installed PACKAGES."""
-    versions = {}
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):  # an optional dependency
             versions[name] = version(name)
-    return versions
+    cuda = torch.cuda.is_available()
+    return {
+        "commit": commit(),
+        "versions": versions | detectron2_version(),
+        "hardware": {
+            "machine": platform.machine(),
+            "threads": str(torch.get_num_threads()),
+            "accelerator": torch.cuda.get_device_name() if cuda else "none",
+        },
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
 
 
 def detectron2_version() -> dict[str, str]:
@@ -398,18 +387,6 @@ def detectron2_version() -> dict[str, str]:
     return versions
 
 
-def hardware() -> dict[str, str]:
-    """Return CPU architecture, threads and accelerator."""
-    import torch
-
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    return {
-        "machine": platform.machine(),
-        "threads": str(torch.get_num_threads()),
-        "accelerator": device,
-    }
-
-
 def commit() -> str:
     """Return the commit of this checkout; empty without one.
 
@@ -417,9 +394,7 @@ def commit() -> str:
     """
     folder = Path(__file__).parent
     try:
-        _git(
-            folder, "ls-files", "--error-unmatch", "record.py"
-        )  # fails in another project's checkout
+        _git(folder, "ls-files", "--error-unmatch", "record.py")  # fails in another checkout
         head = _git(folder, "rev-parse", "--short=10", "HEAD")
         changes = _git(folder, "status", "--porcelain", "--", ":/*.py")
     except (OSError, subprocess.CalledProcessError):

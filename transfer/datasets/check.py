@@ -235,7 +235,8 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     report = check(key, data, decode=False)
     info = dataset_info(key)
     if not report.found:
-        raise DataError(f"{info.title}: {report.problems[0]}. {info.how_to_get}")
+        command = f" Or: python -m transfer get-data {key} --data {data}" if info.sources else ""
+        raise DataError(f"{info.title}: {report.problems[0]}. {info.how_to_get}{command}")
     if report.fit(tolerated):
         return report
     num_classes, num_expected = report.classes
