@@ -7,20 +7,14 @@ resumable.
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 import tyro
 
 from pretrain.running import stop
-from pretrain.running.command_line import (
-    check_ranges,
-    one_line_errors,
-    parse,
-    run_command,
-)
+from pretrain.running.command_line import check_ranges, one_line_errors, parse, run_command
 from pretrain.running.processes import process_group, require_launcher
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS, dataset_info
@@ -74,7 +68,7 @@ class RegisterSubset:
     def __call__(self) -> int:
         """Write the file; return the exit status.
 
-        DataError for a dataset that cannot be read.
+        Raises DataError for a dataset that cannot be read.
         """
         if not self.sets:
             raise ValueError("no dataset given: pass the keys of the datasets that are subsets")
@@ -166,7 +160,7 @@ class TestHead:
 
 
 Command = GetData | CheckData | RegisterSubset | Inspect | GenerateData | ConvertSBD | TestHead
-COMMANDS: dict[str, type[Command]] = {
+COMMANDS: dict[str, type[Any]] = {
     "get-data": GetData,
     "check-data": CheckData,
     "register-subset": RegisterSubset,
@@ -175,15 +169,6 @@ COMMANDS: dict[str, type[Command]] = {
     "convert-sbd": ConvertSBD,
     "test-head": TestHead,
 }
-
-
-def list_tasks() -> str:
-    """Return one line per task: key, protocol, datasets, description."""
-    lines = []
-    for key, task in TASKS.items():
-        text = (type(task).__doc__ or "").splitlines()[0]
-        lines.append(f"{key:<28}{task.protocol:<24}{', '.join(task.datasets()):<18}{text}")
-    return "\n".join(lines)
 
 
 @one_line_errors(
@@ -196,7 +181,9 @@ def main(args: list[str]) -> int:
     It is 0 if done, 1 if failed, 2 for an invalid request.
     """
     if args[:1] == ["--list"]:
-        print(list_tasks())
+        for key, task in TASKS.items():
+            text = (type(task).__doc__ or "").splitlines()[0]
+            print(f"{key:<28}{task.protocol:<24}{', '.join(task.datasets()):<18}{text}")
         return 0
     if args[:1] == ["describe-data"]:
         print("note: describe-data is now register-subset", file=sys.stderr)
@@ -204,8 +191,7 @@ def main(args: list[str]) -> int:
     command = COMMANDS.get(args[0]) if args else None
     stop.listen(at_once=command in (GetData, CheckData))  # both can be killed at any time
     if command is not None:
-        make = cast("Callable[..., Command]", command)
-        run: Command = parse(make, args[1:], prog=f"python -m transfer {args[0]}")
+        run: Command = parse(command, args[1:], prog=f"python -m transfer {args[0]}")
         check_ranges(run, RANGES)
         return run()
     request = parse(Evaluate, args, prog="python -m transfer", description=__doc__)

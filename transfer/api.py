@@ -36,26 +36,22 @@ class Result:
 
     def __repr__(self) -> str:
         """Return one line per fact: metrics, protocol, deviations, data."""
-        return table_text(self._title(), self._facts())
+        return table_text(*self._title_and_facts())
 
     def _repr_html_(self) -> str:
         """Return the same as an HTML table, for notebooks."""
-        return table_html(self._title(), self._facts())
+        return table_html(*self._title_and_facts())
 
-    def _title(self) -> str:
-        return f"Result of {self.record.backbone['name']} on {self.record.task}"
-
-    def _facts(self) -> dict[str, object]:
+    def _title_and_facts(self) -> tuple[str, dict[str, object]]:
         record, protocol = self.record, self.record.protocol["name"]
-        data = {
-            key: f"({', '.join(filter(None, [dataset['small'], dataset['fingerprint']]))})"
-            for key, dataset in record.data.items()
-        }
-        return {
+        return f"Result of {record.backbone['name']} on {record.task}", {
             "metrics": {name: f"{value:.2f} %" for name, value in record.metrics.items()},
             "protocol": f"{protocol}, schedule {record.schedule}, seed {record.seed}",
             "deviations": "; ".join(record.departures),
-            "data": data,
+            "data": {
+                key: f"({', '.join(filter(None, [dataset['small'], dataset['fingerprint']]))})"
+                for key, dataset in record.data.items()
+            },
             "backbone": record.backbone["source"],
             "engine": record.engine,
             "time": format_duration(record.wall_s),
@@ -92,24 +88,46 @@ def evaluate(
     features_in: RequestedPrecision = "auto",
     tolerate: int = 0,
 ) -> Result:
-    """Evaluate an encoder on a task and return its result.
-
-    task: a key, or a task of `tasks.get`. data: folder of all datasets; $DATASETS or ./datasets if
-    None. schedule: paper, short, smoke, or a fraction of the paper's length. results: folder for
-    the record, as on the command line; a finished record in it is returned. None writes no record.
-    runs: folder of the cache and of unfinished work. features_in: precision of frozen features.
-    tolerate: maximum number of bad images and annotations per dataset.
-
-    TaskError for a task that the encoder does not support, DataError for missing or broken data,
-    BackboneError for an object that is not an `Encoder`.
+    """Evaluate an encoder on a task.
 
     The result does not depend on the state of the process: autocast, gradients, default dtype and
     device, or a process group. It is computed by this process alone, on its current device. Several
     ranks may call it; if they share `runs`, one waits for the other.
+
+    Args:
+        encoder: The encoder, as `load_backbone`, `Encoder.from_file` or `Encoder.from_module`
+            returns it.
+        task: A key, such as "cifar10_knn", or a task of `tasks.get`.
+        data: Folder of all datasets. Default: $DATASETS, or ./datasets.
+        schedule: paper, short, smoke, or a fraction of the paper's length.
+        seed: Seed of initial weights and random crops.
+        results: Folder for the record, as on the command line; a finished record in it is
+            returned. None writes no record.
+        runs: Folder of the cache and of unfinished work.
+        features_in: Precision of frozen features.
+        tolerate: Maximum number of bad images and annotations per dataset.
+
+    Returns:
+        The result, with metrics, details and protocol.
+
+    Raises:
+        TaskError: The encoder does not support the task, or the task does not exist.
+        DataError: The data are missing or broken; the message says how to get them.
+        BackboneError: `encoder` is not an `Encoder`.
+        ArgumentError: Another argument is invalid.
     """
-    require_encoder(encoder)
-    key_or_task = task
-    named_task = get(key_or_task) if isinstance(key_or_task, str) else key_or_task
+    if not isinstance(encoder, Encoder):
+        raise BackboneError(
+            f"evaluate takes an Encoder, not {encoder!r:.200}. For a file, write "
+            f"load_backbone(path), or Encoder.from_file(path, encoder='timm:...') if it is not a "
+            f"ResNet. For a network, write Encoder.from_module(network, size_px=224, mean=(0.485, "
+            f"0.456, 0.406), std=(0.229, 0.224, 0.225)), with the images that it was trained on"
+        )
+    match task:
+        case str():
+            named_task = get(task)
+        case _:
+            named_task = task
     length_fraction(schedule)
     check_row_name(encoder.name, encoder.name)
     if features_in not in (choices := ("auto", *get_args(Precision))):
@@ -135,20 +153,3 @@ def evaluate(
             changes=named_task.changes,
         )
         return Result(evaluate_cell(cell))
-
-
-def require_encoder(encoder: object) -> None:
-    """Raise a BackboneError for a bare network or a path.
-
-    The message shows the line to write instead.
-    """
-    if isinstance(encoder, Encoder):
-        return
-    if isinstance(encoder, str | Path):
-        description, line = f"the path {str(encoder)!r}", f"load_backbone({str(encoder)!r})"
-        line += ", or Encoder.from_file(..., encoder='timm:...') if it is not a ResNet"
-    else:
-        description = f"an object of {type(encoder).__module__}.{type(encoder).__qualname__}"
-        line = "Encoder.from_module(network, size_px=224, mean=(0.485, 0.456, 0.406), "
-        line += "std=(0.229, 0.224, 0.225)), with the images that the network was trained on"
-    raise BackboneError(f"evaluate takes an Encoder, not {description}. Write {line}")

@@ -26,16 +26,20 @@ def table_html(title: str, values: Mapping[str, object]) -> str:
 
 
 def _short_texts(values: Mapping[str, object]) -> dict[str, str]:
-    texts = {label: _text(value) for label, value in values.items()}
     return {
         label: textwrap.shorten(text, MAX_CHARACTERS, placeholder=" ...")
-        for label, text in texts.items()
-        if text
+        for label, value in values.items()
+        if (text := value_text(value))
     }
 
 
-def _text(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a nested value as text; empty for None and empty collections."""
     if isinstance(value, Mapping):
-        texts = {key: _text(entry) for key, entry in value.items()}
+        texts = {key: value_text(entry) for key, entry in value.items()}
         return ", ".join(f"{key} {text}" for key, text in texts.items() if text)
+    if isinstance(value, list | tuple):
+        return " ".join(map(value_text, value))
+    if isinstance(value, float):
+        return f"{value:g}"
     return "" if value is None else str(value)

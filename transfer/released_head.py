@@ -57,7 +57,10 @@ def score_head(ckpt: Path, network: EncoderOptions, head: Path, data: Path) -> s
 
 
 def load_head(network: LinearSegmenter, path: Path) -> None:
-    """Set the norm and classifier of a network from a file; BackboneError if they do not fit."""
+    """Set the norm and classifier of a network from a file.
+
+    Raises BackboneError if they do not fit.
+    """
 
     tensors = {
         name[max(0, name.rfind("decode_head.")) :]: tensor  # without a prefix such as state_dict

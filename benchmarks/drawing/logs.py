@@ -52,7 +52,7 @@ def read_run(folder: Path, name: str) -> TrainingLog:
 
     Raises ValueError if the folder is not a run, or if the run is not finished.
     """
-    from transfer.encoders.opening import load  # --list needs no torch
+    from transfer.encoders.opening import open_file  # --list needs no torch
 
     path, backbone = folder / LOG_FILE, folder / BACKBONE_FILE
     for file in (path, backbone):
@@ -61,7 +61,7 @@ def read_run(folder: Path, name: str) -> TrainingLog:
                 f"{folder}: no {file.name}; expected the --out folder of a finished run of "
                 "python -m pretrain. To finish a run, start its command again"
             )
-    made_by = dict(load(backbone).made_by)
+    made_by = dict(open_file(backbone)[0].made_by)
     try:
         return _complete_log(name, made_by, read_lines(path))
     except (ValueError, KeyError) as error:

@@ -20,13 +20,11 @@ def network() -> nn.Module:
 
 
 def test_a_network_or_a_path_is_answered_with_the_line_to_write(checkpoint: Path) -> None:
-    for inputs, line in (
-        (network(), "Encoder.from_module(network, size_px=224, mean=(0.485"),
-        (str(checkpoint), f"load_backbone('{checkpoint}')"),
-    ):
+    for given in (network(), str(checkpoint)):
         with pytest.raises(SuiteError) as refused:
-            evaluate(inputs, "cifar10_knn")  # type: ignore[arg-type]
-        assert line in str(refused.value)
+            evaluate(given, "cifar10_knn")  # type: ignore[arg-type]
+        assert "Encoder.from_module(network, size_px=224, mean=(0.485" in str(refused.value)
+        assert "load_backbone(path)" in str(refused.value)
 
 
 def test_paths_may_be_strings(checkpoint: Path) -> None:
@@ -37,12 +35,17 @@ def test_paths_may_be_strings(checkpoint: Path) -> None:
 
 def test_errors_in_python_name_arguments(tmp_path: Path) -> None:
     torch.save(network().state_dict(), tmp_path / "net.pth")
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\ndef build():\n    return nn.Sequential(nn.Conv2d(3, 8, 3, 2))\n"
+    )
+    own = f"{tmp_path / 'net.py'}:build"
     file, vit = str(tmp_path / "net.pth"), "timm:vit_small_patch16_224"
     encoder = Encoder.from_module(network(), size_px=32, **SQUARE)
+    wrong_pool: dict[str, Any] = {**SQUARE, "size_px": 32, "pool": "avg"}
     calls: dict[str, Callable[[], object]] = {
-        "pass `mean` and `std`": lambda: Encoder.from_file(file, encoder=vit),
-        "none of its": lambda: Encoder.from_file(file, encoder=vit, **SQUARE),
-        "pool='avg'": lambda: Encoder.from_file(file, encoder=vit, pool="avg", **SQUARE),  # type: ignore[arg-type]
+        "pass `mean` and `std`": lambda: Encoder.from_file(file, encoder=own, size_px=32),
+        "have no name of": lambda: Encoder.from_file(file, encoder=vit, **SQUARE),
+        "pool='avg'": lambda: Encoder.from_file(file, encoder=own, **wrong_pool),
         "encoder='vit'": lambda: Encoder.from_file(file, encoder="vit"),
         "`encoder` of Encoder.from_file": lambda: load_backbone(file),
         "leave out `pool`": lambda: Encoder.from_module(

@@ -17,7 +17,7 @@ from transfer.cells.request import Request, Settings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, with_heads
-from transfer.encoders.opening import load
+from transfer.encoders.opening import open_file
 from transfer.encoders.options import Checkpoint
 from transfer.frozen.feature_cache import feature_precision
 from transfer.record import (
@@ -174,7 +174,7 @@ def _cached_checkpoint(checkpoint: Checkpoint, size: int, written_ns: int) -> En
 
 def _read_checkpoint(checkpoint: Checkpoint) -> Encoder:
     name, branch = checkpoint.name, checkpoint.branch
-    backbone = load(checkpoint.ckpt, checkpoint.network, name=name, branch=branch)
+    backbone, _ = open_file(checkpoint.ckpt, checkpoint.network, name=name, branch=branch)
     return with_heads(backbone, checkpoint.heads) if checkpoint.heads else backbone
 
 

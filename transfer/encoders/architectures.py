@@ -67,7 +67,7 @@ class BackboneError(SuiteError, ValueError):
 def network_and_heads(arch: str) -> tuple[str, int]:
     """Return torchvision's name and the number of heads (0: ordinary network).
 
-    resnet50-heads4 gives resnet50 and 4. BackboneError for an unknown name.
+    resnet50-heads4 gives resnet50 and 4. Raises BackboneError for an unknown name.
     """
     match = MANY_HEADS.fullmatch(arch)
     name, num_heads = (match[1], int(match[2])) if match else (arch, 0)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -62,8 +62,8 @@ class InputFormat:
     """Format of an encoder's input images: (x - mean) / std.
 
     x is RGB from 0 to 1. Mean and std may be any sequence or array of three numbers; they are
-    stored as tuples of floats. BackboneError if they cannot normalize an image, or if the size is
-    out of range.
+    stored as tuples of floats. Raises BackboneError if they cannot normalize an image, or if the
+    size is out of range.
     """
 
     mean: Channels = IMAGENET_MEAN
@@ -74,46 +74,36 @@ class InputFormat:
     def __post_init__(self) -> None:
         """Check all numbers, for every way to create an encoder."""
         for name, range_ in (("mean", MEAN_RANGE), ("std", STD_RANGE)):
-            stated = getattr(self, name)
-            # a set has no order, and a string may consist of three digits
-            numbers = () if isinstance(stated, (str, set, frozenset)) else _floats(stated)
-            if len(numbers) != 3:
+            values = getattr(self, name)
+            try:
+                numbers = tuple(map(float, values))
+            except (TypeError, ValueError):
+                numbers = ()
+            if len(numbers) != 3 or any(number not in range_ for number in numbers):
                 raise BackboneError(
-                    f"{name} is {stated!r}; expected three numbers: red, green, blue"
+                    f"{name} is {values!r}; expected three numbers (red, green, blue) of {range_}, "
+                    f"for pixels from 0 to 1: divide numbers for pixels from 0 to 255 by 255"
                 )
-            if any(number not in range_ for number in numbers):
-                message = f"{name} is {numbers}; expected {range_}, for pixels from 0 to 1"
-                if 1 < max(numbers) <= 255:
-                    message += (
-                        ". These are numbers for pixels from 0 to 255: divide mean and std by 255"
-                    )
-                raise BackboneError(message)
             object.__setattr__(self, name, numbers)
-        try:
-            side = operator.index(self.size_px)
-        except TypeError:
-            side = 0
-        if side not in SIDE_RANGE:
+        if not isinstance(self.size_px, Integral) or self.size_px not in SIDE_RANGE:
             raise BackboneError(
                 f"size_px is {self.size_px!r}; expected the side of square images in px, an "
                 f"integer of {SIDE_RANGE}"
             )
-        object.__setattr__(self, "size_px", side)
+        object.__setattr__(self, "size_px", int(self.size_px))
 
-
-def _floats(values: Any) -> tuple[float, ...]:
-    """Return a sequence of numbers as floats; empty for anything else."""
-    try:
-        return tuple(float(value) for value in values)
-    except (TypeError, ValueError):
-        return ()
+    @property
+    def norm(self) -> str:
+        """Mean and std as text."""
+        mean, std = (" ".join(f"{v:g}" for v in values) for values in (self.mean, self.std))
+        return f"mean {mean}, std {std}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Encoder:
     """A network to evaluate, with everything that its records store."""
 
-    name: str
+    name: str = ""
     """Row in tables, folder under results/records/."""
     arch: str
     """Name in torchvision, or the encoder as the user named it.
@@ -128,11 +118,11 @@ class Encoder:
     Names as in torchvision (heads: layer4.{head}.{block}) or in the encoder's library.
     """
     input: InputFormat
-    made_by: dict[str, object]
+    made_by: dict[str, object] = field(default_factory=dict)
     """Method, recipe, epochs, data, seed, commit, versions; empty for third-party files."""
-    source: str
+    source: str = ""
     """Readable source, such as "jcl.pth: MoCo layout, prefix state_dict.module.encoder_q."."""
-    file_sha256: str
+    file_sha256: str = ""
     """Hash of the file; empty for a random initialization."""
     sha256: str
     """`content_sha256` of this encoder, the key of caches."""
@@ -171,20 +161,16 @@ class Encoder:
     def _facts(self) -> dict[str, object]:
         """Return the identifying fields by label."""
         num_values = sum(tensor.numel() for tensor in self.state_dict.values())
-        made_by = {key: value for key, value in self.made_by.items() if key != "settings"}
-        mean, std = (
-            " ".join(f"{v:g}" for v in values) for values in (self.input.mean, self.input.std)
-        )
         return {
             "network": network_words(self.arch, self.stem),
             "features": f"{self.feature_dim} per image, in {self.precision}",
             "image": f"{self.input.channels}, {self.input.size_px} px",
-            "norm": f"mean {mean}, std {std}",
+            "norm": self.input.norm,
             "pooling": self.options.pool,
             "weights": f"{num_values:,} values in {len(self.state_dict)} tensors, sha256 "
             f"{self.sha256[:12]}",
             "source": self.source,
-            "made by": made_by,
+            "made by": {key: value for key, value in self.made_by.items() if key != "settings"},
             "declared": self.declared,
         }
 
@@ -222,7 +208,7 @@ class Encoder:
         """Return the network (n, 3, size_px, size_px) -> (n, C, h, w).
 
         It is in eval mode; see maps.py. weights: False for random weights, as in a plan.
-        BackboneError if the encoder has no maps.
+        Raises BackboneError if the encoder has no maps.
         """
         from transfer.encoders.maps import Maps, resize_input, resnet_maps
 
@@ -244,10 +230,10 @@ class Encoder:
         If the encoder has no maps, the stride is 0 and the text is the reason. The stride of a
         ResNet is 32.
         """
-        if self.is_resnet:
-            if self.stem != "imagenet":
-                return 0, f"the {self.stem} stem has another stride"
+        if self.stem == "imagenet":
             return 32, ""
+        if self.is_resnet:
+            return 0, f"the {self.stem} stem has another stride"
         from transfer.encoders.maps import measured_stride
 
         try:
@@ -277,17 +263,21 @@ class Encoder:
 
     @torch_defaults()
     def with_random_weights(self) -> Encoder:
-        """Return a random initialization with the same network and input, named "random".
+        """Return a random initialization with the same network and input.
 
-        BackboneError for a module if its `reset_parameters` leave tensors unchanged, and for a file
-        that builds its network with the same weights each time.
+        Returns:
+            The encoder with the name "random".
+
+        Raises:
+            BackboneError: The `reset_parameters` of a module leave tensors unchanged, or a file
+                builds its network with the same weights each time.
         """
         checkpoint = self.checkpoint and replace(self.checkpoint, random=True)
         if self.is_resnet:
             encoder = random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
             return replace(encoder, checkpoint=checkpoint)
         weights = self._random_weights(seed=0)
-        other_weights = self.state_dict if self.module is not None else self._random_weights(seed=1)
+        other_weights = self._random_weights(seed=1)
         random_names = [
             name
             for name, value in other_weights.items()
@@ -299,8 +289,7 @@ class Encoder:
         if unchanged and (self.module is not None or unchanged == random_names):
             raise BackboneError(
                 f"{self.arch} cannot be initialized at random: {', '.join(unchanged[:6])} do not "
-                "change. Give their modules reset_parameters, make fixed tables buffers with "
-                "persistent=False, and leave the loading of weights to the checkpoint"
+                "change. Give their modules reset_parameters, and leave weights to the checkpoint"
             )
         return replace(
             self,
@@ -324,14 +313,19 @@ class Encoder:
         *,
         resize_px: int | None = None,
     ) -> Tensor:
-        """Return features (n, C), float32 on the CPU, of n images.
+        """Compute the features of images, which equal those that tasks compute.
 
-        The features equal those that tasks compute. images: Pillow images, arrays (H, W, 3) or
-        tensors (3, H, W), uint8 RGB of any size. The short side is resized to `resize_px` (default:
-        the input size S), and the center crop of S x S px is normalized.
+        Args:
+            images: Pillow images, arrays (H, W, 3) or tensors (3, H, W), uint8 RGB of any size.
+            resize_px: The short side is resized to this size, and the center crop of S x S px is
+                normalized. Default: the input size S.
 
-        FeatureError names an image of another type. NotFiniteError names an image with features
-        that are not finite.
+        Returns:
+            Features (n, C), float32 on the CPU.
+
+        Raises:
+            FeatureError: An image has another type.
+            NotFiniteError: The features of an image are not finite.
         """
         from transfer.frozen.on_images import image_features
 
@@ -339,7 +333,6 @@ class Encoder:
 
     @classmethod
     @argument_names()
-    @torch_defaults()
     def from_file(
         cls,
         path: Path | str,
@@ -352,14 +345,26 @@ class Encoder:
         branch: str = "",
         name: str | None = None,
     ) -> Encoder:
-        """Return an encoder with the weights of a file.
+        """Open a checkpoint file of a network that is not a torchvision-style ResNet.
 
-        encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION. size_px, mean, std: the
-        input images, if the encoder does not define them, or to replace its definition. Mean and
-        std are for pixels from 0 to 1. branch: a part of the network's prefix, if the file contains
-        several networks. BackboneError as on the command line.
+        Args:
+            path: Checkpoint file, or its address on the Hugging Face hub.
+            encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION.
+            pool: Pooling of tokens or maps. Default: as the network defines.
+            size_px: Image size, if the encoder does not define it, or to replace its definition.
+            mean: Mean of red, green and blue, for pixels from 0 to 1; see `size_px`.
+            std: Standard deviation of red, green and blue, for pixels from 0 to 1.
+            branch: A part of the network's prefix, if the file contains several networks.
+            name: Name of the row in tables. Default: the name of the file or of its folder.
+
+        Returns:
+            The encoder.
+
+        Raises:
+            BackboneError: The file does not contain exactly one complete network of this kind, or
+                its input images are unknown.
         """
-        from transfer.encoders.opening import load
+        from transfer.encoders.opening import open_file
 
         options = EncoderOptions(
             encoder=encoder,
@@ -368,7 +373,7 @@ class Encoder:
             input_mean=tuple(mean),
             input_std=tuple(std),
         )
-        return load(path, options, name=name, branch=branch)
+        return open_file(path, options, name=name, branch=branch)[0]
 
     @classmethod
     @argument_names()
@@ -384,19 +389,29 @@ class Encoder:
         maps: MapsFunction | None = None,
         name: str = "encoder",
     ) -> Encoder:
-        """Return an encoder with a copy of a network in memory.
+        """Copy a network in memory.
 
-        network: maps images (n, 3, size_px, size_px), normalized by mean and std, to features (n,
-        C). It may also return tokens (n, T, C) or maps (n, C, H, W); `pool` then says how they are
-        pooled. The network is evaluated in eval mode and float32, without DataParallel,
+        The copy is evaluated in eval mode and float32, without DataParallel,
         DistributedDataParallel and torch.compile.
 
-        mean, std: for pixels from 0 to 1. maps: function for dense tasks. It takes the network and
-        images (n, 3, S, S) of any size S and returns maps (n, C, h, w). It is not needed if the
-        network returns tokens or maps.
+        Args:
+            network: Maps images (n, 3, size_px, size_px), normalized by mean and std, to features
+                (n, C). It may also return tokens (n, T, C) or maps (n, C, H, W), with `pool`.
+            size_px: Image size.
+            mean: Mean of red, green and blue, for pixels from 0 to 1.
+            std: Standard deviation of red, green and blue, for pixels from 0 to 1.
+            pool: Pooling of tokens or maps.
+            maps: Function for dense tasks. It takes the network and images (n, 3, S, S) of any size
+                S and returns maps (n, C, h, w). It is not needed if the network returns tokens or
+                maps.
+            name: Name of the row in tables.
 
-        BackboneError for a network that returns anything else, or if features depend on more than
-        the image.
+        Returns:
+            The encoder.
+
+        Raises:
+            BackboneError: The network returns anything else, it cannot be copied, or its features
+                depend on more than the image.
         """
         from transfer.encoders.modules import copy_of, module_source
         from transfer.encoders.opening import encoder_of_network
@@ -419,34 +434,27 @@ def with_heads(backbone: Encoder, heads: Sequence[int]) -> Encoder:
     """Return the backbone with only these heads, in this order.
 
     The features of the heads are concatenated. Head 0 of LooC++ is invariant to all augmentations;
-    its recipe names the other heads. A single head gives an ordinary ResNet. ValueError if a head
-    does not exist or is repeated.
+    its recipe names the other heads. A single head gives an ordinary ResNet. Raises ValueError if a
+    head does not exist or is repeated.
     """
     count, requested = backbone.num_heads, tuple(heads)
-    if (
-        not requested
-        or len(set(requested)) < len(requested)
-        or not set(requested) <= set(range(count))
-    ):
+    if not count:
+        raise ValueError(f"{backbone.arch} has no heads")
+    if not requested or len({*requested} & {*range(count)}) < len(requested):
         raise ValueError(
-            f"heads {', '.join(map(str, requested)) or 'none'} of {backbone.name} are requested; "
-            + (f"it has heads 0 to {count - 1}" if count else f"{backbone.arch} has no heads")
+            f"heads {requested} of {backbone.name} are requested; it has heads 0 to {count - 1}"
         )
     if requested == tuple(range(count)):
         return backbone
     network, is_single = network_and_heads(backbone.arch)[0], len(requested) == 1
-    renamed = {
-        f"layer4.{head}.": "layer4." if is_single else f"layer4.{index}."
-        for index, head in enumerate(requested)
-    }
-    weights = backbone.state_dict
-    state_dict = {n: tensor for n, tensor in weights.items() if not n.startswith("layer4.")}
-    state_dict |= {
-        new + name.removeprefix(old): tensor
-        for old, new in renamed.items()
-        for name, tensor in weights.items()
-        if name.startswith(old)
-    }
+    state_dict = {}
+    for name, tensor in backbone.state_dict.items():
+        match = re.fullmatch(r"layer4\.(\d+)\.(.+)", name)
+        if match is None:
+            state_dict[name] = tensor
+        elif int(match[1]) in requested:
+            index = "" if is_single else f"{requested.index(int(match[1]))}."
+            state_dict[f"layer4.{index}{match[2]}"] = tensor
     arch = network if is_single else f"{network}-heads{len(requested)}"
     listed = "+".join(map(str, requested))
     return replace(
@@ -545,7 +553,6 @@ def random_backbone(
         input=input,
         made_by={"method": "random initialisation", "seed": seed},
         source=f"random initialisation of {arch}, {stem} stem, seed {seed}",
-        file_sha256="",
         sha256=content_sha256(arch, stem, input, state_dict),
     )
 

@@ -16,17 +16,15 @@ FileType = Literal["safetensors", "zip", "legacy", "pickle"]
 """safetensors, torch.save's zip, legacy (torch < 1.6), or a plain pickle."""
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """First object of a file written by torch < 1.6."""
-MAX_SHOWN_PATH = 200
-"""Maximum length of a path in a message, in characters."""
 FOLDER = (
-    "a folder; expected a checkpoint file. dcp_to_torch_save converts a folder of "
-    "torch.distributed.checkpoint, and DeepSpeed's zero_to_fp32.py one of DeepSpeed. For "
-    "transformers, pass its model.safetensors, with --encoder hf:FOLDER"
+    "a folder; expected a checkpoint file. Convert a folder of torch.distributed.checkpoint with "
+    "dcp_to_torch_save, one of DeepSpeed with zero_to_fp32.py. For transformers, pass its "
+    "model.safetensors, with --encoder hf:FOLDER"
 )
 
 
 def file_type(path: Path) -> FileType:
-    """Return the format of a checkpoint; BackboneError for any other file."""
+    """Return the format of a checkpoint; raises BackboneError for any other file."""
     try:
         if path.is_dir():
             raise BackboneError(FOLDER)
@@ -37,17 +35,15 @@ def file_type(path: Path) -> FileType:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
     if not start:
         raise BackboneError("the file is empty. Download or copy it again")
-    header_bytes = int.from_bytes(start[:8], "little")
-    is_zip, is_pickle = start.startswith(b"PK"), start.startswith(b"\x80")
     # a safetensors file starts with the length of its header, which may be any bytes
-    if start[8:9] == b"{" and (not (is_zip or is_pickle) or header_bytes < num_bytes):
+    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") < num_bytes:
         return "safetensors"
     for row in NAMES["formats"]:
         if re.match(row["start"], start.decode("latin1")):
             raise BackboneError(f"this is {row['is']}")
-    if is_zip:
+    if start.startswith(b"PK"):
         return "zip"
-    if not is_pickle and start[:1] not in b"(}]c":
+    if start[:1] not in b"\x80(}]c":
         raise BackboneError(
             f"not a checkpoint: the file starts with {start[:16]!r}. Supported are files of "
             f"torch.save, pickles and safetensors"
@@ -70,10 +66,4 @@ def check_is_checkpoint(path: Path) -> None:
     try:
         file_type(path)
     except BackboneError as error:
-        raise BackboneError(f"{shortened_path(path)}: {error}") from error
-
-
-def shortened_path(path: Path) -> str:
-    """Return a path for a message, truncated if it is long."""
-    text = str(path)
-    return text if len(text) <= MAX_SHOWN_PATH else f"{text[:MAX_SHOWN_PATH]}..."
+        raise BackboneError(f"{path}: {error}") from error

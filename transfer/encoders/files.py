@@ -5,22 +5,21 @@ import pickle
 import struct
 import tarfile
 import zipfile
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from pretrain.running.reading import retry_reads
 from transfer.encoders import safe_unpickler
 from transfer.encoders.architectures import BackboneError
-from transfer.encoders.file_types import FileType, file_type
-from transfer.encoders.naming import brief, escape
+from transfer.encoders.file_types import file_type
+from transfer.encoders.naming import brief
 from transfer.encoders.safe_unpickler import Inert
 
 DOWNLOAD_AGAIN = "download the file again and compare its size with the source"
@@ -49,44 +48,31 @@ class Contents:
 
 
 def read_file(path: Path) -> Contents:
-    """Return the contents of a checkpoint; BackboneError for any other file."""
+    """Return the contents of a checkpoint; raises BackboneError for any other file."""
     kind = file_type(path)
     try:
-        # a failing disk would kill a process that has the file mapped
-        retry_reads(path, lambda: _read_through(path))
-        return _contents(path, kind)
+        if kind == "safetensors":
+            return _of_safetensors(path)
+        with path.open("rb") as file:
+            if kind == "zip":
+                _check_zip(path)
+                # torch treats a path that ends in .safetensors differently
+                return contents_of(safe_unpickler.load_torch(f"/dev/fd/{file.fileno()}", mmap=True))
+            if kind == "pickle":
+                return contents_of(safe_unpickler.load(file))
+            if tarfile.is_tarfile(path):  # torch would extract it
+                raise BackboneError("this is a tar archive; unpack it first")
+            return contents_of(safe_unpickler.load_torch(file))
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
     except DAMAGE_ERRORS as error:
         if isinstance(error, BackboneError):
             raise
-        subject = "the safetensors file" if isinstance(error, SafetensorError) else "it"
+        subject = "the safetensors file" if kind == "safetensors" else "it"
         reason = f"{type(error).__name__}: {str(error)[:300]}"
         raise BackboneError(
             f"{subject} is truncated or damaged ({reason}); {DOWNLOAD_AGAIN}"
         ) from error
-
-
-def _read_through(path: Path) -> None:
-    with path.open("rb", buffering=0) as file:
-        buffer = bytearray(2**22)
-        while file.readinto(buffer):
-            pass
-
-
-def _contents(path: Path, kind: FileType) -> Contents:
-    if kind == "safetensors":
-        return _of_safetensors(path)
-    with path.open("rb") as file:
-        if kind == "zip":
-            _check_zip(path)
-            # torch treats a path that ends in .safetensors differently
-            return contents_of(safe_unpickler.load_torch(f"/dev/fd/{file.fileno()}", mmap=True))
-        if kind == "pickle":
-            return contents_of(safe_unpickler.load(file))
-        if tarfile.is_tarfile(path):  # torch would extract it
-            raise BackboneError("this is a tar archive; unpack it first")
-        return contents_of(safe_unpickler.load_torch(file))
 
 
 def _of_safetensors(path: Path) -> Contents:
@@ -94,7 +80,7 @@ def _of_safetensors(path: Path) -> Contents:
         fields: dict[str, Any] = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if not _is_our_format(fields):
-        return Contents({escape(name): tensor for name, tensor in tensors.items()}, {}, {})
+        return Contents(tensors, {}, {})
     # metadata can contain only text, so our structured fields are stored as JSON
     fields |= {name: json.loads(fields[name]) for name in ("input", "made_by")}
     return contents_of({**fields, "state_dict": tensors})
@@ -104,22 +90,16 @@ def _check_zip(path: Path) -> None:
     """Raise BackboneError unless torch.save wrote the zip archive, undamaged."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-        repeated = [name for name, count in Counter(names).items() if count > 1]
-        if repeated:
-            raise BackboneError(f"two entries of the zip file are called {brief(repeated)}")
         roots = [name.removesuffix("/data.pkl") for name in names if name.endswith("/data.pkl")]
         if len(roots) != 1:
             raise BackboneError(
-                f"this zip archive was not written by torch.save: expected one data.pkl, found "
-                f"{brief(names)}. Unpack it, or save the arrays of NumPy's .npz with "
-                f"torch.save"
+                f"this zip archive was not written by torch.save, it contains {brief(names)}. "
+                f"Unpack it, or save the arrays of NumPy's .npz with torch.save"
             )
-        if any(
-            name.startswith((f"{roots[0]}/code/", f"{roots[0]}/constants.pkl")) for name in names
-        ):
+        program = (f"{roots[0]}/code/", f"{roots[0]}/constants.pkl")
+        if any(name.startswith(program) for name in names):
             raise BackboneError(
-                "this is a TorchScript program, which needs code execution. If you trust its "
-                "source, load it and save model.state_dict()"
+                "this is TorchScript, which needs code execution: save model.state_dict()"
             )
         if any(entry.compress_type or entry.flag_bits & 1 for entry in archive.infolist()):
             raise BackboneError("it is compressed or encrypted, which torch.save never does")
@@ -139,40 +119,35 @@ def contents_of(tree: Any) -> Contents:
     """
     contents = Contents({}, {}, {}, tree if _is_our_format(tree) else None)
     visited: dict[int, Any] = {}  # keeps each container alive, so that its id is not reused
-    queue = deque([_Node("", tree)])
+    # name and value of an entry; an attribute also has the name and class of its object
+    queue: deque[tuple[str, Any, tuple[str, str] | None]] = deque([("", tree, None)])
     while queue:
-        node = queue.popleft()
-        value = _as_tensor(node.value)
+        name, value, owner = queue.popleft()
+        value = _as_tensor(value)
         if safe_unpickler.holds_numbers(value):
-            _add_numbers(contents, node, value)
+            if owner or not isinstance(value, Tensor) or value.layout != torch.strided:
+                path = getattr(value, "path", type(value).__name__)
+                contents.opaque.setdefault(*(owner or (name, path)))
+            elif name in contents.tensors:
+                raise BackboneError(f"two tensors are called {brief([name])}")
+            else:
+                contents.tensors[name] = value.detach()
         elif isinstance(value, str | int | float):
-            # longer integers carry no information, and Python cannot print all of them
-            if not isinstance(value, int) or value.bit_length() <= 64:
-                contents.values[node.name] = value
+            contents.values[name] = value
         elif id(value) not in visited:
             visited[id(value)] = value
-            queue.extendleft(reversed(_children(node, _items(value))))
+            children = [(n, child, owner) for n, child in _children(name, _items(value))]
+            queue.extendleft(reversed(children))
             if isinstance(value, Inert):
-                owner = node.owner or (node.name, value.path)
-                if any(
-                    isinstance(attribute, dict) and "_parameters" in attribute
-                    for attribute in value.attributes
-                ):
+                owner = owner or (name, value.path)
+                if any(isinstance(a, dict) and "_parameters" in a for a in value.attributes):
                     contents.opaque.setdefault(*owner)  # a module's attributes are not settings
                 else:  # last, since a container may be shared with items and is visited once
-                    queue.extend(_children(node._replace(owner=owner), enumerate(value.attributes)))
+                    attributes = _children(name, enumerate(value.attributes))
+                    queue.extend((n, child, owner) for n, child in attributes)
     if duplicates := contents.tensors.keys() & contents.opaque.keys():
         raise BackboneError(f"a tensor and another object are both called {brief(duplicates)}")
     return contents
-
-
-class _Node(NamedTuple):
-    """A value in a file, and its position."""
-
-    name: str
-    value: Any
-    owner: tuple[str, str] | None = None
-    """Name and class of the object that contains this attribute."""
 
 
 def _as_tensor(value: Any) -> Any:
@@ -188,20 +163,6 @@ def _as_tensor(value: Any) -> Any:
     return value.ravel().tolist() if value.dtype == object else value
 
 
-def _add_numbers(contents: Contents, node: _Node, value: Any) -> None:
-    """Add a plain tensor by its name.
-
-    For any other object with numbers, add only its name and class.
-    """
-    if node.owner or not isinstance(value, Tensor) or value.layout != torch.strided:
-        path = getattr(value, "path", type(value).__name__)
-        contents.opaque.setdefault(*(node.owner or (node.name, path)))
-    elif node.name in contents.tensors:
-        raise BackboneError(f"two tensors are called {brief([node.name])}; expected distinct names")
-    else:
-        contents.tensors[node.name] = value.detach()
-
-
 def _is_our_format(tree: Any) -> bool:
     layout = tree.get("format") if isinstance(tree, dict) else None
     return isinstance(layout, str) and layout.startswith(("ssl-backbone", "ssl-encoder"))
@@ -215,12 +176,9 @@ def _items(value: Any) -> Iterable[tuple[object, Any]]:
     return enumerate(value) if isinstance(value, list | tuple | set | frozenset) else ()
 
 
-def _children(parent: _Node, items: Iterable[tuple[object, Any]]) -> list[_Node]:
-    """Return items as nodes, with at most MAX_VALUES plain values."""
-    children = []
+def _children(parent: str, items: Iterable[tuple[object, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each item, with at most MAX_VALUES plain values."""
     for position, (key, value) in enumerate(items):
         if position < MAX_VALUES or not isinstance(value, str | int | float):
-            key_text = escape(str(key) if isinstance(key, str | int) else type(key).__name__)
-            name = f"{parent.name}.{key_text}" if parent.name else key_text
-            children.append(_Node(name, value, parent.owner))
-    return children
+            key_text = str(key) if isinstance(key, str | int) else type(key).__name__
+            yield f"{parent}.{key_text}" if parent else key_text, value

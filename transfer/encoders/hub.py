@@ -10,16 +10,15 @@ builds a network from its config.
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from transfer.encoders.architectures import BackboneError
 
 FILE = re.compile(r"hf:/{1,2}([\w.-]+/[\w.-]+)@([^/]+)/(.+)")
 NETWORK = re.compile(r"hf:([\w.-]+/[\w.-]+)@([^/]+)")
 CACHED = re.compile(r".*/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{7,40})(?:/(.+))?")
-ADDRESS_FORMAT = (
-    "hf://ORG/REPO@REVISION/FILE, such as hf://timm/resnet50.a1_in1k@main/model.safetensors"
-)
 OF_NETWORK = ("config.json", "preprocessor_config.json")
 """Files of a repository that define its network and input images."""
 
@@ -27,40 +26,36 @@ OF_NETWORK = ("config.json", "preprocessor_config.json")
 def local_file(path: Path) -> Path:
     """Return the path of a hub file in the cache.
 
-    Other paths are unchanged. BackboneError for a malformed address, without internet connection or
-    permission, or if the repository, revision or file does not exist.
+    Other paths are unchanged. Raises BackboneError for a malformed address, without internet
+    connection or permission, or if the repository, revision or file does not exist.
     """
     text = path.as_posix()
     if not text.startswith("hf:/"):
         return path
     if (address := FILE.fullmatch(text)) is None:
-        raise BackboneError(f"--ckpt {text}: expected {ADDRESS_FORMAT}")
+        example = "hf://timm/resnet50.a1_in1k@main/model.safetensors"
+        raise BackboneError(f"--ckpt {text}: expected hf://ORG/REPO@REVISION/FILE, as in {example}")
     repo, revision, file = address.groups()
-
-    def download() -> Path:
-        from huggingface_hub import hf_hub_download
-
-        return Path(hf_hub_download(repo, file, revision=revision))
-
-    return _with_explained_errors(f"hf://{repo}@{revision}/{file}", download)
+    return _download(
+        f"hf://{repo}@{revision}/{file}",
+        lambda hub: hub.hf_hub_download(repo, file, revision=revision),
+    )
 
 
 def local_network(encoder: str) -> str:
     """Return hf:FOLDER in the cache for hf:ORG/REPO@REVISION.
 
-    Other encoders are unchanged. BackboneError as in `local_file`.
+    Other encoders are unchanged. Raises BackboneError as in `local_file`.
     """
     address = NETWORK.fullmatch(encoder)
     if address is None or Path(encoder.removeprefix("hf:")).exists():
         return encoder
     repo, revision = address.groups()
-
-    def download() -> Path:
-        from huggingface_hub import snapshot_download
-
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=[*OF_NETWORK]))
-
-    return f"hf:{_with_explained_errors(encoder, download)}"
+    folder = _download(
+        encoder,
+        lambda hub: hub.snapshot_download(repo, revision=revision, allow_patterns=[*OF_NETWORK]),
+    )
+    return f"hf:{folder}"
 
 
 def address_of(path: Path | str) -> str:
@@ -75,34 +70,35 @@ def address_of(path: Path | str) -> str:
     return f"hf://{org}/{repo}@{commit}/{file}" if file else f"hf:{org}/{repo}@{commit}"
 
 
-def _with_explained_errors(address: str, download: Callable[[], Path]) -> Path:
-    """Return the path of a download; BackboneError with advice if it fails."""
+def _download(address: str, download: Callable[[Any], str]) -> Path:
+    """Return the path of a download; raises BackboneError with advice if it fails."""
+    hub = optional_library("huggingface_hub", address, "hub")
+    from huggingface_hub import errors
+
+    advice: dict[type[Exception], str] = {  # subclasses first
+        errors.GatedRepoError: "the repository is gated: accept its terms on the hub, and log in "
+        "with: hf auth login",
+        errors.RevisionNotFoundError: "the repository has no such revision",
+        errors.RepositoryNotFoundError: "no such repository, or a private one: log in with: hf "
+        "auth login",
+        errors.LocalEntryNotFoundError: "it is not in the cache, and the hub does not answer. "
+        "Download it on a machine with internet access that shares this cache (HF_HOME), or pass "
+        "the path of a file",
+        errors.EntryNotFoundError: "the repository has no such file",
+    }
     try:
-        from huggingface_hub import errors
+        return Path(download(hub))
+    except (OSError, ValueError) as error:
+        reasons = (text for kind, text in advice.items() if isinstance(error, kind))
+        reason = next(reasons, " ".join(str(error).split()))
+        raise BackboneError(f"{address}: {reason}") from error
+
+
+def optional_library(name: str, needed_by: str, extra: str) -> Any:
+    """Return a library; raises BackboneError with the command that installs it."""
+    try:
+        return import_module(name)
     except ImportError as error:
         raise BackboneError(
-            f"{address} needs huggingface_hub, which is not installed: pip install "
-            "'ssl-benchmark[hub]'"
+            f"{needed_by} needs {name}, not installed: pip install 'ssl-benchmark[{extra}]'"
         ) from error
-    try:
-        return download()
-    except errors.GatedRepoError as error:
-        reason = (
-            "the repository is gated: accept its terms on the hub, and log in with: hf auth login"
-        )
-        raise BackboneError(f"{address}: {reason}") from error
-    except errors.RevisionNotFoundError as error:
-        raise BackboneError(f"{address}: the repository has no such revision") from error
-    except errors.RepositoryNotFoundError as error:
-        reason = "no such repository, or a private one: log in with: hf auth login"
-        raise BackboneError(f"{address}: {reason}") from error
-    except errors.LocalEntryNotFoundError as error:
-        reason = (
-            "it is not in the cache, and the hub does not answer. Download it on a machine with "
-            "internet access that shares this cache (HF_HOME), or pass the path of a file"
-        )
-        raise BackboneError(f"{address}: {reason}") from error
-    except errors.EntryNotFoundError as error:
-        raise BackboneError(f"{address}: the repository has no such file") from error
-    except (OSError, ValueError) as error:
-        raise BackboneError(f"{address}: {str(error).splitlines()[0]}") from error

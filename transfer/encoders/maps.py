@@ -33,7 +33,7 @@ MEASURED_PX = 448
 class Maps(nn.Module):
     """An encoder's network for images of one size.
 
-    BackboneError if it does not return maps.
+    Raises BackboneError if it does not return maps.
     """
 
     def __init__(self, network: nn.Module, maps: MapsFunction) -> None:
@@ -54,7 +54,7 @@ class Maps(nn.Module):
 def measured_stride(encoder: Encoder) -> int:
     """Return the stride of the maps in px.
 
-    BackboneError if the encoder does not return square maps.
+    Raises BackboneError if the encoder does not return square maps.
     """
     network = encoder.maps_network(MEASURED_PX, weights=False)
     try:
@@ -123,8 +123,8 @@ def torchvision_maps(network: Any, images: Tensor) -> Tensor:
 def resize_input(network: Any, size_px: int) -> None:
     """Change a network's image size in place, with resampled position embeddings.
 
-    timm networks do this themselves, with the method of POSITIONS. BackboneError for position
-    embeddings of unknown layout.
+    timm networks do this themselves, with the method of POSITIONS. Raises BackboneError for
+    position embeddings of unknown layout.
     """
     if callable(set_input_size := getattr(network, "set_input_size", None)):
         set_input_size(img_size=(size_px, size_px))

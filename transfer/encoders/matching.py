@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,10 +21,6 @@ from transfer.encoders.naming import NAMES, SCHEMES, brief, is_optional
 from transfer.encoders.resnets import tensor_shapes
 from transfer.encoders.verify import to_finite_float32
 
-MAX_COUNTERS = 1024
-"""Maximum size of a step counter, which may have a value per GPU."""
-MAX_DOTS = 40
-"""Maximum number of dots in a tensor name."""
 MIN_NAMES = 20
 """Minimum number of matching names per prefix (the smallest ResNet: 100 tensors)."""
 
@@ -113,32 +108,24 @@ def plan_of(built: Mapping[str, Tensor], encoder: str) -> Plan:
 
 
 def find(plans: Sequence[Plan], contents: Contents) -> list[Match]:
-    """Return the best match per scheme and prefix, in file order."""
+    """Return the best match per scheme and prefix."""
     entries: dict[str, Tensor | str] = {**contents.tensors, **contents.opaque}
     by_scheme: defaultdict[str, list[Plan]] = defaultdict(list)
     for plan in plans:
         by_scheme[plan.scheme].append(plan)
-    names_by_scheme = {
-        scheme: {theirs for plan in group for theirs, _ in plan.tensors.values()}
-        for scheme, group in by_scheme.items()
-    }
-    votes: Counter[tuple[str, str]] = Counter()
-    for name in entries:
-        if name.count(".") <= MAX_DOTS:
-            starts = [0, *(dot.end() for dot in re.finditer(r"\.", name))]
-            for scheme, names in names_by_scheme.items():
-                votes.update((scheme, name[:start]) for start in starts if name[start:] in names)
     min_votes = min(MIN_NAMES, *(max(1, len(plan.tensors) // 2) for plan in plans))
     matches = []
-    for (scheme, prefix), count in votes.items():
-        if count >= min_votes:
-            names_under_prefix = {
-                name.removeprefix(prefix) for name in entries if name.startswith(prefix)
-            }
-            fits = (
-                _fit(p, prefix, entries, names_under_prefix & names_by_scheme[scheme])
-                for p in by_scheme[scheme]
-            )
+    for group in by_scheme.values():
+        names = {file_name for plan in group for file_name, _ in plan.tensors.values()}
+        votes = Counter(
+            name[:start]
+            for name in entries
+            for start in [0, *(dot.end() for dot in re.finditer(r"\.", name))]
+            if name[start:] in names
+        )
+        for prefix in [prefix for prefix, count in votes.items() if count >= min_votes]:
+            under_prefix = {n.removeprefix(prefix) for n in entries if n.startswith(prefix)}
+            fits = (_fit(plan, prefix, entries, under_prefix & names) for plan in group)
             matches.append(min(fits, key=lambda match: match.num_flaws))
     return matches
 
@@ -182,8 +169,8 @@ def choose(
     encoder: the user's name of the encoder, empty for a ResNet. branch: the user's choice, a prefix
     or a part of one.
 
-    BackboneError if no match is complete, or if several are complete and neither the branch nor a
-    name decides.
+    Raises BackboneError if no match is complete, or if several are complete and neither the branch
+    nor a name decides.
     """
     if branch and matches:
         match = _named(branch, matches)
@@ -201,9 +188,8 @@ def choose(
         student = next((name for name in convolutions if "student" in name), None)
         if student and not same:
             raise BackboneError(
-                f"the only complete network is {match}, and the file also contains a student that "
-                f"is another network (first tensor: {student}). To use the teacher, pass "
-                f"--checkpoint-key teacher"
+                f"the only complete network is {match}, and the student is another network (first "
+                f"tensor: {student}). To use the teacher, pass --checkpoint-key teacher"
             )
     elif match.has("momentum_side"):
         # a momentum copy must not silently replace a damaged query encoder
@@ -221,10 +207,8 @@ def _named(branch: str, matches: list[Match]) -> Match:
     exact = [m for m in best.values() if branch in (m.label, m.prefix.removesuffix("."))]
     selected = exact or [match for match in best.values() if branch in match.label]
     if len(selected) != 1:
-        raise BackboneError(
-            f"--checkpoint-key {branch} matches {len(selected) or 'none'} of the networks in the "
-            f"file: {'; '.join(map(str, best.values()))}. Pass a part of one prefix that is unique"
-        )
+        networks = "; ".join(map(str, best.values()))
+        raise BackboneError(f"--checkpoint-key {branch} is not in exactly one prefix of {networks}")
     return selected[0]
 
 
@@ -244,11 +228,9 @@ def _preferred(complete: list[Match], tensors: Mapping[str, Tensor]) -> tuple[Ma
         query = [match for match in online if match.has("query_side")]
         if len(query) == 1:
             return query[0], "the query encoder"
-    kinds = "" if one_network else " of different networks"
     raise BackboneError(
-        f"{len(complete)} complete networks{kinds} are in the file, and no name identifies the "
-        f"backbone: {'; '.join(map(str, complete))}. Select one by a unique part of its prefix, "
-        f"such as --checkpoint-key {complete[0].label.removesuffix('.')!r}"
+        f"the file has {len(complete)} complete networks: {'; '.join(map(str, complete))}. Select "
+        f"one by its prefix, such as --checkpoint-key {complete[0].label.removesuffix('.')!r}"
     )
 
 
@@ -263,28 +245,18 @@ def _same_values(first: Match, second: Match, tensors: Mapping[str, Tensor]) -> 
 def _refusal(matches: list[Match], contents: Contents, encoder: str) -> str:
     """Return an error message: the contents of the file, the next step."""
     tensors = contents.tensors
-    if not encoder:
-        for row in NAMES["others"]:
-            if example := next((name for name in tensors if re.search(row["names"], name)), None):
-                return f"it contains {row['is']} ({example})"
+    for row in NAMES["others"] if not encoder else ():
+        if example := next((name for name in tensors if re.search(row["names"], name)), None):
+            return f"it contains {row['is']} ({example})"
     hidden = brief(dict.fromkeys(contents.opaque.values()))
     unread = f". Tensors in objects of other classes are not read: {hidden}" if hidden else ""
-    vit = vit_sizes({name: tensor.shape for name, tensor in tensors.items()})
+    vit = vit_description({name: tensor.shape for name, tensor in tensors.items()})
+    contained = f"its {len(tensors)} tensors ({brief(tensors)})"
     if not matches and encoder:
-        return (
-            f"none of its {len(tensors)} tensors ({brief(tensors)}) has a name of {encoder}: it is "
-            f"{vit or 'another network, or another layout of it'}{unread}"
-        )
-    if not matches and vit:
-        return (
-            f"its {len(tensors)} tensors ({brief(tensors)}) belong to {vit}. Select a network "
-            f"other than a ResNet with --encoder{unread}"
-        )
+        return f"{contained} have no name of {encoder}: it is {vit or 'another network'}{unread}"
     if not matches:
-        transformer = any(re.search("cls_token|pos_embed|patch_embed", name) for name in tensors)
-        kind = "look like a Vision Transformer's" if transformer else "belong to no ResNet"
         return (
-            f"its {len(tensors)} tensors ({brief(tensors)}) {kind}; expected the weights of one of "
+            f"{contained} belong to {vit or 'no ResNet'}. Expected is one of "
             f"{', '.join(FEATURE_DIM)} under any prefix. Select another network with --encoder, "
             f"such as --encoder timm:vit_small_patch16_224.dino{unread}"
         )
@@ -292,84 +264,50 @@ def _refusal(matches: list[Match], contents: Contents, encoder: str) -> str:
     flaws = best.flaws
     names = [flaw.split(" ")[0] for group in flaws.values() for flaw in group]
     rows = (r["is"] for r in NAMES["advice"] if all(re.search(r["flaws"], n) for n in names))
-    advice = next(rows, "It is another network, or an incomplete one")
-    planned_sizes = vit_sizes(dict(best.plan.tensors.values()))
+    advice = next(rows, "")
     if flaws["not read"]:
-        advice = (
-            "Untrusted code is never executed. If you trust the source of the file, load it there "
-            "and save plain tensors"
-        )
-    elif vit and planned_sizes and vit[:3] != planned_sizes[:3]:
+        advice = "Untrusted code is never executed: save plain tensors where the file was made"
+    elif vit and not advice and vit != vit_description(dict(best.plan.tensors.values())):
         advice = f"Its shapes match {vit}"
     elif flaws["wrong shape"] and not encoder:
-        advice = (
-            "Its shapes belong to another architecture. If a library has it, select it, such as "
-            "with --encoder timm:resnet50d.ra2_in1k"
-        )
+        advice = "If a library has this architecture, select it, such as --encoder timm:resnet50d"
+    advice = advice or "It is another network, or an incomplete one"
     listed = "; ".join(f"{kind} {brief(group)}" for kind, group in flaws.items() if group)
-    nearest = (
-        ""
-        if encoder
-        else f"; closest is {best.plan.arch} ({best.plan.stem} stem, {best.plan.scheme} names)"
-    )
+    if not encoder:
+        network = f"ResNet; closest is {best.plan.arch} ({best.plan.stem} stem, {best.plan.scheme} "
+        network += "names)"
     return (
-        f"no complete {encoder or 'ResNet'}{nearest} under prefix {best.prefix!r}: {listed}. "
-        f"{advice}{unread}"
+        f"no complete {encoder or network} under prefix {best.prefix!r}: {listed}. {advice}{unread}"
     )
 
 
-class ViTSizes(NamedTuple):
-    """Sizes of a Vision Transformer."""
-
-    width: int
-    num_blocks: int
-    patch_px: int
-    image_px: int
-
-    def __str__(self) -> str:
-        """Return a description, with the name in timm if it exists."""
-        kind = VITS.get(self[:2])
-        sizes = f"patches of {self.patch_px} px for images of {self.image_px} px"
-        if kind is None:
-            return f"a ViT of width {self.width} with {self.num_blocks} blocks and {sizes}"
-        text = f"a ViT-{kind.title()} with {sizes}"
-        name = f"vit_{kind}_patch{self.patch_px}_{self.image_px}"
-        with suppress(ImportError):
-            from timm import is_model
-
-            if is_model(name):
-                text += f", such as --encoder timm:{name}"
-        return text
+VIT_NAMES = {192: "tiny", 384: "small", 768: "base", 1024: "large", 1280: "huge"}
+"""Vision Transformers by width."""
 
 
-VITS = {
-    (192, 12): "tiny",
-    (384, 12): "small",
-    (768, 12): "base",
-    (1024, 24): "large",
-    (1280, 32): "huge",
-}
-"""Vision Transformers by width and number of blocks."""
+def vit_description(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Return the sizes of a Vision Transformer, with its name in timm if it exists.
 
-
-def vit_sizes(shapes: Mapping[str, Sequence[int]]) -> ViTSizes | None:
-    """Return the sizes of a Vision Transformer with timm's tensor names.
-
-    shapes: shape of each tensor by its name in a file or network, under any prefix. None if the
-    tensors do not belong to a Vision Transformer.
+    shapes: shape of each tensor by its name in a file or network, in timm's naming under any
+    prefix. Empty if the tensors do not belong to a Vision Transformer.
     """
     patches = next((name for name in shapes if name.endswith("patch_embed.proj.weight")), "")
-    prefix = patches.removesuffix("patch_embed.proj.weight")
-    positions = shapes.get(f"{prefix}pos_embed", ())
+    positions = shapes.get(f"{patches.removesuffix('patch_embed.proj.weight')}pos_embed", ())
     if not patches or len(shapes[patches]) != 4 or len(positions) != 3:
-        return None
+        return ""
     width, _, _, patch_px = shapes[patches]
-    numbers = (
-        re.match(r"blocks\.(?:\d+\.)?(\d+)\.norm1\.", n.removeprefix(prefix)) for n in shapes
-    )
-    num_blocks = len({number[1] for number in numbers if number})
-    side = math.isqrt(positions[1])  # class and register tokens do not change the rounded root
-    return ViTSizes(width, num_blocks, patch_px, side * patch_px)
+    # class and register tokens do not change the rounded root
+    image_px = math.isqrt(positions[1]) * patch_px
+    kind = VIT_NAMES.get(width)
+    text = f"a ViT-{kind.title()}" if kind else f"a ViT of width {width}"
+    text += f" with patches of {patch_px} px for images of {image_px} px"
+    name = f"vit_{kind}_patch{patch_px}_{image_px}"
+    with suppress(ImportError):
+        from timm import is_model
+
+        if is_model(name):
+            text += f", such as --encoder timm:{name}"
+    return text
 
 
 def count_tensor_kinds(
@@ -379,8 +317,8 @@ def count_tensor_kinds(
 
     head_names: further names that belong to a head.
 
-    BackboneError if an unknown tensor has the network's prefix: neither part of the network nor of
-    a known module that leaves its features unchanged.
+    Raises BackboneError if an unknown tensor has the network's prefix: neither part of the network
+    nor of a known module that leaves its features unchanged.
     """
     file_names = set(match.names.values())
     copies = [m.prefix for m in matches if not (m.num_flaws or match.prefix.startswith(m.prefix))]
@@ -399,9 +337,8 @@ def count_tensor_kinds(
             unexpected.append(f"{name} (an object of {path})")
     if unexpected:
         raise BackboneError(
-            f"{match} is complete, but these tensors under its prefix belong neither to it nor to "
-            f"a head: {brief(unexpected)}. The network differs from {match.plan.arch}. Export the "
-            f"backbone alone, or select its network with --encoder"
+            f"{match} is complete, but belongs to a larger network, with {brief(unexpected)}. "
+            f"Export the backbone alone, or select its network with --encoder"
         )
     return kinds
 
@@ -428,7 +365,7 @@ def weights_of(match: Match, contents: Contents, built: Mapping[str, Tensor]) ->
 
     Floating-point values are converted to float32. built: the network's tensors. Their values
     replace missing optional tensors; they are on the meta device if they have no values.
-    BackboneError for values that are not finite.
+    Raises BackboneError for values that are not finite.
     """
     weights = {}
     for network_name, value in built.items():
@@ -446,8 +383,11 @@ def weights_of(match: Match, contents: Contents, built: Mapping[str, Tensor]) ->
 
 
 def _first_count(tensor: Tensor | None) -> int:
-    """Return the first value of a step counter, or 0 if unreadable."""
-    if tensor is None or not 0 < tensor.numel() <= MAX_COUNTERS or tensor.is_complex():
+    """Return the first value of a step counter, which may have a value per GPU.
+
+    0 if it is missing or unreadable.
+    """
+    if tensor is None or not tensor.numel() or tensor.is_complex():
         return 0
     first: float = tensor[(0,) * tensor.ndim].item()
     return int(first) if math.isfinite(first) and 0 <= first < 2**63 else 0

@@ -18,8 +18,6 @@ NAMES: dict[str, Any] = yaml.load(
     Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"),
     getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # five times as fast, if it is installed
 )
-MAX_LENGTH = 160
-"""Maximum length of a name in messages."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,13 +69,6 @@ def is_optional(name: str) -> bool:
 
 
 def brief(names: Iterable[object]) -> str:
-    """Return the first names for a message; long names are truncated."""
-    texts = map(str, names)
-    listed = [t if len(t) <= MAX_LENGTH else f"{t[:MAX_LENGTH]}..." for t in texts]
-    ending = f" and {len(listed) - 6} more" if len(listed) > 6 else ""
-    return ", ".join(listed[:6]) + ending
-
-
-def escape(text: str) -> str:
-    """Return text that any stream can print, with lone surrogates escaped."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Return the first six names for a message."""
+    texts = [*map(str, names)]
+    return ", ".join(texts[:6]) + (f" and {len(texts) - 6} more" if len(texts) > 6 else "")

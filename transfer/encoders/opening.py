@@ -29,7 +29,7 @@ from transfer.encoders.encoder import (
     default_name,
     library_sha256,
 )
-from transfer.encoders.file_types import check_is_checkpoint, shortened_path
+from transfer.encoders.file_types import check_is_checkpoint
 from transfer.encoders.hub import address_of, local_file
 from transfer.encoders.naming import brief, is_optional, layout_name
 from transfer.encoders.options import Checkpoint, EncoderOptions
@@ -42,14 +42,11 @@ if TYPE_CHECKING:
     from transfer.encoders.files import Contents
     from transfer.encoders.matching import Match
     from transfer.encoders.pooling import Built, MapsFunction
-    from transfer.encoders.stated import StatedInput
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
 """Format of a backbone file with a projector; projector.py reads the projector."""
 FORMATS = (FORMAT, ENCODER_FORMAT)
-MAX_MESSAGE = 4000
-"""Maximum length of an error message, since names may be long."""
 RESNET = EncoderOptions()
 SEGMENTATION = "torchvision's segmentation network"
 """Name of the layout of torchvision's FCN and DeepLab."""
@@ -62,24 +59,33 @@ def open_file(
     name: str | None = None,
     branch: str = "",
 ) -> tuple[Encoder, Inspection]:
-    """Return a checkpoint file's encoder, and how it was read.
+    """Open a checkpoint file.
 
-    options: the network, if it is not a ResNet. name: name in the tables; None for `default_name`.
-    branch: a part of the network's prefix, if the file contains several networks.
+    Every tensor of the network must be set from the file, and every other tensor of the file must
+    be a head or of another known kind.
 
-    BackboneError unless the file contains exactly one complete network. Every tensor of the network
-    must be set from the file, and every other tensor of the file must be a head or of another known
-    kind.
+    Args:
+        path: Checkpoint file, or its address on the Hugging Face hub.
+        options: The network, if it is not a ResNet.
+        name: Name in the tables; None for `default_name`.
+        branch: A part of the network's prefix, if the file contains several networks.
+
+    Returns:
+        The encoder, and how its file was read.
+
+    Raises:
+        BackboneError: The file does not contain exactly one complete network.
     """
     from transfer.encoders.public_files import file_digests, public_file_sentence, recognize
 
     path, options = local_file(Path(path)), options.local()
     options.check()
     check_is_checkpoint(path)
+    digests = file_digests(path)
     try:
         encoder, inspection = _read(path, options, branch)
     except BackboneError as error:
-        raise BackboneError(f"{shortened_path(path)}: {str(error)[:MAX_MESSAGE]}") from error
+        raise BackboneError(f"{path}: {error}") from error
     name = default_name(path) if name is None else name
     source = f"{address_of(path) or path.name}: {inspection.layout} layout"
     source += f", prefix {inspection.prefix}" if inspection.prefix else ""
@@ -87,7 +93,6 @@ def open_file(
         source += f" ({inspection.choice})"
     source += f"; assumed: {inspection.assumed}" if inspection.assumed else ""
     source += encoder.source  # library and images, if it is not a ResNet
-    digests = file_digests(path)
     public_file = None if encoder.made_by else recognize(digests)
     encoder = replace(
         encoder,
@@ -98,25 +103,27 @@ def open_file(
         declared=public_file.recipe if public_file else "",
         checkpoint=Checkpoint(ckpt=path, name=name, branch=branch, network=options),
     )
-    return encoder, replace(
-        inspection, public_file_note=public_file_sentence(public_file) if public_file else ""
-    )
-
-
-def load(
-    path: Path | str,
-    options: EncoderOptions = RESNET,
-    *,
-    name: str | None = None,
-    branch: str = "",
-) -> Encoder:
-    """Return the encoder in a file, as `open_file` does."""
-    return open_file(path, options, name=name, branch=branch)[0]
+    if public_file:
+        inspection = replace(inspection, public_file_note=public_file_sentence(public_file))
+    return encoder, inspection
 
 
 @argument_names()
 def load_backbone(path: Path | str, *, name: str | None = None, branch: str = "") -> Encoder:
-    """Return the ResNet in a checkpoint file, as `open_file` does."""
+    """Open a checkpoint file with a torchvision-style ResNet, of any project.
+
+    Args:
+        path: Checkpoint file, or its address on the Hugging Face hub.
+        name: Name of the row in tables. Default: the name of the file, or of its folder for a file
+            such as backbone.pt.
+        branch: A part of the network's prefix, if the file contains several ResNets.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        BackboneError: The file does not contain exactly one complete ResNet.
+    """
     return open_file(path, name=name, branch=branch)[0]
 
 
@@ -126,7 +133,12 @@ def _read(path: Path, options: EncoderOptions, branch: str) -> tuple[Encoder, In
     from transfer.encoders.files import read_file
 
     contents = read_file(path)
-    _check_tensors(contents)
+    if not contents.tensors:
+        text = f"expected weights; the file contains {len(contents.values)} plain values"
+        if contents.opaque:
+            paths = brief(dict.fromkeys(contents.opaque.values()))
+            text += f" and objects of {paths}, which need code execution: save model.state_dict()"
+        raise BackboneError(text)
     if options.encoder:
         return _library_network(contents, path, options, branch)
     if contents.own_fields is not None:
@@ -134,27 +146,12 @@ def _read(path: Path, options: EncoderOptions, branch: str) -> tuple[Encoder, In
     return _resnet(contents, branch)
 
 
-def _check_tensors(contents: Contents) -> None:
-    """Raise BackboneError for a file without tensors that can be read."""
-    if contents.tensors:
-        return
-    if contents.opaque:
-        raise BackboneError(
-            f"all tensors are inside objects of other classes, which need code execution: "
-            f"{brief(dict.fromkeys(contents.opaque.values()))}. If you trust the source of "
-            f"the file, load it there and save model.state_dict()"
-        )
-    raise BackboneError(
-        f"the file contains no tensors, only {len(contents.values)} plain values; expected weights"
-    )
-
-
 def _backbone_file(
     contents: Contents, fields: Mapping[str, Any], branch: str
 ) -> tuple[Encoder, Inspection]:
     """Open a file in our format.
 
-    BackboneError if a field is wrong, or if names and shapes do not fit the architecture.
+    Raises BackboneError if a field is wrong, or if names and shapes do not fit the architecture.
     """
     import torch
     from torch import Tensor
@@ -164,8 +161,7 @@ def _backbone_file(
 
     if branch:
         raise BackboneError(
-            f"--checkpoint-key {branch} does not apply: a backbone file of this suite contains one "
-            f"network. Leave out --checkpoint-key"
+            "leave out --checkpoint-key: a backbone file of this suite contains one network"
         )
     match fields:
         case {
@@ -173,52 +169,33 @@ def _backbone_file(
             "arch": str() as arch,
             "stem": stem,
             "state_dict": dict() as stored,
-            "input": dict() as input_fields,
+            "input": {"mean": mean, "std": std, "size": size_px, "channels": "RGB"},
             "made_by": dict() as made_by,
         } if file_format in FORMATS and stem in STEMS:
             tensors = {name: t for name, t in stored.items() if isinstance(t, Tensor)}
         case tree:
             listed = {key: value for key, value in tree.items() if key != "state_dict"}
             raise BackboneError(
-                f"the fields are {str(listed)[:300]} and {'a' if 'state_dict' in tree else 'no'} "
-                f"state_dict; expected format {FORMAT!r}, arch, stem ({', '.join(STEMS)}), "
-                f"state_dict, input and made_by: export it again with this version"
+                f"the fields are {str(listed)[:300]}; expected state_dict, made_by, format "
+                f"{FORMAT!r}, arch, stem ({', '.join(STEMS)}) and input (mean and std of three "
+                f"floats each, size in px, channels RGB): export it again with this version"
             )
     # check shapes before reading values: a tensor may repeat one value any number of times
     network_with(arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()})
     weights = {
-        name: tensor.clone() if is_optional(name) else to_finite_float32(name, tensor)
-        for name, tensor in tensors.items()
+        name: tensors[name].clone() if is_optional(name) else to_finite_float32(name, tensors[name])
+        for name in tensor_shapes(arch, stem)
     }
     made_by = json.loads(json.dumps(made_by, default=lambda node: type(node).__name__))
-    weights = {name: weights[name] for name in tensor_shapes(arch, stem)}
-    encoder = _of_resnet(arch, stem, weights, _backbone_file_input(input_fields), made_by)
+    input_format = InputFormat(mean=mean, std=std, size_px=size_px)
     num_other = sum(not name.startswith("state_dict.") for name in contents.tensors)
-    return encoder, Inspection(
+    return _of_resnet(arch, stem, weights, input_format, made_by), Inspection(
         layout=file_format,
         prefix="state_dict.",
         kinds=+Counter(backbone=len(tensors), head=num_other),
         num_loaded=len(tensors),
         choice="declared by the file",
         candidates=(f"state_dict. ({network_words(arch, stem)})",),
-    )
-
-
-def _backbone_file_input(fields: Any) -> InputFormat:
-    match fields:
-        case {
-            "mean": [float(), float(), float()] as mean,
-            "std": [float(), float(), float()] as std,
-            "size": int() as size_px,
-            "channels": "RGB",
-        }:
-            try:
-                return InputFormat(mean=tuple(mean), std=tuple(std), size_px=size_px)
-            except BackboneError as error:
-                raise BackboneError(f"input: {error}; export it again") from error
-    raise BackboneError(
-        f"input is {fields!r}; expected mean and std of three floats each, size in px, "
-        f"channels RGB; export it again"
     )
 
 
@@ -231,71 +208,66 @@ def _of_resnet(
 ) -> Encoder:
     """Return the ResNet with these weights.
 
-    BackboneError unless its features depend on the images.
+    Raises BackboneError unless its features depend on the images.
     """
     from transfer.encoders.resnets import network_with
     from transfer.encoders.verify import check_response, fixed_images
 
     check_response(network_with(arch, stem, weights).requires_grad_(False)(fixed_images()))
     return Encoder(
-        name="",
         arch=arch,
         stem=stem,
         state_dict=weights,
         input=input_format,
         made_by=made_by,
-        source="",
-        file_sha256="",
         sha256=content_sha256(arch, stem, input_format, weights),
     )
 
 
 def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     """Open a third-party ResNet with its declared stem and images."""
-    from transfer.encoders.matching import (
-        choose,
-        count_tensor_kinds,
-        find,
-        resnet_plans,
-        weights_of,
-    )
+    from transfer.encoders import matching
     from transfer.encoders.resnets import meta_tensors
     from transfer.encoders.stated import apply_stem, input_of, read_statements
 
-    matches = find(resnet_plans(), contents)
-    match, choice = choose(matches, contents, "", branch)
+    matches = matching.find(matching.resnet_plans(), contents)
+    match, choice = matching.choose(matches, contents, "", branch)
     statements = read_statements(contents.values, contents.tensors)
     match, stem_note = apply_stem(match, matches, statements)
     arch, stem = match.network
     declared = input_of(statements)
-    kinds = count_tensor_kinds(match, matches, contents)
-    weights = weights_of(match, contents, meta_tensors(arch, stem))
-    default_input = default_input_format(stem)
-    input_format = replace(
-        default_input,
-        mean=declared.mean or default_input.mean,
-        std=declared.std or default_input.std,
-    )
-    encoder = _of_resnet(arch, stem, weights, input_format, {})
+    kinds = matching.count_tensor_kinds(match, matches, contents)
+    weights = matching.weights_of(match, contents, meta_tensors(arch, stem))
     if declared.is_bgr:
         weights["conv1.weight"] = weights["conv1.weight"].flip(1)
-        encoder = replace(encoder, sha256=content_sha256(arch, stem, input_format, weights))
-    other_matches = [m for m in matches if m.num_flaws == 0 and m.prefix != match.prefix]
+    default = default_input_format(stem)
+    input_format = replace(
+        default, mean=declared.mean or default.mean, std=declared.std or default.std
+    )
     layout = layout_name(
         match.plan.scheme, match.prefix, contents.tensors.keys() - set(match.names.values())
     )
-    notes = [*filter(None, [stem_note]), *_notes(match, contents, declared)]
+    notes = [stem_note] if stem_note else []
+    if declared.entries:
+        notes.append(f"images as the file says: {declared.entries}")
+    if declared.is_bgr:
+        notes.append("the channels of the first convolution are reversed: BGR became RGB")
+    notes += _precision_notes(match, contents)
+    if contents.opaque:
+        paths = brief(dict.fromkeys(contents.opaque.values()))
+        notes.append(f"tensors inside objects of other classes are not read: {paths}")
     if layout == SEGMENTATION:
         notes.append("layer3 and layer4 stride here; in that network they are usually dilated")
     unknown = "strides, eps" if stem_note else "strides, eps, padding and pooling"
     images = "" if declared.entries else ", RGB, mean and std of ImageNet"
-    return encoder, Inspection(
+    others = [m for m in matches if m.num_flaws == 0 and m.prefix != match.prefix]
+    return _of_resnet(arch, stem, weights, input_format, {}), Inspection(
         layout=layout,
         prefix=match.prefix,
         kinds=kinds,
         num_loaded=len(match.names),
         choice=choice,
-        candidates=(str(match), *map(str, other_matches)),
+        candidates=(str(match), *map(str, others)),
         assumed=f"{unknown} of torchvision's network{images}",
         notes=tuple(notes),
     )
@@ -310,71 +282,47 @@ def _precision_notes(match: Match, contents: Contents) -> list[str]:
     return [f"cast to float32 from {', '.join(sorted(map(str, cast)))}"] if cast else []
 
 
-def _notes(match: Match, contents: Contents, declared: StatedInput) -> list[str]:
-    """Return notes on input images, precision and objects that are not read."""
-    notes = [f"images as the file says: {declared.entries}"] if declared.entries else []
-    if declared.is_bgr:
-        notes.append("the channels of the first convolution are reversed: BGR became RGB")
-    notes += _precision_notes(match, contents)
-    if contents.opaque:
-        paths = brief(dict.fromkeys(contents.opaque.values()))
-        notes.append(f"tensors inside objects of other classes are not read: {paths}")
-    return notes
-
-
 def _library_network(
     contents: Contents, path: Path, options: EncoderOptions, branch: str
 ) -> tuple[Encoder, Inspection]:
-    """Open a network that a library or a user's file builds."""
-    from transfer.encoders.matching import choose, count_tensor_kinds, find, plan_of, weights_of
-    from transfer.encoders.pooling import Pooled
+    """Open a network that a library or a user's file builds.
+
+    Names and shapes are checked before missing options are asked for.
+    """
+    from transfer.encoders import matching
     from transfer.encoders.sources import build, load_with_transformers, removed_head_tensors
     from transfer.encoders.verify import fill
 
     built = build(options.encoder, options.input_px, contents.tensors)
-    # ask for missing options before checking the file
-    _input(built, options)
-    Pooled(built, options.pool, options.label)
     if built.folder is None:
         stored = built.network.state_dict()
     else:
         built, stored = load_with_transformers(built, path)
-    matches = find([plan_of(stored, options.label)], contents)
-    match, choice = choose(matches, contents, options.label, branch)
+    matches = matching.find([matching.plan_of(stored, options.label)], contents)
+    match, choice = matching.choose(matches, contents, options.label, branch)
     heads = removed_head_tensors(built.network, match.prefix, contents.tensors)
-    kinds = count_tensor_kinds(match, matches, contents, heads)
-    weights = weights_of(match, contents, stored)
+    kinds = matching.count_tensor_kinds(match, matches, contents, heads)
+    weights = matching.weights_of(match, contents, stored)
     if built.folder is None:
         fill(built.network, weights)
     elif changed := [name for name, values in stored.items() if not values.equal(weights[name])]:
         raise BackboneError(f"transformers changes the values of {brief(changed)}")
-    encoder = encoder_of_network(built, options, "", "")
-    return encoder, Inspection(
+    assumed = ""
+    if built.assumed and not options.input_mean:
+        assumed = f"mean and std of {built.assumed}, not stated for this file"
+    library = built.library.replace("file ", "SHA-256 of this file: ")
+    library = library.replace("config ", "SHA-256 of config.json: ")
+    notes = [f"built by {options.encoder}, {library}", *_precision_notes(match, contents)]
+    return encoder_of_network(built, options, "", ""), Inspection(
         layout=options.label,
         prefix=match.prefix,
         kinds=kinds,
         num_loaded=len(match.names),
         choice=choice,
         candidates=(match.label, *(m.label for m in matches if m is not match and not m.num_flaws)),
-        assumed=_assumed_input(built, options),
-        notes=(_builder(encoder), *filter(None, [built.note]), *_precision_notes(match, contents)),
+        assumed=assumed,
+        notes=tuple(notes),
     )
-
-
-def _assumed_input(built: Built, options: EncoderOptions) -> str:
-    """Return the source of mean and std if they are assumed."""
-    if options.input_mean or not built.assumed:
-        return ""
-    return f"mean and std of {built.assumed}, not stated for this file"
-
-
-def _builder(encoder: Encoder) -> str:
-    """Return the library that builds the network, or the user's file."""
-    kind, _, digest = encoder.library.partition(" ")
-    if kind == "file":
-        path = encoder.options.encoder.rpartition(":")[0]
-        return f"{path} builds the network; SHA-256 of this file: {digest}"
-    return encoder.library.replace(", config ", "; SHA-256 of config.json: ")
 
 
 def encoder_of_network(
@@ -388,7 +336,8 @@ def encoder_of_network(
     """Return the encoder of a network with its weights.
 
     The code of a user's module or maps function has no version. It is identified by its output on
-    fixed noise, rounded to three digits. BackboneError if the features do not depend on the image.
+    fixed noise, rounded to three digits. Raises BackboneError if the features do not depend on the
+    image.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -397,7 +346,16 @@ def encoder_of_network(
     from transfer.encoders.pooling import Pooled
     from transfer.encoders.verify import check_features, fixed_images, forward
 
-    input_format = _input(built, options)
+    size_px = options.input_px or built.size_px
+    mean, std = options.input_mean or built.mean, options.input_std or built.std
+    missing = [] if size_px else ["--input-px"]
+    missing += ["--input-mean and --input-std"] if mean is None or std is None else []
+    if missing:
+        raise BackboneError(
+            f"the input format of {options.encoder} is unknown: {built.missing_input_reason}; or "
+            f"pass {', '.join(missing)}"
+        )
+    input_format = InputFormat(size_px=size_px, mean=mean, std=std)
     network = Pooled(built, options.pool, options.encoder).eval()
     images = fixed_images(input_format.size_px)
     # the counter fails on parametrized modules in inference mode
@@ -419,9 +377,6 @@ def encoder_of_network(
         stem="",  # type: ignore[arg-type]
         state_dict=weights,
         input=input_format,
-        made_by={},
-        source="",
-        file_sha256="",
         sha256=library_sha256(options, library, input_format, weights),
         options=options,
         width=features.shape[1],
@@ -442,20 +397,3 @@ def _response(values: Tensor) -> str:
 
     digits = (values / values.abs().max() * 1000).round().to(torch.int16).numpy()
     return hashlib.sha256(digits.tobytes()).hexdigest()[:8]
-
-
-def _input(built: Built, options: EncoderOptions) -> InputFormat:
-    """Return the encoder's input format; BackboneError if it is unknown."""
-    size_px = options.input_px or built.size_px
-    mean, std = options.input_mean or built.mean, options.input_std or built.std
-    missing = [] if size_px else ["--input-px"]
-    missing += ["--input-mean and --input-std"] if mean is None or std is None else []
-    if missing:
-        raise BackboneError(
-            f"the input format of {options.encoder} is unknown: "
-            f"{built.missing_input_reason}; or pass {', '.join(missing)}"
-        )
-    try:
-        return InputFormat(size_px=size_px, mean=mean, std=std)
-    except BackboneError as error:
-        raise BackboneError(f"input of {options.encoder}: {error}") from error

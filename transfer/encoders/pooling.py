@@ -43,8 +43,6 @@ class Built:
     """
     maps: MapsFunction | None = None
     """Normalized maps (n, C, h, w), see maps.py, or None."""
-    note: str = ""
-    """Note on modules that the features do not depend on."""
     folder: Path | None = None
     """Folder of a transformers model, which renames tensors when it loads them."""
 
@@ -55,7 +53,7 @@ class Pooled(nn.Module):
     def __init__(self, built: Built, pool: Pool, encoder: str) -> None:
         """Combine a network with a pooling.
 
-        BackboneError if the network does not offer it.
+        Raises BackboneError if the network does not offer it.
         """
         super().__init__()
         if pool not in get_args(Pool):
@@ -87,7 +85,7 @@ def pooled(tokens: Tensor, pool: Pool, network: nn.Module) -> Tensor:
     """Return features (n, C), or (n, 2 C) for cls+mean.
 
     tokens: (n, T, C), or maps (n, C, H, W); maps are (n, H, W, C) if the network's `output_fmt` is
-    "NHWC". BackboneError if the class token is missing.
+    "NHWC". Raises BackboneError if the class token is missing.
     """
     prefix = num_prefix_tokens(network)
     if tokens.ndim == 4:
@@ -107,8 +105,8 @@ def as_maps(features: Tensor, network: nn.Module, prefix: int | None = None) -> 
     """Return tokens or maps as maps (n, C, h, w).
 
     Tokens are (n, T, C). Maps may have their channels first or last. prefix: number of tokens
-    before the patch tokens; None for the network's number. BackboneError if the patches do not form
-    a square.
+    before the patch tokens; None for the network's number. Raises BackboneError if the patches do
+    not form a square.
     """
     if not isinstance(features, Tensor) or features.ndim not in (3, 4):
         raise BackboneError("it returns neither tokens (n, T, C) nor maps (n, C, h, w)")

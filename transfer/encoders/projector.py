@@ -21,7 +21,7 @@ from torch.nn.utils import skip_init
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder
 from transfer.encoders.files import Contents, read_file
-from transfer.encoders.opening import FORMAT, load
+from transfer.encoders.opening import FORMAT
 from transfer.encoders.verify import to_finite_float32
 
 ENCODER_FILE = "encoder.pt"
@@ -96,22 +96,34 @@ def missing_projector_reason(backbone: Encoder) -> str:
 def load_projector(backbone: Encoder) -> Projector:
     """Return the projector of a backbone.
 
-    It is in the backbone's file or in the encoder.pt next to it. BackboneError if the backbone has
-    no projector or if the projector belongs to another backbone. No code of the file is executed.
+    It is in the backbone's file or in the encoder.pt next to it. Raises BackboneError if the
+    backbone has no projector or if the projector belongs to another backbone. No code of the file
+    is executed.
     """
     path = Path(backbone.file)
     if not backbone.file:
         raise BackboneError(
-            f"{backbone.name} has no projector, which embeddings need: it is a random "
-            f"initialization, a subset of a network's heads or an encoder. Pass the encoder.pt of "
-            f"a pre-training run, or use features"
+            f"{backbone.name} has no projector, which embeddings need. Pass the encoder.pt of a "
+            f"pre-training run, or use features"
         )
     try:
         contents = read_file(path)
         if contents.own_fields is None:
             return _query_head(contents, backbone, path.name)
         if contents.own_fields["format"] == FORMAT:
-            path, contents = _encoder_file(path, backbone)
+            if not path.with_name(ENCODER_FILE).exists():
+                raise BackboneError(
+                    f"embeddings need its projector, from {ENCODER_FILE} next to it. Start the "
+                    f"finished pre-training run again, which writes this file, or use features"
+                )
+            path = path.with_name(ENCODER_FILE)
+            contents = read_file(path)
+            for name, tensor in backbone.state_dict.items():
+                stored = contents.tensors.get(f"state_dict.{name}")
+                if stored is None or not stored.to(tensor.dtype).equal(tensor):
+                    raise BackboneError(
+                        f"contains another backbone: pass --ckpt {path}, or the one of the same run"
+                    )
         heads = read_heads(contents.own_fields or {}, backbone.feature_dim)
     except BackboneError as error:
         raise BackboneError(f"{path}: {error}") from error
@@ -119,34 +131,15 @@ def load_projector(backbone: Encoder) -> Projector:
     return Projector(heads, f"{path.name}: {projectors}")
 
 
-def _encoder_file(path: Path, backbone: Encoder) -> tuple[Path, Contents]:
-    """Return path and contents of the encoder file of a backbone file."""
-    encoder_path = path.with_name(ENCODER_FILE)
-    if not encoder_path.exists():
-        raise BackboneError(
-            f"a backbone without its projector, which embeddings need, and without "
-            f"{ENCODER_FILE} next to it. Start the finished pre-training run again, which writes "
-            f"this file. Methods without a projector (supervised, random) need features instead"
-        )
-    encoder = load(encoder_path)
-    if encoder.sha256 != backbone.sha256:
-        raise BackboneError(
-            f"{encoder_path} contains another backbone, so its projector does not belong to this "
-            f"one; pass --ckpt {encoder_path}, or the backbone of the same run"
-        )
-    return encoder_path, read_file(encoder_path)
-
-
 def read_heads(tree: Mapping[str, Any], feature_dim: int) -> tuple[Head, ...]:
     """Return the projectors of an encoder file.
 
-    BackboneError if a field is not as expected.
+    Raises BackboneError if a field is not as expected.
     """
     projectors = tree.get("projectors")
     if not isinstance(projectors, list) or not projectors:
         raise BackboneError(
-            f"projectors is {str(projectors)[:100]}; expected a list with the layers of each head: "
-            f"export it again"
+            f"projectors is {str(projectors)[:100]}; expected a list with the layers of each head"
         )
     heads = []
     for index, item in enumerate(projectors):
@@ -158,7 +151,7 @@ def read_heads(tree: Mapping[str, Any], feature_dim: int) -> tuple[Head, ...]:
             case _:
                 raise BackboneError(
                     f"projector {index} is {str(item)[:200]}; expected its features, [start, stop) "
-                    f"of {feature_dim}, and its layers: export it again"
+                    f"of {feature_dim}, and its layers"
                 )
     return tuple(heads)
 
@@ -166,7 +159,7 @@ def read_heads(tree: Mapping[str, Any], feature_dim: int) -> tuple[Head, ...]:
 def _head(start: int, stop: int, layers: Sequence[Any], name: str) -> Head:
     """Return the projector of these layers.
 
-    BackboneError if they do not fit each other and the features.
+    Raises BackboneError if they do not fit each other and the features.
     """
     modules: list[nn.Module] = []
     width = stop - start
@@ -191,25 +184,25 @@ def _module(layer: Any, name: str, width: int) -> nn.Module:
             has_bias = layer.get("bias") is not None
             module = skip_init(nn.Linear, width, weight.shape[0], bias=has_bias)
         case {"kind": "batch_norm", "eps": float() as eps} if eps > 0:
-            module = nn.BatchNorm1d(width, eps=eps)
+            module = nn.BatchNorm1d(width, eps=eps, affine=layer.get("weight") is not None)
         case _:
             raise BackboneError(
                 f"{name} is {str(layer)[:200]}; expected a linear layer, batch_norm with a "
-                f"positive eps, relu or gelu: export it again with this version"
+                f"positive eps, relu or gelu"
             )
-    for key, parameter in module.state_dict().items():
-        stored = layer.get(key)
-        if stored is None and isinstance(module, nn.BatchNorm1d) and "running" not in key:
-            continue
-        stored_shape = tuple(stored.shape) if isinstance(stored, Tensor) else stored
-        if stored_shape != tuple(parameter.shape):
-            raise BackboneError(
-                f"{name}.{key} is {str(stored_shape)[:100]}, expected a tensor of shape "
-                f"{tuple(parameter.shape)}: this projector does not belong to these features"
-            )
-        parameter.copy_(to_finite_float32(f"{name}.{key}", stored))
-        if key == "running_var" and bool((parameter < 0).any()):
-            raise BackboneError(f"{name} has a negative running_var")
+    stored = {
+        key: to_finite_float32(f"{name}.{key}", value)
+        for key, value in layer.items()
+        if isinstance(value, Tensor)
+    }
+    try:
+        module.load_state_dict(stored)
+    except RuntimeError as error:
+        raise BackboneError(
+            f"{name} does not fit features (n, {width}): {' '.join(str(error).split())}"
+        ) from error
+    if "running_var" in stored and bool((stored["running_var"] < 0).any()):
+        raise BackboneError(f"{name} has a negative running_var")
     return module
 
 
@@ -219,21 +212,18 @@ def _query_head(contents: Contents, backbone: Encoder, file: str) -> Projector:
     for name, tensor in contents.tensors.items():
         if match := QUERY_HEAD.fullmatch(name):
             heads.setdefault(match["prefix"], {})[match["layer"]] = tensor
-    known_prefixes = [prefix for prefix, head in heads.items() if frozenset(head) in QUERY_HEADS]
-    if len(known_prefixes) != 1:
+    prefixes = [prefix for prefix, head in heads.items() if frozenset(head) in QUERY_HEADS]
+    if len(prefixes) != 1:
         names = ", ".join(f"{prefix}{{{', '.join(head)}}}" for prefix, head in heads.items())
         raise BackboneError(
-            f"it has no known projector, which embeddings need: found {names or 'no head'} in "
-            f"encoder_q; expected one with fc.weight and fc.bias, or fc.0 and fc.2 (MoCo v1 "
-            f"and v2, JCL). Use features instead"
+            f"it has no known projector, which embeddings need: expected encoder_q.fc of MoCo v1, "
+            f"MoCo v2 or JCL, found {names or 'no head'}. Use features instead"
         )
-    (prefix,) = known_prefixes
+    (prefix,) = prefixes
     head, name = heads[prefix], prefix.removesuffix(".")
     mean = contents.tensors.get(f"{name.removesuffix('fc')}bn1.running_mean")
     backbone_mean = backbone.state_dict["bn1.running_mean"]
-    if mean is None or not backbone_mean.equal(
-        to_finite_float32(f"the norm next to {prefix}", mean)
-    ):
+    if mean is None or not backbone_mean.equal(mean.to(backbone_mean.dtype)):
         raise BackboneError(
             f"its head {prefix} belongs to the query encoder, and {backbone.source} is another "
             f"network: leave out --checkpoint-key, or use features"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from pretrain.running.reading import retry_reads
+
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFile:
@@ -35,7 +37,7 @@ def file_digests(path: Path) -> dict[str, str]:
     """Return md5 and sha256 digests of a file, reading it once."""
     hashes = {name: hashlib.new(name, usedforsecurity=False) for name in ("md5", "sha256")}
     with path.open("rb") as file:
-        while chunk := file.read(2**22):
+        while chunk := retry_reads(path, lambda: file.read(2**22)):
             for file_hash in hashes.values():
                 file_hash.update(chunk)
     return {name: file_hash.hexdigest() for name, file_hash in hashes.items()}
@@ -43,12 +45,7 @@ def file_digests(path: Path) -> dict[str, str]:
 
 def recognize(digests: Mapping[str, str]) -> PublicFile | None:
     """Return the published file with these digests, or None."""
-    matches = (
-        public_file
-        for public_file in PUBLIC_FILES
-        if digests[public_file.algorithm].startswith(public_file.digest)
-    )
-    return next(matches, None)
+    return next((f for f in PUBLIC_FILES if digests[f.algorithm].startswith(f.digest)), None)
 
 
 def public_file_sentence(public_file: PublicFile) -> str:

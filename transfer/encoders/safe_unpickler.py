@@ -6,7 +6,6 @@ class that only stores its arguments. `torch.load` uses this module as its `pick
 """
 
 import io
-import os
 import pickle
 import re
 import sys
@@ -80,13 +79,6 @@ class Untyped:
 
 
 def _tensor(storage: Any, first: Any, size: Any, steps: Any, *_: object) -> Tensor:
-    # torch would extend the storage of a legacy file by numbers that are not in the file
-    last = first + sum((count - 1) * step for count, step in zip(size, steps, strict=True))
-    end = (last + 1) * storage.dtype.itemsize
-    if min((first, *size, *steps)) < 0 or (
-        0 not in size and end > storage._untyped_storage.nbytes()
-    ):
-        raise pickle.UnpicklingError(f"a tensor of {tuple(size)} exceeds its storage")
     rebuilt: Tensor = torch._utils._rebuild_tensor(storage, first, torch.Size(size), tuple(steps))
     return rebuilt
 
@@ -141,11 +133,7 @@ REBUILDS: dict[str, Any] = {
     ).reshape(shape, order=order),
 }
 """Replacements that rebuild data; every other name gets an inert class."""
-MOVED = {
-    "numpy._core.": "numpy.core.",
-    "copy_reg.": "copyreg.",
-    "__builtin__.": "builtins.",
-}
+MOVED = {"numpy._core.": "numpy.core.", "copy_reg.": "copyreg.", "__builtin__.": "builtins."}
 """New names of modules -> the names in REBUILDS."""
 
 
@@ -163,7 +151,7 @@ class Unpickler(pickle.Unpickler):
         if RUNS_PROGRAMS.match(path):
             raise BackboneError(
                 f"the pickle names {path[:160]}, which runs programs. It was not executed. Do not "
-                f"load this file with other software; ask its authors for a plain state dict"
+                f"load this file with other software"
             )
         return REBUILDS[path] if path in REBUILDS else inert_class(path)
 
@@ -187,15 +175,10 @@ def load_torch(file: BinaryIO | str, *, mmap: bool = False) -> Any:
 
     The file must be neither TorchScript nor a tar archive.
     """
-    forced = os.environ.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD", None)  # excludes a pickle_module
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            return torch.load(
-                file, "cpu", sys.modules[__name__], weights_only=False, mmap=mmap, encoding="latin1"
-            )
-    finally:
-        if forced is not None:
-            os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = forced
+    with warnings.catch_warnings(action="ignore"):
+        return torch.load(
+            file, "cpu", sys.modules[__name__], weights_only=False, mmap=mmap, encoding="latin1"
+        )
 
 
 def holds_numbers(node: object) -> bool:

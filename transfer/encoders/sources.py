@@ -23,21 +23,22 @@ from torch import Tensor, nn
 
 from pretrain.running.command_line import nearest
 from transfer.encoders.architectures import BackboneError
+from transfer.encoders.hub import optional_library
 from transfer.encoders.maps import timm_maps, torchvision_maps, transformers_maps
-from transfer.encoders.modules import check_values, described, module_source, unwrapped
+from transfer.encoders.modules import checked, module_source
 from transfer.encoders.pooling import Built
 from transfer.process_state import torch_defaults
 
-NO_TENSORS: Mapping[str, Tensor] = MappingProxyType({})
 
-
-def build(encoder: str, size_px: int = 0, tensors: Mapping[str, Tensor] = NO_TENSORS) -> Built:
+def build(
+    encoder: str, size_px: int = 0, tensors: Mapping[str, Tensor] = MappingProxyType({})
+) -> Built:
     """Return the network of a source, with random weights.
 
     encoder: as in --encoder. size_px: requested image size; 0 for the source's own. tensors:
     tensors of the checkpoint; an optional module is built only if the checkpoint has it.
 
-    BackboneError if the source or the network does not exist.
+    Raises BackboneError if the source or the network does not exist.
     """
     kind, _, name = encoder.partition(":")
     path, _, function = encoder.rpartition(":")
@@ -49,22 +50,13 @@ def build(encoder: str, size_px: int = 0, tensors: Mapping[str, Tensor] = NO_TEN
         return _transformers(Path(name), tensors)
     if path.endswith(".py") and function:
         return _user_file(Path(path), function)
-    forms = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
-    raise BackboneError(f"--encoder {encoder}: expected {forms}")
-
-
-def _library(name: str, encoder: str) -> Any:
-    """Return an optional library; BackboneError if it is not installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise BackboneError(
-            f"{encoder} needs {name}, which is not installed: pip install 'ssl-benchmark[encoders]'"
-        ) from error
+    raise BackboneError(
+        f"--encoder {encoder}: expected timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
+    )
 
 
 def _timm(name: str, size_px: int) -> Built:
-    timm = _library("timm", f"timm:{name}")
+    timm = optional_library("timm", f"timm:{name}", "encoders")
     model, _, tag = name.partition(".")
     if not timm.is_model(model):
         close = nearest(model, timm.list_models())
@@ -80,14 +72,11 @@ def _timm(name: str, size_px: int) -> Built:
     tags = [t for t in timm.list_pretrained(f"{model}.*") if t.partition(".")[0] == model]
     if tag and name not in tags:
         known_tags = ", ".join(t.partition(".")[2] for t in tags) or "none"
-        raise BackboneError(
-            f"timm {timm.__version__} knows no weights {name!r}; known are {known_tags}"
-        )
+        raise BackboneError(f"timm knows no weights {name!r}; known are {known_tags}")
     configurations = [timm.get_pretrained_cfg(t) for t in ([name] if tag else tags)]
     inputs = {(tuple(config.mean), tuple(config.std)) for config in configurations}
     mean, std = next(iter(inputs)) if len(inputs) == 1 else (None, None)
-    selected = configurations[0] if tag else None
-    size = (selected.input_size if selected else network.default_cfg["input_size"])[-1]
+    size = (configurations[0].input_size if tag else network.default_cfg["input_size"])[-1]
     sizes = {config.input_size[-1] for config in configurations}
     if len(sizes) > 1 and not network.default_cfg["fixed_input_size"]:
         size = 0
@@ -97,11 +86,9 @@ def _timm(name: str, size_px: int) -> Built:
         size_px=size_px or size,
         mean=mean,
         std=std,
-        missing_input_reason=(
-            f"its weights have different inputs, so select one of them: {', '.join(tags)}"
-            if tags
-            else "timm has no weights for it"
-        ),
+        missing_input_reason=f"its weights have different inputs, select one: {', '.join(tags)}"
+        if tags
+        else "timm has no weights for it",
         assumed="" if tag else f"timm's weights {', '.join(tags)}",
         unpooled=lambda net, images: net.forward_features(images),  # type: ignore[operator]
         own_pooling=lambda net, images: net(images),
@@ -111,14 +98,8 @@ def _timm(name: str, size_px: int) -> Built:
 
 
 def _timm_last_four(network: Any, images: Tensor) -> Tensor:
-    layers = network.forward_intermediates(
-        images,
-        indices=4,
-        norm=True,
-        output_fmt="NLC",
-        return_prefix_tokens=True,
-        intermediates_only=True,
-    )
+    options = {"norm": True, "return_prefix_tokens": True, "intermediates_only": True}
+    layers = network.forward_intermediates(images, indices=4, output_fmt="NLC", **options)
     patches = layers[-1][0].mean(dim=1)
     return torch.cat([*(prefix[:, 0] for _, prefix in layers), patches], dim=1)
 
@@ -134,7 +115,7 @@ def _torchvision(name: str, size_px: int, tensors: Mapping[str, Tensor]) -> Buil
     mean, std = next(iter(inputs)) if len(inputs) == 1 else (None, None)
     fixed = {"image_size": size_px} if size_px and name.startswith("vit_") else {}
     network = models.get_model(name, weights=None, **fixed)
-    note = _keep_auxiliary_heads(network, tensors)
+    _keep_auxiliary_heads(network, tensors)
     linear = [key for key, module in network.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
         raise BackboneError(f"torchvision's {name} has no linear classifier to remove")
@@ -155,7 +136,6 @@ def _torchvision(name: str, size_px: int, tensors: Mapping[str, Tensor]) -> Buil
         assumed="torchvision's weights",
         own_pooling=lambda net, images: net(images),
         maps=torchvision_maps,
-        note=note,
     )
 
 
@@ -167,35 +147,29 @@ them.
 """
 
 
-def _keep_auxiliary_heads(network: Any, tensors: Mapping[str, Tensor]) -> str:
-    """Remove auxiliary heads unless the file has them; return a note.
+def _keep_auxiliary_heads(network: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Remove auxiliary heads unless the file has them.
 
-    A file may lack them, or have them for another number of classes. The note is empty if the
-    network has no auxiliary heads.
+    A file may lack them, or have them for another number of classes.
     """
     heads = [name for name, _ in network.named_children() if name in AUXILIARY]
-    built = {
-        f".{name}": values.shape
-        for name, values in network.state_dict().items()
-        if name.partition(".")[0] in heads
-    }
-    if not heads:
-        return ""
-    note = f"the features do not depend on the auxiliary heads {', '.join(heads)}"
     stored = [(f".{name}", values.shape) for name, values in tensors.items()]
     if all(
-        any(name.endswith(suffix) and stored_shape == shape for name, stored_shape in stored)
-        for suffix, shape in built.items()
+        any(
+            stored_name.endswith(f".{name}") and shape == values.shape
+            for stored_name, shape in stored
+        )
+        for name, values in network.state_dict().items()
+        if name.partition(".")[0] in heads
     ):
-        return note
+        return
     for name in heads:
         setattr(network, name, None)
     network.aux_logits = False
-    return f"{note}, which are removed"
 
 
 def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
-    transformers = _library("transformers", f"hf:{folder}")
+    transformers = optional_library("transformers", f"hf:{folder}", "encoders")
     if not (folder / "config.json").is_file():
         raise BackboneError(f"hf:{folder}: no config.json; expected the folder of a model")
     try:
@@ -212,30 +186,24 @@ def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
     preprocessor: dict[str, Any] = {}
     if (file := folder / "preprocessor_config.json").is_file():
         preprocessor = json.loads(file.read_text())
-    sizes = preprocessor.get("crop_size") or preprocessor.get("size") or {}
-    size_px = (
-        sizes if isinstance(sizes, int) else sizes.get("height") or sizes.get("shortest_edge", 0)
-    )
+    size_px = preprocessor.get("crop_size") or preprocessor.get("size") or {}
+    if isinstance(size_px, dict):
+        size_px = size_px.get("height") or size_px.get("shortest_edge", 0)
     with torch.inference_mode():
         config_size = getattr(config, "image_size", 0) or 0
         size_px = size_px or int(config_size if isinstance(config_size, int) else config_size[0])
-        output = network.eval()(
-            pixel_values=torch.zeros(1, 3, size_px or 224, size_px or 224, dtype=torch.float32)
-        )
+        output = network.eval()(pixel_values=torch.zeros(1, 3, size_px or 224, size_px or 224))
     has_pooling = getattr(output, "pooler_output", None) is not None
     can_resample = "interpolate_pos_encoding" in inspect.signature(model_class.forward).parameters
-    forward_options = (
-        {"interpolate_pos_encoding": True} if can_resample else {}
-    )  # or it refuses other sizes
+    # without this option, it refuses other sizes
+    forward_options = {"interpolate_pos_encoding": True} if can_resample else {}
     return Built(
         network=network,
         library=f"transformers {transformers.__version__}, config {digest[:12]}",
         size_px=size_px,
         mean=preprocessor.get("image_mean"),
         std=preprocessor.get("image_std"),
-        missing_input_reason=(
-            f"{folder} has no preprocessor_config.json with image_mean and image_std"
-        ),
+        missing_input_reason=f"{folder} has no preprocessor_config.json with mean and std",
         unpooled=lambda net, images: net(pixel_values=images).last_hidden_state,
         own_pooling=(lambda net, images: net(pixel_values=images).pooler_output.flatten(1))
         if has_pooling
@@ -248,28 +216,21 @@ def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
 def load_with_transformers(built: Built, file: Path) -> tuple[Built, dict[str, Tensor]]:
     """Return the network with its folder's weights, and its tensors.
 
-    The tensors have the names that they have in model.safetensors. BackboneError if `file` is not
-    the folder's model.safetensors.
+    The tensors have the names that they have in model.safetensors. Raises BackboneError if `file`
+    is not the folder's model.safetensors.
     """
     from safetensors.torch import load_file
-    from transformers.utils import logging
 
     folder = built.folder
     if folder is None or file.resolve() != (folder / "model.safetensors").resolve():
         raise BackboneError(f"hf:{folder} has its own weights: pass {folder}/model.safetensors")
     pooling = {"add_pooling_layer": False} if built.own_pooling is None else {}
-    had_bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        network = type(built.network).from_pretrained(  # type: ignore[attr-defined]
-            folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, **pooling
-        )
-        with tempfile.TemporaryDirectory() as stored:
-            network.save_pretrained(stored)
-            tensors = load_file(Path(stored) / "model.safetensors")
-    finally:
-        if had_bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+    network = type(built.network).from_pretrained(  # type: ignore[attr-defined]
+        folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, **pooling
+    )
+    with tempfile.TemporaryDirectory() as stored:
+        network.save_pretrained(stored)
+        tensors = load_file(Path(stored) / "model.safetensors")
     return replace(built, network=network), tensors
 
 
@@ -285,11 +246,7 @@ def _user_file(path: Path, function: str) -> Built:
         spec.loader.exec_module(module)
         if not callable(make := getattr(module, function, None)):
             raise BackboneError(f"--encoder {path}: the file has no function {function}")
-        network = make()
-    if not isinstance(network, nn.Module):
-        raise BackboneError(f"{path}:{function} returns {described(network)}; expected a Module")
-    network = unwrapped(network)
-    check_values(network)
+        network = checked(make())
     input_fields = getattr(module, "INPUT", {})
     example = "INPUT = {'size_px': ..., 'mean': ..., 'std': ...}"
     maps = getattr(module, "maps", None)

@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
@@ -32,7 +31,7 @@ KEYS: dict[str, str] = NAMES["stated"]
 MAX_TEXT = 100
 """Maximum length of a network's name."""
 MAX_CONFIG = 200_000
-"""Maximum length of a configuration text, and maximum number of its entries."""
+"""Maximum length of a configuration text."""
 DECIMALS = 9
 """Decimals of a mean or std: 123.675 / 255 gives 0.485."""
 BGR_MEAN: Levels = (0.406, 0.456, 0.485)
@@ -164,18 +163,17 @@ def _assigned_values(module: ast.Module) -> dict[str, Any]:
 
 
 def _flat(key: str, node: Any) -> Iterator[tuple[str, list[Value]]]:
-    """Yield the entries of nested containers, at most MAX_CONFIG."""
-    stack, steps = [(key, node)], count()
-    while stack and next(steps) < MAX_CONFIG:
-        name, node = stack.pop()
-        if isinstance(node, dict):
-            stack += [(f"{name}.{child_name}", child) for child_name, child in node.items()]
-        elif isinstance(node, list) and node and all(isinstance(n, int | float) for n in node):
-            yield name, node
-        elif isinstance(node, list):
-            stack += [(name, child) for child in node]
-        elif isinstance(node, str | int | float):
-            yield name, [node]
+    """Yield the entries of nested containers."""
+    if isinstance(node, dict):
+        for name, child in node.items():
+            yield from _flat(f"{key}.{name}", child)
+    elif isinstance(node, list) and node and all(isinstance(n, int | float) for n in node):
+        yield key, node
+    elif isinstance(node, list):
+        for child in node:
+            yield from _flat(key, child)
+    elif isinstance(node, str | int | float):
+        yield key, [node]
 
 
 def _meanings(key: str, values: list[Value]) -> Iterator[Statement]:
@@ -299,8 +297,8 @@ def apply_stem(
 ) -> tuple[Match, str]:
     """Return the ResNet with the declared stem, and a note about it.
 
-    BackboneError if a setting contradicts the tensors, or describes a network that the suite cannot
-    build.
+    Raises BackboneError if a setting contradicts the tensors, or describes a network that the suite
+    cannot build.
     """
     by_kind: defaultdict[str, list[Statement]] = defaultdict(list)
     for statement in statements:
@@ -342,16 +340,14 @@ def _depth(match: Match) -> int:
 def _refuse(match: Match, statements: Sequence[Statement], reason: str) -> NoReturn:
     raise BackboneError(
         f"the file says {', '.join(s.text for s in statements)}, {reason}; by its tensors the "
-        f"network is {match}, which computes other features. Use a checkpoint of a plain "
-        f"torchvision ResNet; or, if the entry does not describe this network, save only its "
-        f"state_dict"
+        f"network is {match}. If the entry does not describe this network, save only its state_dict"
     )
 
 
 def input_of(statements: Iterable[Statement]) -> StatedInput:
     """Return the input images that the settings describe.
 
-    BackboneError if entries differ, or if they do not normalize an image.
+    Raises BackboneError if entries differ, or if they do not normalize an image.
     """
     by_kind: dict[str, dict[Any, str]] = {"mean": {}, "std": {}, "order": {}}
     for statement in statements:
@@ -374,8 +370,8 @@ def input_of(statements: Iterable[Statement]) -> StatedInput:
         reason = "which cannot normalize an image"
     if reason:
         raise BackboneError(
-            f"the file says {entries}, {reason}, so the network's input images are unknown. If the "
-            f"entries do not describe this network, save only its state_dict"
+            f"the file says {entries}, {reason}, so its input images are unknown. If the entries "
+            f"do not describe this network, save only its state_dict"
         )
     scale = 255 if are_bytes else 1
     mean, std = (

@@ -17,29 +17,19 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.naming import brief
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-MAX_REPEATED_BYTES = 2**29
-"""Maximum number of bytes by which an expanded tensor exceeds its storage."""
 MIN_RESPONSE = 8 * torch.finfo(torch.float32).eps
 """Minimum difference between two images' features, relative to the largest feature."""
 
 
 def to_finite_float32(name: str, stored: Tensor) -> Tensor:
-    """Return a float32 copy; BackboneError unless all values are finite."""
+    """Return a float32 copy; raises BackboneError unless all values are finite."""
     if stored.dtype not in CASTABLE:
-        raise BackboneError(
-            f"{name} is {stored.dtype}; expected floating-point weights: undo the quantization"
-        )
-    num_bytes = stored.numel() * stored.itemsize
-    if num_bytes > MAX_REPEATED_BYTES + stored.untyped_storage().nbytes():
-        raise BackboneError(
-            f"{name} repeats stored values and would take {num_bytes:,} bytes; save its .clone()"
-        )
+        raise BackboneError(f"{name} is {stored.dtype}; expected floating-point weights")
     tensor = stored.to(torch.float32).clone(memory_format=torch.contiguous_format)
     # testing the sum is fast: NaN and infinity propagate; if only it overflows, the count is 0
     if not tensor.sum().isfinite() and (num_bad := int((~tensor.isfinite()).sum())):
         raise BackboneError(
-            f"{name} contains {num_bad} values of {tensor.numel()} that are NaN or infinite; the "
-            f"training diverged: use an earlier checkpoint"
+            f"{name} contains {num_bad} values that are NaN or infinite: use an earlier checkpoint"
         )
     return tensor
 
@@ -47,7 +37,8 @@ def to_finite_float32(name: str, stored: Tensor) -> Tensor:
 def fill(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Load all weights into a network; meta tensors are replaced.
 
-    BackboneError for other names or shapes, or if the network changes a value when it loads it.
+    Raises BackboneError for other names or shapes, or if the network changes a value when it loads
+    it.
     """
     on_meta = any(tensor.is_meta for tensor in network.state_dict().values())
     try:
@@ -64,14 +55,13 @@ def check_response(features: Tensor) -> None:
     """Raise BackboneError unless features (2, C) are finite and differ."""
     if num_bad := int((~features.isfinite()).sum()):
         raise BackboneError(
-            f"{num_bad} of {features.numel()} features on fixed images are not finite; expected a "
-            f"trained network"
+            f"{num_bad} of {features.numel()} features on fixed images are not finite"
         )
     first, second = features
     if (first - second).abs().max() <= MIN_RESPONSE * features.abs().max():
         raise BackboneError(
-            f"the features do not depend on the image, all are within {features.abs().max():.3g}: "
-            f"the weights are zero or the training collapsed; use an earlier checkpoint"
+            "the features do not depend on the image: the weights are zero or the training "
+            "collapsed; use an earlier checkpoint"
         )
 
 
@@ -81,13 +71,16 @@ def fixed_images(size_px: int = 64) -> Tensor:
     return torch.randn(2, 3, size_px, size_px, generator=generator, dtype=torch.float32)
 
 
-ADVICE = "Make the network return the same features for an image in any batch, as in eval mode"
+ADVICE = (
+    "Make the network return the same features for an image in any batch, as in eval mode: with "
+    "running statistics in each batch norm, and without dropout"
+)
 
 
 def forward(network: nn.Module, images: Tensor) -> Tensor:
     """Return features (n, C) of images (n, 3, H, W).
 
-    BackboneError if the network fails on them.
+    Raises BackboneError if the network fails on them.
     """
     try:
         features: Tensor = network(images)
@@ -110,26 +103,20 @@ def check_features(network: nn.Module, images: Tensor, features: Tensor) -> None
     """
     check_response(features.float())
     scale = features.abs().max().item()
-    if difference := _difference(forward(network, images), features, scale):
-        raise BackboneError(
-            f"two forward passes of the same images give features that differ by {difference:.1e} "
-            f"of the largest: dropout or another random layer is active in eval mode. {ADVICE}"
-        )
     first, second = images.split(1)
     # noise of the same mean and variance would hardly change the statistics of a batch
     bright = 1 + second / 2
-    for batch, row in ((first, 0), (torch.cat([bright, first]), 1)):
+    for batch, rows in ((images, [0, 1]), (first, [0]), (torch.cat([bright, first]), [1])):
         try:
-            repeated = forward(network, batch)[row : row + 1]
+            repeated = forward(network, batch)[rows]
+            difference = _difference(repeated, features[: len(rows)], scale)
+            reason = f"they differ by {difference:.1e} of the largest" if difference else ""
         except BackboneError as error:
+            reason = str(error)
+        if reason:
             raise BackboneError(
-                f"the features of an image depend on the number of images in its batch: {error}. "
-                f"{_suspects(network)}{ADVICE}"
-            ) from error
-        if difference := _difference(repeated, features[:1], scale):
-            raise BackboneError(
-                f"the features of an image depend on the other images of its batch: they differ by "
-                f"{difference:.1e} of the largest. {_suspects(network)}{ADVICE}"
+                f"the features of an image change from call to call, or depend on the other images "
+                f"of its batch: {reason}. {ADVICE}"
             )
 
 
@@ -143,16 +130,3 @@ def _difference(features: Tensor, expected: Tensor, scale: float) -> float:
     eps = max(torch.finfo(dtype).eps for dtype in (expected.dtype, torch.float32))
     difference = (features.double() - expected.double()).abs().max().item() / scale
     return 0.0 if difference <= eps**0.5 else difference
-
-
-def _suspects(network: nn.Module) -> str:
-    """Return a sentence on norm layers that use batch statistics, if any."""
-    norms = [
-        name.removeprefix("network.")
-        for name, module in network.named_modules()
-        if isinstance(module, nn.modules.batchnorm._BatchNorm)
-        if module.training or module.running_mean is None
-    ]
-    if not norms:
-        return ""
-    return f"Batch norm without running statistics, or in training mode: {', '.join(norms[:4])}. "

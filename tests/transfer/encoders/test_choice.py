@@ -119,7 +119,7 @@ def is_resnet18(backbone: Encoder, expected: Weights) -> bool:
 
 @pytest.mark.parametrize(
     ("branch", "words"),
-    [("backbone", "matches 2 of"), ("momentum", "matches none of"), ("", "no name identifies")],
+    [("backbone", "exactly one"), ("momentum", "exactly one"), ("", "2 complete networks")],
 )
 def test_a_branch_that_names_not_one_network_is_refused_with_the_list(
     branch: str, words: str, distilled: Path
@@ -148,11 +148,11 @@ def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(file: 
 )
 def test_no_rule_holds_between_different_networks(item: str, other: str, file: Path) -> None:
     content = {**below(item, weights()), **below(other, another(weights(stem="cifar")))}
-    refuse(content, file, "no name identifies")
+    refuse(content, file, "2 complete networks")
 
 
 def test_our_own_file_has_no_branches(checkpoint: Path) -> None:
-    with pytest.raises(BackboneError, match="Leave out `branch`"):
+    with pytest.raises(BackboneError, match="leave out `branch`"):
         load_backbone(checkpoint, branch="student")
 
 
@@ -174,7 +174,6 @@ COUNTERS: dict[str, tuple[Tensor, int]] = {
     "negative": (torch.tensor(-3), 0),
     "complex": (torch.tensor([1j]), 0),
     "bool": (torch.tensor(True), 1),
-    "expanded": (torch.tensor(7).expand(2**20, 2**20), 0),
 }
 
 

@@ -281,7 +281,7 @@ def test_what_is_no_complete_resnet_is_refused_with_its_names(case: str, file: P
 
 @pytest.mark.parametrize("content", [{}, [], 3, {"epoch": 3, "state_dict": OrderedDict()}])
 def test_a_file_without_tensors_is_refused(content: object, file: Path) -> None:
-    refuse(content, file, "no tensors")
+    refuse(content, file, "expected weights")
 
 
 def test_mocos_own_file_for_detectron2_is_read_with_its_head(file: Path) -> None:

@@ -19,13 +19,12 @@ from transfer.encoders.encoder import InputFormat
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BYTES_MEAN, BYTES_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "bytes": ({"mean": BYTES_MEAN, "std": BYTES_STD}, "mean is .*divide mean and std by 255"),
-    "std of bytes": ({"std": BYTES_STD}, "std is .*divide mean and std by 255"),
-    "std of 255": ({"mean": (0, 0, 0), "std": [255] * 3}, "std is .*divide mean and std by 255"),
+    "bytes": ({"mean": BYTES_MEAN, "std": BYTES_STD}, "mean is .*divide .* by 255"),
+    "std of bytes": ({"std": BYTES_STD}, "std is .*divide .* by 255"),
+    "std of 255": ({"mean": (0, 0, 0), "std": [255] * 3}, "std is .*divide .* by 255"),
     "two numbers": ({"mean": (0.5, 0.5)}, "mean is .*three numbers"),
     "one number": ({"std": 0.5}, "std is 0.5; expected three numbers"),
     "text": ({"mean": "123"}, "mean is '123'; expected three numbers"),
-    "a set": ({"mean": {0.4, 0.5, 0.6}}, "mean is .*three numbers"),
     "negative mean": ({"mean": (-0.5, 0.5, 0.5)}, "mean is .*at least 0"),
     "zero std": ({"std": (0.2, 0.0, 0.2)}, "std is .*above 0"),
     "negative std": ({"std": (-0.2, 0.2, 0.2)}, "std is .*above 0"),
@@ -113,5 +112,5 @@ def test_folder_of_transformers_with_bytes_is_refused(tmp_path: Path) -> None:
     transformers.ViTModel(config).save_pretrained(tmp_path)
     output = {"image_mean": BYTES_MEAN, "image_std": BYTES_STD, "size": {"height": 32}}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(output))
-    with pytest.raises(BackboneError, match=f"input of hf:{tmp_path}: mean is .*by 255"):
+    with pytest.raises(BackboneError, match=r"mean is .*by 255"):
         Encoder.from_file(tmp_path / "model.safetensors", encoder=f"hf:{tmp_path}", pool="cls")

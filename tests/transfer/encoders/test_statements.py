@@ -107,7 +107,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
         "meta.cfg.model.backbone.norm_cfg.eps 0.001",
     ),
     "eps by a variable": (
-        {"meta": {"config": "norm_cfg = dict(eps=0.001)\nbackbone=dict(norm_cfg=norm_cfg)"}},
+        {"meta": {"config": "cfg = dict(eps=0.001)\nbackbone=dict(norm_cfg=cfg)"}},
         "meta.config.backbone.norm_cfg.eps 0.001",
     ),
     "a text of detectron2": ({"cfg": "MODEL:\n  RESNETS:\n    DEPTH: 50\n"}, "RESNETS.DEPTH 50"),
