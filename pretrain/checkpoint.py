@@ -1,7 +1,6 @@
 """Checkpoints to resume a run from, written atomically."""
 
 import io
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,6 @@ FREE = {"paper", "table_row", "images", "norm_groups", "config.bn_splits"}
 """Settings that may change on resume.
 Facts about the paper do not affect the run. For bn_splits, only its product with the number of
 processes matters, batch_norm_groups."""
-
-
-SET_BY: Mapping[str, str] = {
-    "recipe": "the recipe",
-    "num_steps": "--epochs, --steps or the number of images",
-    "precision": "--precision or the device",
-    "batch_norm_groups": "the number of processes times --bn-splits, if any",
-    "local_prior_images": "--batch-size or the number of processes",
-    "data": "the images of --data",
-    "texture": "--style-bank",
-}
-"""Dependencies of settings that are not options themselves."""
 
 
 class CheckpointError(ValueError):
@@ -59,17 +46,10 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
     names = sorted((settings.keys() | saved.keys()) - FREE)
     if changed := [name for name in names if settings.get(name) != saved.get(name)]:
         differences = "; ".join(
-            f"{option_of(name)} {saved.get(name)!r} -> {settings.get(name)!r}" for name in changed
+            f"{name} {saved.get(name)!r} -> {settings.get(name)!r}" for name in changed
         )
         raise CheckpointError(
             f"{path} was made by another run: {differences}. To resume, set these as before; "
             f"otherwise pass another --out"
         )
     return state
-
-
-def option_of(setting: str) -> str:
-    """Return the option of a setting, or its dependencies."""
-    if setting in SET_BY:
-        return f"{SET_BY[setting]}: {setting}"
-    return f"--{setting.rpartition('.')[2].replace('_', '-')}"

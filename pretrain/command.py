@@ -9,7 +9,7 @@ import tyro
 
 from pretrain.ranges import Count, NotNegative, PositiveCount, ranges_of
 from pretrain.recipes import RECIPES, Config, Recipe
-from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, numbers
+from pretrain.running.command_line import OptionError, Range, check_ranges, nearest
 from pretrain.running.command_line import parse as parse_words
 from pretrain.running.processes import has_bfloat16
 
@@ -90,8 +90,7 @@ class Command(Generic[Config]):
 def parse(name: str, arguments: list[str]) -> Command[Any]:
     """Parse a recipe's command: options from the dataclasses, defaults from the recipe.
 
-    Raises OptionError for an unknown recipe, a number out of range, an option without effect, or a
-    range, such as --crop-area, whose ends are not in order.
+    Raises OptionError for an unknown recipe, a number out of range, or an option without effect.
     """
     if name not in RECIPES:
         raise OptionError(
@@ -108,11 +107,6 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
         config=(tyro.conf.OmitArgPrefixes,),
     )
     check_ranges(command, ranges_of(command))
-    for option, values in numbers(command):
-        if len(values) == 2 and values[0] > values[1]:
-            text = " ".join(str(value).removesuffix(".0") for value in values)
-            flag = f"--{option.replace('_', '-')} {text}"
-            raise OptionError(f"{flag}: expected the smaller number first")
     for option, (setting, effective) in EFFECTIVE_WITH.items():
         for chosen, default in ((command.recipe, recipe), (command.recipe.config, recipe.config)):
             is_changed = getattr(chosen, option, None) != getattr(default, option, None)

@@ -37,12 +37,10 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
         )
     num_groups = needs.norm_groups(num_processes)
     if recipe.batch_size // num_groups < 2:
-        text = f"--bn-splits {needs.bn_splits} of {num_processes} processes leave"
-        if not needs.bn_splits:
-            text = f"{num_processes} processes leave"
         raise SettingsError(
-            f"{text} {recipe.batch_size // num_groups} of --batch-size {recipe.batch_size} images "
-            f"to each group of batch norm, which needs two: choose fewer groups, or a larger batch"
+            f"--batch-size {recipe.batch_size} leaves fewer than two images to each of "
+            f"{num_groups} groups of batch norm (processes times --bn-splits): choose fewer groups "
+            f"or a larger batch"
         )
     if recipe.batch_size % needs.whitening_size:
         raise SettingsError(

@@ -106,7 +106,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
     ("request_", "output"),
     [
         (("moco/smoke", "--bn-splits", "3"), "do not split into --bn-splits 3"),
-        (("moco/smoke", "--bn-splits", "16"), "--bn-splits 16 of 1 processes leave 1 of --batch"),
+        (("moco/smoke", "--bn-splits", "16"), "fewer than two images to each of 16 groups"),
         (("moco/smoke", "--queue-size", "8"), "does not fit into --queue-size 8"),
         (("moco/smoke", "--queue-size", "0"), "queue size 0: choose at least 1"),
         (("swav/smoke", "--num-assigned-views", "3"), "num_assigned_views is 3"),
