@@ -28,8 +28,8 @@ from transfer.datasets.images import read_class_folders
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import DetectorRecipe
+from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.encoders.encoder import Precision as FeaturePrecision
-from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.classification import Classifier, Crops
 from transfer.finetuning.loop import fused, measured_convolutions, move_to_device
 from transfer.finetuning.schedule import Precision
@@ -114,52 +114,50 @@ def training_throughput(
     }
 
 
+def frozen_features(
+    backbone: Encoder, device: torch.device
+) -> tuple[Callable[[], Tensor], int, int]:
+    """Return a forward pass on noise, its number of images, and how often to time it.
+
+    As in an extraction, the pass uploads pixels in memory as bytes and normalizes them on the
+    device.
+    """
+    batch, px, calls = (256, 224, 10) if device.type == "cuda" else (4, 64, 1)
+    network, normalize = frozen_network(backbone), Normalization(backbone.input, device)
+    generator = torch.Generator().manual_seed(5)
+    raw = torch.randint(256, (batch, px, px, 3), dtype=torch.uint8, generator=generator)
+    pixels = (raw.pin_memory() if device.type == "cuda" else raw).permute(0, 3, 1, 2)
+    return lambda: forward(network, normalize(pixels)), batch, calls
+
+
 def feature_throughput(
     arch: str, precision: FeaturePrecision, device: torch.device, folder: Path
 ) -> Facts:
-    """Measure the throughput of frozen features for pixels in memory.
-
-    As in an extraction, pixels are uploaded as bytes and normalized on the device, and the features
-    are read back.
-    """
-    batch, px, calls = (256, 224, 10) if device.type == "cuda" else (4, 64, 1)
+    """Measure the throughput of frozen features, which are read back as in an extraction."""
     backbone = replace(random_backbone(arch=arch, stem="imagenet", seed=0), precision=precision)
-    network = frozen_network(backbone)
-    raw, normalize = raw_pixels(batch, px, device), Normalization(backbone.input, device)
-
-    def extract() -> None:
-        forward(network, normalize(raw)).cpu()
-
-    seconds = seconds_per_call(extract, device, warm_up=3, calls=calls)
+    features, batch, calls = frozen_features(backbone, device)
+    seconds = seconds_per_call(lambda: features().cpu(), device, warm_up=3, calls=calls)
     return {
         "images/s": batch / seconds,
         f"s per image, forward {arch} {precision}": seconds / batch,
     }
 
 
-def raw_pixels(batch: int, px: int, device: torch.device) -> Tensor:
-    """Return uint8 noise (n, 3, H, W), channels last, pinned for GPUs."""
-    generator = torch.Generator().manual_seed(5)
-    raw = torch.randint(256, (batch, px, px, 3), dtype=torch.uint8, generator=generator)
-    return (raw.pin_memory() if device.type == "cuda" else raw).permute(0, 3, 1, 2)
-
-
 def probe_throughput(device: torch.device, folder: Path) -> Facts:
     """Measure the throughput of linear probes with seven learning rates."""
     on_gpu = device.type == "cuda"
-    batch, px, calls, classes = (256, 224, 10, 1000) if on_gpu else (4, 64, 1, 10)
+    classes = 1000 if on_gpu else 10
     precision: FeaturePrecision = "bfloat16" if on_gpu else "float32"
     backbone = random_backbone(arch="resnet50", stem="imagenet", seed=0)
-    network = frozen_network(replace(backbone, precision=precision))
+    features, batch, calls = frozen_features(replace(backbone, precision=precision), device)
     rates = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     training = ProbeTraining(learning_rates=rates, steps=100, batch_size=batch)
     heads = new_heads(rates, classes, backbone.feature_dim, training.weight_std, seed=0)
     optimizer = HeadOptimizer(heads, training, device)
-    raw, normalize = raw_pixels(batch, px, device), Normalization(backbone.input, device)
     labels = torch.arange(batch) % classes
 
     def step() -> None:
-        optimizer.step(forward(network, normalize(raw)), labels.to(device), 0.5)
+        optimizer.step(features(), labels.to(device), 0.5)
 
     seconds = seconds_per_call(step, device, warm_up=3, calls=calls)
     return {"s per image, crop": seconds / batch, "precision": precision}

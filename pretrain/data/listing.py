@@ -6,7 +6,7 @@ If a file is later replaced by an image of another size, this is noticed when it
 import os
 from collections.abc import Iterable
 from itertools import compress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,15 +106,16 @@ def require_one_split(folder: Path, paths: Iterable[str]) -> None:
     For example, train/ and val/. A single name, such as the class "train" of CIFAR-100, is not a
     split.
     """
-    parents = {PurePosixPath(path).parent for path in paths}
-    folders = parents.union(*(parent.parents for parent in parents))
-    splits: dict[PurePosixPath, dict[str, PurePosixPath]] = {}
-    for path in sorted(folders, key=lambda path: (len(path.parts), path)):
-        if split := split_of_folder(path.name):
-            splits.setdefault(path.parent, {}).setdefault(split, path)
+    splits: dict[str, dict[str, str]] = {}  # parent -> split -> folder
+    for path in sorted({path.rpartition("/")[0] for path in paths}):
+        parts = path.split("/")
+        for depth, part in enumerate(parts):
+            if split := split_of_folder(part):
+                siblings = splits.setdefault("/".join(parts[:depth]), {})
+                siblings.setdefault(split, "/".join(parts[: depth + 1]))
     for paths_of_splits in splits.values():
         if len(paths_of_splits) > 1:
-            names = ", ".join(map(str, paths_of_splits.values()))
+            names = ", ".join(paths_of_splits.values())
             choice = paths_of_splits.get("train") or paths_of_splits["val"]
             raise DataError(
                 f"{folder} contains several splits of a dataset ({names}). Pass one of them: "

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
-from pretrain.parts.gather import gather_with_gradient, num_processes
+from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder
@@ -80,7 +80,7 @@ class UniCLR(Method):
     Optional: a momentum encoder, a predictor, and small views.
     """
 
-    batch_settings = ("sync_bn", "local_prior")
+    batch_settings = ("sync_bn",)
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: UniCLRConfig) -> None:
         super().__init__()
@@ -114,9 +114,7 @@ class UniCLR(Method):
             targets = [self.target_encoder(images) for images in large]
         elif self.config.predictor:
             targets = [rows.detach() for rows in projected]
-        embeddings = torch.stack([*sources, *targets], dim=1).float()
-        if self.config.affinity_scope == "global":
-            embeddings = gather_with_gradient(embeddings)
+        embeddings = gather_with_gradient(torch.stack([*sources, *targets], dim=1).float())
         pairs = compared_pairs(len(sources), separate_targets=bool(targets))
         return uniclr_loss(embeddings.transpose(0, 1), pairs, self.config)
 
@@ -128,7 +126,6 @@ class UniCLR(Method):
         """
         config = self.config
         num_features, num_rows = config.embedding_dim, 2 * batch_size
-        num_rows //= num_processes() if config.local_prior else 1
         if config.variant == "affinity" or num_features < num_rows - 1 or config.ridge >= 0.1:
             return []
         return [

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-NUM_RETRIES = 3
-
 
 class Factor(NamedTuple):
     """Cholesky factors of B batches, with one or more matrices each."""
 
     lower: Tensor
-    """(B, ..., m, m); the identity where all attempts failed."""
+    """(B, ..., m, m); the identity where the factorization failed."""
     ridge: Tensor
     """(B, ...), the numbers added to the diagonal."""
     succeeded: Tensor
@@ -44,21 +42,13 @@ class Factor(NamedTuple):
 def factorize(matrix: Tensor, ridge: Tensor) -> Factor:
     """Return Cholesky factors of matrices plus a ridge.
 
-    matrix (B, ..., m, m); ridge (B, ...) is multiplied by the identity. A failed factorization is
-    repeated with ten times the ridge, up to three times.
+    matrix (B, ..., m, m); ridge (B, ...) is multiplied by the identity.
     """
     identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    for attempt in range(1 + NUM_RETRIES):
-        ridged = matrix + ridge[..., None, None] * identity
-        lower, info = torch.linalg.cholesky_ex(ridged)
-        failed = (info != 0) | ~lower.diagonal(dim1=-2, dim2=-1).isfinite().all(dim=-1)
-        # this waits for the device once per step; computing the rare retries in advance would
-        # cost more
-        if not failed.any():
-            break
-        if attempt < NUM_RETRIES:
-            ridge = torch.where(failed, 10 * ridge, ridge)
-    else:
+    ridged = matrix + ridge[..., None, None] * identity
+    lower, info = torch.linalg.cholesky_ex(ridged)
+    failed = (info != 0) | ~lower.diagonal(dim1=-2, dim2=-1).isfinite().all(dim=-1)
+    if failed.any():  # this waits for the device once per step
         # the identity, since a NaN would stay NaN in a gradient that is multiplied by zero
         lower = torch.linalg.cholesky(torch.where(failed[..., None, None], identity, ridged))
     return Factor(lower, ridge, ~failed.reshape(len(failed), -1).any(dim=1))

@@ -69,8 +69,6 @@ class UniCLRConfig:
     ridge: NotNegative = 1.0
     """Fraction of the mean variance that is added to the covariance's diagonal.
     1e-3 is enough if there are more images than features."""
-    affinity_scope: Literal["global", "local"] = "global"
-    """Images in affinities and statistics: of all processes, or of each process."""
     momentum_encoder: bool = False
     """Targets from a momentum encoder, without gradient."""
     momentum: Fraction = 0.99
@@ -96,11 +94,6 @@ class UniCLRConfig:
                 f"{self.gamma:g}, but it uses no off-diagonal affinities: omit both, or set "
                 f"temperature 1 and symmetry_weight 0"
             )
-
-    @property
-    def local_prior(self) -> bool:
-        """Return whether affinities and statistics use one process's images only."""
-        return self.affinity_scope == "local"
 
     @property
     def is_trace(self) -> bool:

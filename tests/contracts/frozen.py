@@ -51,6 +51,7 @@ FIRST_WORDING = {
 Runs do not depend on it.
 """
 RETIRED_UNICLR: dict[str, object] = {
+    "config.affinity_scope": "global",
     "config.ce_both_directions": False,
     "config.detach_covariance": False,
     "config.groups": 1,
@@ -62,6 +63,9 @@ RETIRED_LORAC: dict[str, object] = {
     "config.q_rows": "large_and_keys",
 }
 RETIRED: dict[str, dict[str, object]] = {
+    "dino": {"config.head_norm": True},
+    "jcl": {"config.key_forward": "concatenated", "config.unit_mean": False},
+    "multi_key": {"config.key_forward": "concatenated"},
     "looc": {"config.coincidences": "literal"},
     "loocpp": {"config.coincidences": "literal"},
     **dict.fromkeys(("simaffinity", "simwhitening", "simtrace"), RETIRED_UNICLR),

@@ -52,19 +52,6 @@ def test_batches_are_whitened_separately() -> None:
         torch.testing.assert_close(cosines[batch], expected[0])
 
 
-def test_a_failed_factorization_is_tried_with_ten_times_the_ridge(
-    subtests: pytest.Subtests,
-) -> None:
-    for lowest, factor in [(0.0, 1), (-0.05, 10), (-0.5, 100), (-5.0, 1000)]:
-        with subtests.test(lowest=lowest, factor=factor):
-            matrix = torch.diag(torch.tensor([1.0, lowest])).expand(1, 1, 2, 2)
-            result = factorize(matrix, torch.full((1, 1), 0.01))
-            assert_equal_up_to_rounding(result.ridge, torch.full((1, 1), 0.01 * factor))
-            assert result.succeeded.all()
-            expected = matrix + 0.01 * factor * torch.eye(2)
-            torch.testing.assert_close(result.lower @ result.lower.mT, expected)
-
-
 def test_only_the_batch_that_never_factors_stands_aside_with_a_zero_gradient() -> None:
     matrix = torch.diag_embed(torch.tensor([[[4.0, 9.0]], [[1.0, -50.0]]])).requires_grad_()
     result = factorize(matrix, torch.full((2, 1), 0.01))
