@@ -1,6 +1,7 @@
 """Checkpoints to resume a run from, written atomically."""
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,18 @@ FREE = {"paper", "table_row", "images", "norm_groups", "config.bn_splits"}
 """Settings that may change on resume.
 Facts about the paper do not affect the run. For bn_splits, only its product with the number of
 processes matters, batch_norm_groups."""
+
+
+SET_BY: Mapping[str, str] = {
+    "recipe": "the recipe",
+    "num_steps": "--epochs, --steps or the number of images",
+    "precision": "--precision or the device",
+    "batch_norm_groups": "the number of processes times --bn-splits, if any",
+    "local_prior_images": "--batch-size or the number of processes",
+    "data": "the images of --data",
+    "texture": "--style-bank",
+}
+"""Dependencies of settings that are not options themselves."""
 
 
 class CheckpointError(ValueError):
@@ -28,10 +41,13 @@ def save(path: Path, state: dict[str, Any]) -> None:
     write_whole(path, buffer.getbuffer())  # getvalue would copy the whole file
 
 
-def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
-    """Return the state saved with the same settings, on the CPU; None without a checkpoint.
+def load(
+    path: Path, settings: dict[str, object], published: Mapping[str, object]
+) -> dict[str, Any] | None:
+    """Return the state saved with the same settings, on the CPU.
 
-    Raises CheckpointError for another file or for other settings.
+    None if there is no checkpoint. published: settings of the recipe. If a checkpoint lacks a
+    setting, since the option did not exist yet, it is assumed to have the recipe's value.
     """
     if not path.exists():
         return None
@@ -42,14 +58,25 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
             f"{path} is not a training checkpoint, or is truncated. Delete it, or pass another "
             "--out"
         )
-    saved = state["settings"]
+    saved = {n: value for n, value in published.items() if n in settings} | state["settings"]
+    if "views_made" in saved:
+        raise CheckpointError(
+            f"{path} was written by an earlier version with other views. Pass another --out"
+        )
     names = sorted((settings.keys() | saved.keys()) - FREE)
     if changed := [name for name in names if settings.get(name) != saved.get(name)]:
         differences = "; ".join(
-            f"{name} {saved.get(name)!r} -> {settings.get(name)!r}" for name in changed
+            f"{option_of(name)} {saved.get(name)!r} -> {settings.get(name)!r}" for name in changed
         )
         raise CheckpointError(
             f"{path} was made by another run: {differences}. To resume, set these as before; "
             f"otherwise pass another --out"
         )
     return state
+
+
+def option_of(setting: str) -> str:
+    """Return the option of a setting, or its dependencies."""
+    if setting in SET_BY:
+        return f"{SET_BY[setting]}: {setting}"
+    return f"--{setting.rpartition('.')[2].replace('_', '-')}"

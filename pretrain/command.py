@@ -9,7 +9,7 @@ import tyro
 
 from pretrain.ranges import Count, NotNegative, PositiveCount, ranges_of
 from pretrain.recipes import RECIPES, Config, Recipe
-from pretrain.running.command_line import OptionError, Range, check_ranges, nearest
+from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, numbers
 from pretrain.running.command_line import parse as parse_words
 from pretrain.running.processes import has_bfloat16
 
@@ -84,13 +84,14 @@ class Command(Generic[Config]):
     """Epochs between exported snapshots, such as snapshots/epoch0010.pt. One more is exported
     before the first epoch. 0: no snapshots."""
     dry_run: bool = False
-    """Print what would be done, and exit."""
+    """Print what would be done and the memory of one step, and exit."""
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:
     """Parse a recipe's command: options from the dataclasses, defaults from the recipe.
 
-    Raises OptionError for an unknown recipe, a number out of range, or an option without effect.
+    Raises OptionError for an unknown recipe, a number out of range, an option without effect, or a
+    range, such as --crop-area, whose ends are not in order.
     """
     if name not in RECIPES:
         raise OptionError(
@@ -107,6 +108,11 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
         config=(tyro.conf.OmitArgPrefixes,),
     )
     check_ranges(command, ranges_of(command))
+    for option, values in numbers(command):
+        if len(values) == 2 and values[0] > values[1]:
+            text = " ".join(str(value).removesuffix(".0") for value in values)
+            flag = f"--{option.replace('_', '-')} {text}"
+            raise OptionError(f"{flag}: expected the smaller number first")
     for option, (setting, effective) in EFFECTIVE_WITH.items():
         for chosen, default in ((command.recipe, recipe), (command.recipe.config, recipe.config)):
             is_changed = getattr(chosen, option, None) != getattr(default, option, None)
@@ -117,16 +123,18 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
     return command
 
 
+WHITENED = "variant", ("whitening", "trace", "trace_unscaled")
 ANY_PRIOR = "prior", ("laplace", "gaussian", "margin", "batch")
 EFFECTIVE_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "milestones": ("schedule", ("step",)),
     "final_learning_rate": ("schedule", ("cosine",)),
     "trust_coefficient": ("optimizer", ("lars",)),
     "exclude_vectors": ("optimizer", ("lars",)),
-    "ridge": ("variant", ("whitening", "trace", "trace_unscaled")),
-    "sym_on": ("variant", ("affinity", "whitening")),
+    **dict.fromkeys(("ridge", "groups", "prenorm", "pooled_stats", "detach_covariance"), WHITENED),
+    **dict.fromkeys(("sym_on", "ce_both_directions"), ("variant", ("affinity", "whitening"))),
     "beta": ("prior", ("laplace", "margin", "batch")),
     "margin": ("prior", ("margin",)),
+    "batch_scope": ("prior", ("batch",)),
     **dict.fromkeys(("gaussian_center", "gaussian_variance"), ("prior", ("gaussian",))),
     **dict.fromkeys(("prior_from", "legacy_untempered"), ANY_PRIOR),
 }

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process, tf32_convolutions
 from pretrain.settings import SettingsError, check_execution, check_views
+from pretrain.step_memory import memory_needs
 
 MOCO_NORM_GROUPS = 8
 """Groups of shuffled batch norm in MoCo's code.
@@ -78,9 +80,25 @@ class Job:
         return every > 0 and step % every == 0
 
 
+def planned_memory(command: Command[Any]) -> int:
+    """Return the bytes of a step, before processes join.
+
+    0 without a GPU, unless --dry-run is given.
+    """
+    cuda = command.device != "cpu" and torch.cuda.is_available()
+    if not (cuda or command.dry_run):
+        return 0
+    dtype = command.execution.network_dtype("cuda" if cuda else "cpu")
+    num_images = max(1, command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1")))
+    return memory_needs(_method(command), command.recipe, num_images, dtype)
+
+
 def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:
     """Check settings and data, and build the networks and the job."""
     recipe, execution, device = command.recipe, command.execution, process.device
+    # a folder named wandb, such as the one that W&B creates, has no origin
+    if command.wandb and ((package := find_spec("wandb")) is None or package.origin is None):
+        raise SettingsError("--wandb requires a package that is not installed: pip install wandb")
     plan = BatchPlan(
         num_images=len(images),
         batch_size=recipe.batch_size,
@@ -88,14 +106,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         rank=process.rank,
         num_processes=process.num_processes,
     )
-    torch.manual_seed(command.seed)  # every process builds the same networks
-    try:
-        backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
-        method = METHODS[recipe.method](backbone, feature_dim, recipe.config)
-    except ValueError as error:
-        raise SettingsError(str(error)) from error
-    if execution.checkpoint_activations:
-        checkpoint_activations(method)
+    method = _method(command)
     needs = method.batch_needs(recipe.config)
     for kind, expected in (("classes", method.num_classes), ("images", method.num_images)):
         # a flat folder has no classes, and needs none if the method uses no labels
@@ -165,6 +176,23 @@ def usual_workers() -> int:
     """
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return min(max(1, len(os.sched_getaffinity(0)) // local), MAX_WORKERS)
+
+
+def _method(command: Command[Any]) -> Method:
+    """Build the networks from the seed.
+
+    Raises SettingsError if settings contradict each other.
+    """
+    recipe = command.recipe
+    torch.manual_seed(command.seed)  # every process builds the same networks
+    try:
+        backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
+        method = METHODS[recipe.method](backbone, feature_dim, recipe.config)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    if command.execution.checkpoint_activations:
+        checkpoint_activations(method)
+    return method
 
 
 def texture(views: ViewRecipe, styles: tuple[Path, ...]) -> str:

@@ -17,7 +17,7 @@ from pretrain.command import Command, DeviceChoice
 from pretrain.data.images import DataError, DecodeError, TrainingImages
 from pretrain.data.listing import find_images
 from pretrain.export import write_backbone
-from pretrain.job import cautions, describe, prepare
+from pretrain.job import cautions, describe, planned_memory, prepare
 from pretrain.loop import train
 from pretrain.running import stop
 from pretrain.running.atomic_files import UNFINISHED, WriteError
@@ -139,6 +139,7 @@ def run(name: str, command: Command[Any]) -> int:
             f"--out {command.out} is in --data {command.data}, so a resumed run would also train "
             "on its own views.jpg. Pass an --out outside of --data"
         )
+    required = planned_memory(command)
     with ExitStack() as stack:
         process = stack.enter_context(join_processes(command.device))
         images = broadcast_image_list(command, process)
@@ -151,6 +152,16 @@ def run(name: str, command: Command[Any]) -> int:
             print_line(describe(job))
             for warning in cautions(job):
                 print_line(f"note: {warning}")
+            if required:
+                print_line(f"memory: a step needs at least {required / 1e9:.3g} GB in each process")
+        # torch.compile may recompute activations instead of storing them
+        if required and process.device.type == "cuda" and not command.execution.compile:
+            free, _ = torch.cuda.mem_get_info(process.device)
+            if required > free:
+                raise SettingsError(
+                    f"a step needs at least {required / 1e9:.1f} GB in each process, but only "
+                    f"{free / 1e9:.1f} GB are free on the GPU. {USE_LESS_MEMORY}"
+                )
         if command.dry_run:
             return 0
         steps = train(job)

@@ -31,6 +31,7 @@ from pretrain.job import Job, prepare, usual_workers
 from pretrain.loop import Training, training_step, wrap_network
 from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
+from pretrain.step_memory import memory_needs
 
 RECIPES: Mapping[str, str] = {
     "moco": "moco/in1k-r50-v2",
@@ -112,6 +113,7 @@ def _measure_steps(
 ) -> Facts:
     on_gpu = device.type == "cuda"
     job = step_job(recipe, device, folder, batch_size, *options)
+    needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
     with one_thread():
         started_s = process_time()
         prepared = job.feed.make(0)
@@ -146,6 +148,7 @@ def _measure_steps(
         "images/s that one core decodes, crops and colors": core_throughput,
         "workers needed": throughput / core_throughput,
         "peak memory GB": memory,
+        "estimated memory GB": needs / 1e9,
         **compare_with_floor(job, views, seconds, plain_s),
     }
 

@@ -49,9 +49,11 @@ class Head(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for width in (feature_dim, config.hidden_dim):
-            # batch norm, as for the authors' ResNets, cancels a bias
-            layers.append(nn.Linear(width, config.hidden_dim, bias=False))
-            layers += nn.BatchNorm1d(config.hidden_dim), nn.GELU()
+            # batch norm cancels a bias
+            layers.append(nn.Linear(width, config.hidden_dim, bias=not config.head_norm))
+            if config.head_norm:
+                layers.append(nn.BatchNorm1d(config.hidden_dim))
+            layers.append(nn.GELU())
         self.layers = nn.Sequential(*layers, nn.Linear(config.hidden_dim, config.embedding_dim))
         for layer in self.layers:
             if isinstance(layer, nn.Linear):

@@ -4,13 +4,14 @@ Wang et al., 2021, arXiv:2108.02696. Without prior it is MoCo-M, and with one qu
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
+from pretrain.parts.gather import gather_with_gradient, num_processes
 from pretrain.parts.heads import features_by_size, mlp
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, similarities
@@ -20,25 +21,32 @@ from pretrain.parts.view import View
 from pretrain.recipes.lorac import LORACConfig
 
 
-def nuclear_norm(matrices: Tensor) -> Tensor:
+def nuclear_norm(matrices: Tensor, *, joint: bool = False) -> Tensor:
     """Return the sum of singular values (n,) of matrices (n, M, d).
 
     float64 for float64 matrices, otherwise float32. The gradient at Q = U S V' is U V'. At zero
     singular values it is the minimum-norm subgradient, so it is always finite. M rows of unit
     length give sqrt(M) if all are equal, and M if they are orthonormal.
+
+    joint: concatenate the rows of all processes. The gradient is summed over processes, as in
+    `gather_with_gradient`; only d x d matrices and numbers are communicated.
     """
     num_rows, num_columns = matrices.shape[1:]
     matrices = at_least_float32(matrices)
     # float64, since squaring halves the number of digits: in float32, a zero eigenvalue of the
     # Gram matrix could give a singular value of 1e-3. Autocast does not affect float64
     doubles = matrices.double()
-    gram = doubles.mT @ doubles if num_rows > num_columns else doubles @ doubles.mT
+    if joint:
+        gram = gather_with_gradient((doubles.mT @ doubles)[None]).sum(dim=0)
+    else:
+        gram = doubles.mT @ doubles if num_rows > num_columns else doubles @ doubles.mT
     # eigvalsh raises on NaN and infinity; instead, the training loop reports a bad loss
     is_bad = ~gram.sum(dim=(1, 2)).isfinite()
     values = torch.linalg.eigvalsh(gram.masked_fill(is_bad[:, None, None], 0))
     # eigenvalues within rounding errors count as zero, also for the gradient
     rounding = max(torch.finfo(matrices.dtype).eps ** 2, torch.finfo(gram.dtype).eps)
-    is_nonzero = values > max(num_rows, num_columns) * rounding * values[:, -1:]
+    size = max(num_rows * (num_processes() if joint else 1), num_columns)
+    is_nonzero = values > size * rounding * values[:, -1:]
     norms = values.where(is_nonzero, 1).sqrt().where(is_nonzero, 0).sum(dim=1)
     result: Tensor = norms.masked_fill(is_bad, torch.nan).to(matrices.dtype)
     return result
@@ -77,14 +85,19 @@ def norm_log_prior(
     return torch.zeros_like(norms)
 
 
-def batch_log_prior(queries: Tensor, *, beta: float, temperature: float) -> Tensor:
+def batch_log_prior(
+    queries: Tensor, *, beta: float, temperature: float, scope: Literal["local", "global"]
+) -> Tensor:
     """Return log h (n,) of eq. 15, LORAC-bs, equal for all images.
 
-    The rows of its matrix P are the queries (V, n, d) minus the mean query of their image. The
-    paper does not say whether N counts the images of one process or of all; here, of one.
+    The rows of its matrix P are the queries (V, n, d) minus the mean query of their image. scope:
+    use the images of this process ("local") or of all processes ("global").
     """
     centered = (queries - queries.mean(dim=0)).flatten(0, 1)
-    mean_norm = nuclear_norm(centered[None]) / len(centered)
+    # the paper does not say whether N counts the images of one process or of all
+    joint = scope == "global"
+    num_rows = len(centered) * (num_processes() if joint else 1)
+    mean_norm = nuclear_norm(centered[None], joint=joint) / num_rows
     return (-mean_norm / (beta * temperature)).expand(queries.shape[1])
 
 
@@ -131,26 +144,30 @@ class LORAC(Method):
         query_views = [views[v] for v in self.query_views]
         unit = normalize(features_by_size(self.encoder, query_views).float(), dim=1)
         queries = unit.unflatten(0, (len(query_views), -1))
-        large = queries[: self.num_large_queries]
-        # Q. Small views may be outliers (sections 5 and 6.1). A key's view counts twice, as query
-        # and as key, which makes five rows: hence c_o = sqrt(5) in table V
-        matrices = torch.cat([large, keys]).transpose(0, 1)  # (n, M_Q, d)
-        norms = matrices.new_zeros(len(matrices))
+        matrices = self._matrices(queries, keys)
         # nuclear norms wait for the device: do not compute them for metrics that nobody reads
         if self.metrics_read or (uses_prior and config.prior in {"laplace", "gaussian"}):
-            norms = nuclear_norm(matrices)
-        log_prior = torch.zeros_like(norms)
-        if uses_prior and config.prior == "batch":
-            log_prior = batch_log_prior(large, beta=config.beta, temperature=temperature)
-        elif uses_prior:
-            num_rows = matrices.shape[1]
-            log_prior = norm_log_prior(norms, config, num_rows=num_rows, temperature=temperature)
+            norms = nuclear_norm(matrices.flatten(0, 1)).view(matrices.shape[:2])
+        else:
+            norms = matrices.new_zeros(matrices.shape[:2])
+        if not uses_prior:
+            log_priors = torch.zeros_like(norms)
+        elif config.prior == "batch":
+            large = queries[: self.num_large_queries]
+            log_priors = batch_log_prior(
+                large, beta=config.beta, temperature=temperature, scope=config.batch_scope
+            ).expand_as(norms)
+        else:
+            num_rows = matrices.shape[2]
+            log_priors = norm_log_prior(norms, config, num_rows=num_rows, temperature=temperature)
+        log_priors = log_priors.expand(len(keys), -1)
         # averaged over the queries of views other than the key's, by default 7 of 8. Eq. 12 calls
         # this number M - 1, but the M of the prior is the number of rows of Q, by default 5
         losses, positives = [], []
-        for index, (key, key_view) in enumerate(zip(keys, self.key_views, strict=True)):
-            views_of_queries = zip(queries, self.query_views, strict=True)
-            other_queries = torch.stack([q for q, view in views_of_queries if view != key_view])
+        for index, (key, log_prior) in enumerate(zip(keys, log_priors, strict=True)):
+            other_queries = torch.stack(
+                self._queries_of_other_views(queries, self.key_views[index])
+            )
             # negatives from the other key view's queue, if there are two
             queue = self.queues[(index + 1) % len(keys)].keys
             losses.append(
@@ -164,3 +181,30 @@ class LORAC(Method):
             **({"nuclear_norm": norms.detach().mean()} if self.metrics_read else {}),
             "positive_similarity": torch.stack(positives).mean(),
         }
+
+    def _queries_of_other_views(self, queries: Tensor, key_view: int) -> list[Tensor]:
+        """Select queries (n, d) of views other than the key's."""
+        return [q for q, v in zip(queries, self.query_views, strict=False) if v != key_view]
+
+    def _matrices(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return Q of each image.
+
+        (1, n, M_Q, d), or (A, n, M_Q, d) if each key has another Q.
+        """
+        large = queries[: self.num_large_queries]
+        match self.config.q_rows:
+            case "large_and_keys":
+                # small views may be outliers (sections 5 and 6.1). A key's view counts twice, as
+                # query and as key, which makes five rows: hence c_o = sqrt(5) in table V
+                rows = torch.cat([large, keys])[None]
+            case "all_views":
+                rows = torch.cat([queries, keys])[None]
+            case "per_key":
+                pairs = zip(keys, self.key_views, strict=True)
+                rows = torch.stack(
+                    [
+                        torch.stack([*self._queries_of_other_views(large, view), key])
+                        for key, view in pairs
+                    ]
+                )
+        return rows.transpose(1, 2)

@@ -4,74 +4,83 @@ Li et al., arXiv:2211.14516. Affinities are cosines in SimAffinity and cosines o
 embeddings in SimWhitening. SimTrace uses only the diagonal of whitened inner products.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
-from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.gather import gather_with_gradient, num_processes
 from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.view import View
-from pretrain.parts.whitening import whitened_cosines, whitened_trace
+from pretrain.parts.whitening import Pairs, whitened_cosines, whitened_trace
 from pretrain.recipes.uniclr import UniCLRConfig
 
-Pairs = Sequence[tuple[int, int]]
-"""Indices of the views to compare: (source, target)."""
 ONE_PAIR: Pairs = ((0, 1),)
 
 
 def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
-    """Return the losses (P,) of affinities (P, N, N) of P pairs of views: equations 1 and 5.
+    """Return cross-entropy plus symmetric loss (B,) of affinities (B, P, N, N).
 
-    A loss is the cross-entropy of finding an image's other view, plus the symmetric loss.
+    The loss of each of B batches is averaged over its P pairs of views with N images each.
     """
     logits = affinity / config.tau
-    losses = (logits.logsumexp(dim=2) - logits.diagonal(dim1=1, dim2=2)).mean(dim=1)
+    log_partition = logits.logsumexp(dim=3)
+    if config.ce_both_directions:
+        log_partition = (log_partition + logits.logsumexp(dim=2)) / 2
+    losses = (log_partition - logits.diagonal(dim1=2, dim2=3)).mean(dim=2)
     if config.gamma:
         # equation 5: the norm, not its square. Algorithm 1 uses logits, equation 6 affinities
         matrix = logits if config.sym_on == "logits" else affinity
         losses = losses + config.gamma * torch.linalg.matrix_norm(matrix - matrix.mT)
-    return losses
+    return losses.mean(dim=1)
 
 
 def uniclr_loss(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
-    """Return the loss and metrics, averaged over pairs of views.
+    """Return loss and metrics, averaged over pairs of views.
 
-    Computed in float32, also under autocast. The variants are:
+    embeddings: projector outputs (V, N, D) of V views of N images, of any scale. Losses are
+    float32, also under autocast.
 
-    - affinity (SimAffinity, equations 1 and 6): InfoNCE of each image against the other view, plus
-      the symmetric loss, in nats. Affinities are cosine similarities.
-    - whitening (SimWhitening, equation 2): the same with cosine similarities of whitened
-      embeddings. If the covariance plus ridge has no Cholesky factor, the loss and its gradient are
-      zero.
-    - trace (SimTrace): equation 3 divided by N D, from -1 (best) to 1.
-    - trace_unscaled: equation 3 as printed. There, the covariance is a sum of outer products, so
-      the loss is D / 2 times as large.
+    SimAffinity: equations 1 and 6, InfoNCE of each row against the other view, plus the symmetric
+    loss, in nats. SimWhitening: the same for whitened rows (equation 2), normalized as in section
+    3.2. In each group of features, `ridge` times the mean variance is added to the diagonal of the
+    covariance of all rows. If this matrix has no Cholesky factor, the loss and its gradient are
+    zero.
 
-    Args:
-        embeddings: (V, N, D), projector outputs of V views of N images, of any length.
-        pairs: the views to compare.
+    SimTrace: equation 3 divided by N D, from -1 (best) to 1. The paper's covariance is a sum of
+    outer products, so its loss is D / 2 times as large: the variant trace_unscaled.
     """
     with torch.autocast(embeddings.device.type, enabled=False):
-        views = at_least_float32(embeddings)
-        if config.variant == "affinity":
-            unit = normalize(views, dim=2)
-            affinity = torch.stack([unit[source] @ unit[target].T for source, target in pairs])
-            loss = affinity_losses(affinity, config).mean()
-            return {"loss": loss, **similarity_metrics(affinity)}
-        sources = torch.stack([views[source] for source, _ in pairs])  # (P, N, D)
-        targets = torch.stack([views[target] for _, target in pairs])
-        if config.is_trace:
-            traces, factor = whitened_trace(sources, targets, ridge=config.ridge)
-            scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
-            return {"loss": -scale * traces.mean() / sources[0].numel(), **factor.metrics()}
-        affinity, factor = whitened_cosines(sources, targets, ridge=config.ridge)
-        losses = factor.mask_failures(affinity_losses(affinity, config))
-        return {"loss": losses.mean(), **similarity_metrics(affinity), **factor.metrics()}
+        return _loss_and_metrics(embeddings, pairs, config)
+
+
+def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
+    views = at_least_float32(embeddings)[None]  # one batch (1, V, N, D)
+    if config.variant == "affinity":
+        unit = normalize(views, dim=3)
+        affinity = torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1)
+        return {"loss": affinity_losses(affinity, config).mean(), **similarity_metrics(affinity)}
+    if config.prenorm:
+        views = normalize(views, dim=3)
+    if not config.pooled_stats:
+        views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
+        pairs = ONE_PAIR
+    whiten = whitened_trace if config.is_trace else whitened_cosines
+    result, factor = whiten(
+        views,
+        pairs,
+        ridge=config.ridge,
+        groups=config.groups,
+        detach=config.detach_covariance,
+    )
+    if config.is_trace:
+        scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
+        loss = -scale * result.mean() / embeddings[0].numel()
+        return {"loss": loss, **factor.metrics()}
+    losses = factor.mask_failures(affinity_losses(result, config))
+    return {"loss": losses.mean(), **similarity_metrics(result), **factor.metrics()}
 
 
 class UniCLR(Method):
@@ -80,7 +89,7 @@ class UniCLR(Method):
     Optional: a momentum encoder, a predictor, and small views.
     """
 
-    batch_settings = ("sync_bn",)
+    batch_settings = ("sync_bn", "local_prior")
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: UniCLRConfig) -> None:
         super().__init__()
@@ -105,16 +114,21 @@ class UniCLR(Method):
         """
         large, small = views[:2], views[2:]
         # each large view has separate batch statistics, as in algorithm 1; small views share them
-        projected = [self.encoder(view) for view in large]
-        sources = [self.predictor(rows) for rows in projected]
-        if small:
-            sources += self.predictor(self.encoder(torch.cat(small))).chunk(len(small))
+        batches = [*large, torch.cat(small)] if small else large
+        projected = [self.encoder(images) for images in batches]
+        online = [self.predictor(embeddings) for embeddings in projected]
+        sources = [
+            *online[:2],
+            *(view_rows for rows in online[2:] for view_rows in rows.chunk(len(small))),
+        ]
         targets: list[Tensor] = []  # of the large views, without gradient; empty: use the sources
         if self.target_encoder is not None:
             targets = [self.target_encoder(images) for images in large]
         elif self.config.predictor:
-            targets = [rows.detach() for rows in projected]
-        embeddings = gather_with_gradient(torch.stack([*sources, *targets], dim=1).float())
+            targets = [rows.detach() for rows in projected[:2]]
+        embeddings = torch.stack([*sources, *targets], dim=1).float()
+        if self.config.affinity_scope == "global":
+            embeddings = gather_with_gradient(embeddings)
         pairs = compared_pairs(len(sources), separate_targets=bool(targets))
         return uniclr_loss(embeddings.transpose(0, 1), pairs, self.config)
 
@@ -125,12 +139,13 @@ class UniCLR(Method):
         every batch become orthonormal, independent of the network, unless a ridge prevents it.
         """
         config = self.config
-        num_features, num_rows = config.embedding_dim, 2 * batch_size
+        num_features, num_rows = config.embedding_dim // config.groups, 2 * batch_size
+        num_rows //= num_processes() if config.local_prior else 1
         if config.variant == "affinity" or num_features < num_rows - 1 or config.ridge >= 0.1:
             return []
         return [
             f"whitening {num_features} features with only {num_rows} embeddings (ridge "
-            f"{config.ridge:g}) removes almost all information; pass --ridge 1"
+            f"{config.ridge:g}) removes almost all information; pass --ridge 1 or more --groups"
         ]
 
     def after_step(self, progress: float) -> None:
@@ -159,7 +174,7 @@ def compared_pairs(num_sources: int, *, separate_targets: bool) -> Pairs:
 def similarity_metrics(affinity: Tensor) -> dict[str, Tensor]:
     """Return the mean affinity of positive and of negative pairs.
 
-    affinity (P, N, N): positives, views of one image, are on the diagonal.
+    affinity (B, P, N, N): positives, views of one image, are on the diagonal.
     """
     affinity = affinity.detach()
     num_images = affinity.shape[-1]

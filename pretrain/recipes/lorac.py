@@ -52,6 +52,8 @@ class LORACConfig(KeySettings):
     """Sigma^2 of the Gaussian prior."""
     margin: Real = 3.0
     """c of the margin, a nuclear norm."""
+    batch_scope: Literal["local", "global"] = "local"
+    """Images of the batch-wise prior: of one process, or of all."""
     temperature: Positive = 0.2
     """Tau, divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
@@ -65,6 +67,10 @@ class LORACConfig(KeySettings):
     """Number of key views.
     If several, the first large views are both keys and queries. If one, the last large view is the
     key and not a query (figure 4(b), M = num_large_views)."""
+    q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
+    """Rows of Q.
+    Large queries and all keys (released code); one key and the large queries of the other views
+    (eq. 12); or all queries and all keys."""
     queue_size: QueueSize = 65_536
     """K, keys in each of the num_keys queues.
     The paper names one queue; its code has two."""
@@ -72,7 +78,7 @@ class LORACConfig(KeySettings):
     @property
     def local_prior(self) -> bool:
         """Return whether the prior is over the images of one process."""
-        return self.prior == "batch"
+        return self.prior == "batch" and self.batch_scope == "local"
 
 
 IN1K: Recipe[Any] = Recipe(

@@ -66,9 +66,22 @@ class UniCLRConfig:
     sym_on: Literal["logits", "affinity"] = "logits"
     """Input of the symmetric loss.
     Affinities divided by the temperature (algorithm 1), or affinities (equation 6)."""
+    ce_both_directions: bool = False
+    """Cross-entropy over columns as well as rows; the paper has rows only."""
     ridge: NotNegative = 1.0
     """Fraction of the mean variance that is added to the covariance's diagonal.
     1e-3 is enough if there are more images than features."""
+    groups: Dimension = 1
+    """Number of feature groups, each whitened separately."""
+    detach_covariance: bool = False
+    """No gradient through the covariance."""
+    prenorm: bool = False
+    """Normalize rows before whitening, as in code released later."""
+    pooled_stats: bool = False
+    """Compute one mean and covariance from all embeddings of a step.
+    Otherwise, one for each pair of views."""
+    affinity_scope: Literal["global", "local"] = "global"
+    """Images in affinities and statistics: of all processes, or of each process."""
     momentum_encoder: bool = False
     """Targets from a momentum encoder, without gradient."""
     momentum: Fraction = 0.99
@@ -94,6 +107,16 @@ class UniCLRConfig:
                 f"{self.gamma:g}, but it uses no off-diagonal affinities: omit both, or set "
                 f"temperature 1 and symmetry_weight 0"
             )
+        if self.groups < 1 or self.embedding_dim % self.groups:
+            raise ValueError(
+                f"embedding_dim {self.embedding_dim} does not split into {self.groups} groups: "
+                f"choose --groups so that it divides --embedding-dim"
+            )
+
+    @property
+    def local_prior(self) -> bool:
+        """Return whether affinities and statistics use one process's images only."""
+        return self.affinity_scope == "local"
 
     @property
     def is_trace(self) -> bool:

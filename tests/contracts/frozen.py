@@ -50,26 +50,9 @@ FIRST_WORDING = {
 
 Runs do not depend on it.
 """
-RETIRED_UNICLR: dict[str, object] = {
-    "config.affinity_scope": "global",
-    "config.ce_both_directions": False,
-    "config.detach_covariance": False,
-    "config.groups": 1,
-    "config.pooled_stats": False,
-    "config.prenorm": False,
-}
-RETIRED_LORAC: dict[str, object] = {
-    "config.batch_scope": "local",
-    "config.q_rows": "large_and_keys",
-}
 RETIRED: dict[str, dict[str, object]] = {
-    "dino": {"config.head_norm": True},
-    "jcl": {"config.key_forward": "concatenated", "config.unit_mean": False},
-    "multi_key": {"config.key_forward": "concatenated"},
     "looc": {"config.coincidences": "literal"},
     "loocpp": {"config.coincidences": "literal"},
-    **dict.fromkeys(("simaffinity", "simwhitening", "simtrace"), RETIRED_UNICLR),
-    **dict.fromkeys(("lorac", "moco_m"), RETIRED_LORAC),
 }
 """Method -> removed settings of its recipes, with their only value."""
 SCHEDULES = ("paper", "short", "smoke", "0.02")

@@ -16,16 +16,17 @@ from transfer.detection.detector import scale_gradient
 from transfer.finetuning.norms import sum_over_processes
 
 NUM_PROCESSES = 8
+PAIRS = ((0, 1), (1, 0))
 
 
 def queue() -> Tensor:
     return on_cuda(torch.ones(16, 8))
 
 
-def trace(views: Tensor) -> Tensor:
+def trace(views: Tensor, *, groups: int = 1, detach: bool = False) -> Tensor:
     """Return the traces as their callers compute them, without autocast."""
     with torch.autocast("cuda", enabled=False):
-        return whitened_trace(*views.float(), ridge=0.1)[0]
+        return whitened_trace(views.float(), PAIRS, ridge=0.1, groups=groups, detach=detach)[0]
 
 
 Function = Callable[[Tensor], Tensor]
@@ -36,13 +37,16 @@ FUNCTIONS: dict[str, tuple[tuple[int, ...], Function]] = {
     "scaled gradient": ((4, 8), lambda rows: scale_gradient(rows, 0.1)),
     "nuclear norms of wide matrices": ((4, 3, 8), nuclear_norm),
     "nuclear norms of tall matrices": ((4, 9, 8), nuclear_norm),
+    "nuclear norm of all rows": ((4, 8), lambda rows: nuclear_norm(rows[None], joint=True)),
     "log-sum-exp": ((4, 8), lambda rows: queue_logsumexp(rows, queue(), temperature=0.1)),
     "divergence": (
         (4, 8),
         lambda rows: queue_divergence(rows, rows.detach(), queue(), temperature=0.1),
     ),
-    "trace by features": ((2, 1, 6, 8), trace),
-    "trace by rows": ((2, 1, 3, 8), trace),
+    "trace by features": ((1, 2, 6, 8), trace),
+    "trace by rows": ((1, 2, 3, 8), trace),
+    "trace in groups": ((1, 2, 6, 8), lambda views: trace(views, groups=2)),
+    "trace of a fixed covariance": ((1, 2, 3, 8), lambda views: trace(views, detach=True)),
 }
 
 

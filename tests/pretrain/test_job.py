@@ -1,5 +1,6 @@
 """Commands, jobs and files: refused options, records, exports, snapshots and resuming."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from pretrain.job import (
 from pretrain.loop import train
 from pretrain.method import BatchNeeds, Method
 from pretrain.running.processes import Process
+from pretrain.settings import SettingsError
 
 CPU = Process(device=torch.device("cpu"))
 
@@ -50,6 +52,15 @@ def test_labels_and_indices_come_where_a_method_uses_them(image_folder: Path) ->
     assert (plain.uses_labels, plain.uses_indices) == (False, False)
     with pytest.raises(DataError, match="have no label"):
         job("supervised", flat, "--num-classes", "1")
+
+
+def test_folder_named_wandb_is_not_the_package(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    (tmp_path / "packages" / "wandb").mkdir(parents=True)
+    with pytest.raises(SettingsError, match="pip install wandb"):
+        job("random", image_folder, "--wandb", "ssl")
 
 
 def test_the_record_names_data_that_are_the_working_folder(
@@ -184,8 +195,9 @@ def test_other_groups_of_shuffled_batch_norm_are_announced(
 
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
-    for prior, images in (("batch", 2), ("laplace", 0)):
-        ready = job("lorac", image_folder, "--prior", prior, process=replace(CPU, num_processes=2))
+    for scope, images in (("local", 2), ("global", 0)):
+        options = ("--prior", "batch", "--batch-scope", scope)
+        ready = job("lorac", image_folder, *options, process=replace(CPU, num_processes=2))
         assert ready.settings["local_prior_images"] == images
 
 

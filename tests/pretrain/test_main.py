@@ -128,7 +128,7 @@ def test_changed_settings_are_refused_on_resume(
     first.send_signal(signal.SIGUSR1)
     assert finish(first)[0] == 75
     assert main(arguments(image_folder, tmp_path / "run")) == 2
-    assert "made by another run: epochs 400.0 -> 4.0" in capsys.readouterr().err
+    assert "made by another run: --epochs 400.0 -> 4.0" in capsys.readouterr().err
 
 
 @pytest.mark.slow

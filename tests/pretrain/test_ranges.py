@@ -110,6 +110,7 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
     for args, message in (
         ("--batch-size 1", "expected at least 2 "),
         ("--learning-rate -1", "expected at least 0\n"),
+        ("--crop-area 0.9 0.1", "expected the smaller number first"),
         ("--crop-area 0.1 2", "expected above 0 and at most 1, not 2"),
     ):
         assert main(["jcl/smoke", *PLACES, *args.split()]) == 2
@@ -123,10 +124,10 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
         ("jcl/smoke", "--milestones 0.6 0.8 --schedule step", ""),
         ("jcl/smoke", "--trust-coefficient 0.02", "--optimizer sgd"),
         ("moco/in1k-r50-v1", "--schedule cosine", ""),  # its milestones are the recipe's
-        ("simaffinity/smoke", "--ridge 0.1", "--variant affinity"),
-        ("simaffinity/smoke", "--ridge 0.1 --variant whitening", ""),
+        ("simaffinity/smoke", "--groups 2", "--variant affinity"),
+        ("simaffinity/smoke", "--groups 2 --variant whitening", ""),
         ("simtrace/smoke", "--sym-on affinity", "--variant trace"),
-        ("simwhitening/smoke", "--sym-on affinity", ""),
+        ("simwhitening/smoke", "--ce-both-directions", ""),
         ("zero_cl/smoke", "--ridge 0.1", ""),
         ("moco_m/smoke", "--beta 1", "--prior none"),
         ("moco_m/smoke", "--beta 1 --prior laplace", ""),

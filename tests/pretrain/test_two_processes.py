@@ -76,7 +76,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         "gathered_gradient": leaf.grad,
         "shuffled": shuffled_forward(nn.Identity(), rows()[mine], 1),
         "codes": torch.stack(
-            [sinkhorn(cosines()[mine], epsilon=e, num_iterations=3) for e in (0.05, 0.025)]
+            [sinkhorn(cosines()[mine], epsilon=e, num_iterations=3) for e in (0.05, 0.005)]
         ),
         "norm": norm_statistics(rows()[mine]),
         **{name: train_share(name, mine, num_processes) for name in LEARNING},

@@ -61,11 +61,14 @@ def covariance_of(z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return centered[: len(z1)], centered[len(z1) :], centered.T @ centered
 
 
-def test_affinity_loss_is_equation_10() -> None:
+def test_affinity_loss_is_equation_10_or_its_mean_over_the_order_of_views() -> None:
     views = embeddings()
     settings: dict[str, Any] = {"temperature": 0.5, "symmetry_weight": 0.0}
     expected = equation_10(*views, 0.5)
     assert sim_affinity_loss(*views, **settings).item() == pytest.approx(expected)
+    symmetric_loss = sim_affinity_loss(*views, **settings, ce_both_directions=True)
+    back = equation_10(*views[::-1], 0.5)
+    assert symmetric_loss.item() == pytest.approx((expected + back) / 2)
 
 
 def test_whitening_loss_is_equation_10_of_rows_whitened_by_the_root_of_the_covariance() -> None:
@@ -92,6 +95,32 @@ def test_trace_loss_is_equation_3_over_half_the_features() -> None:
     first, second, scatter = covariance_of(z1, z2)
     paper = -torch.trace(first @ torch.linalg.inv(scatter) @ second.T)
     torch.testing.assert_close(sim_trace_loss(z1, z2, ridge=0.0), paper / (5 / 2))
+
+
+def test_trace_loss_of_groups_is_the_mean_of_their_losses() -> None:
+    z1, z2 = embeddings(dim=6)
+    blocks = zip(z1.chunk(3, dim=1), z2.chunk(3, dim=1), strict=True)
+    losses = torch.stack([sim_trace_loss(a, b, ridge=0.1) for a, b in blocks])
+    torch.testing.assert_close(sim_trace_loss(z1, z2, ridge=0.1, groups=3), losses.mean())
+
+
+@pytest.mark.parametrize("loss", [sim_trace_loss, sim_whitening_loss])
+def test_detached_covariance_changes_only_the_gradient(
+    loss: Callable[..., Tensor],
+) -> None:
+    z1, z2 = (z.requires_grad_() for z in embeddings())
+    live, detached = (loss(z1, z2, detach_covariance=d, ridge=0.1) for d in (False, True))
+    torch.testing.assert_close(live, detached)
+    of_live, of_detached = (torch.autograd.grad(x, z1)[0] for x in (live, detached))
+    assert torch.cosine_similarity(of_live.flatten(), of_detached.flatten(), dim=0) < 0.99
+
+
+def test_prenorm_makes_lengths_irrelevant_before_whitening() -> None:
+    z1, z2 = embeddings()
+    lengths = torch.linspace(0.5, 2, 8)[:, None]
+    expected = sim_trace_loss(normalize(z1, dim=1), normalize(z2, dim=1), ridge=0.1)
+    loss = sim_trace_loss(lengths * z1, z2, ridge=0.1, prenorm=True)
+    torch.testing.assert_close(loss, expected)
 
 
 def tiny_uniclr(variant: str, **changes: Any) -> Any:
@@ -122,6 +151,16 @@ def test_all_tricks_together_are_the_mean_over_ordered_pairs(name: str) -> None:
     torch.testing.assert_close(step(method), expected)
 
 
+@pytest.mark.parametrize("name", ["whitening", "trace"])
+def test_pooled_statistics_of_two_views_are_those_of_the_pair(name: str) -> None:
+    pair, pooled = (step(tiny_uniclr(name, pooled_stats=choice)) for choice in (False, True))
+    torch.testing.assert_close(pair, pooled)
+    pairs, of_all = (
+        step(tiny_uniclr(name, num_small_views=3, pooled_stats=choice)) for choice in (False, True)
+    )
+    assert of_all.item() != pytest.approx(pairs.item(), rel=1e-3)
+
+
 def test_predictor_without_momentum_stops_the_gradient_of_the_other_branch() -> None:
     method = tiny_uniclr("affinity", predictor=True)
     views = tiny_batch(method).views
@@ -141,13 +180,20 @@ def test_trace_refuses_settings_of_the_affinity_matrix(wrong: dict[str, Any]) ->
         UniCLRConfig(variant="trace", **wrong)
 
 
-def test_a_sensible_ridge_silences_the_caution_about_whitening() -> None:
+def test_a_sensible_ridge_silences_the_caution_about_whitening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     method = tiny_method("simtrace")
     features = method.config.embedding_dim
     method.config = replace(method.config, ridge=1e-3)
     (caution,) = method.cautions(batch_size=features // 2)
     assert f"{features} features with only {features} embeddings (ridge 0.001)" in caution
     assert method.cautions(batch_size=features) == []
+    monkeypatch.setattr("pretrain.methods.uniclr.num_processes", lambda: 4)
+    assert method.cautions(batch_size=features) == []
+    method.config = replace(method.config, affinity_scope="local")
+    assert method.batch_needs(method.config).local_prior
+    assert f"{features // 2} embeddings" in method.cautions(batch_size=features)[0]
     method.config = replace(method.config, ridge=1.0)
     assert method.cautions(batch_size=features // 2) == []
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import transfer.finetuning.classification
-from pretrain.parts.resnet import build_resnet
 from pretrain.running.errors import NotFiniteError
+from tests.pretrain.test_step_memory import maps_of
 from tests.transfer.tasks.labeled_images import labeled
 from transfer.cells.cell import Cell, deviations
 from transfer.cells.request import Settings
@@ -156,27 +156,6 @@ def test_the_hours_of_a_plan_count_every_head() -> None:
         hours = [gpu_hours(task.units(), network, seconds) for network in (item, three)]
         share = hours[1] / hours[0]
         assert share == pytest.approx((0.44 + 2 * 0.10) / 0.44)
-
-
-def maps_of(side_px: int) -> int:
-    """Bytes in bfloat16 that one ResNet-50 view keeps, from map sizes.
-
-    Each convolution keeps its result, which the norm reads. Except in shortcuts, the norm's result
-    is also kept, on which sums and ReLU work in place. The image, the pooled maps and the pool's
-    indices (int64) are added.
-    """
-    with torch.device("meta"):
-        network, _ = build_resnet("resnet50", "imagenet")
-    sizes: dict[str, int] = {}
-    for name, module in network.named_modules():
-        if isinstance(module, nn.Conv2d):
-            module.register_forward_hook(
-                lambda *args, name=name: sizes.update({name: args[2].numel()})
-            )
-    network(torch.empty(1, 3, side_px, side_px, device="meta"))
-    pooled = 64 * (side_px // 4) ** 2
-    norms = sum(size for name, size in sizes.items() if "downsample" not in name)
-    return 2 * (sum(sizes.values()) + norms + 3 * side_px**2 + pooled) + 8 * pooled
 
 
 def test_the_memory_of_a_plan_is_that_of_the_maps() -> None:
