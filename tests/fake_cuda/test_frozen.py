@@ -21,7 +21,7 @@ from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, in_bfloat16
 from transfer.frozen.probe_training import Labels, ProbeTraining
 from transfer.frozen.running_probe import HeadOptimizer, new_heads
-from transfer.frozen.transforms import EvalTransform, normalize_pixels
+from transfer.frozen.transforms import EvalTransform, Normalization
 
 
 @pytest.fixture
@@ -51,10 +51,11 @@ def test_features_are_float32_within_the_sync_budget(
     if precision == "bfloat16":
         frozen = in_bfloat16(frozen)
     raw = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
+    normalize = Normalization(small_backbone.input, torch.device("cpu"))
     with pretend_cuda():
         frozen.to(CUDA, memory_format=torch.channels_last)
         with Watch() as watch:
-            features = forward(frozen, normalize_pixels(raw, small_backbone.input))
+            features = forward(frozen, normalize(raw))
     assert (features.dtype, features.device, features.shape) == (torch.float32, CUDA, (4, 512))
     assert watch.waits == allowed_waits("features")
 

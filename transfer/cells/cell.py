@@ -291,7 +291,7 @@ def check_records_of_name(cells: Sequence[Cell]) -> None:
 def weights_file(record: Record | None, work_folder: Path) -> Path | None:
     """Return the file of the weights that a record names.
 
-    None if it is missing or has other weights.
+    None if it is missing or damaged.
     """
     from transfer.frozen.classifier import classifier_file, load_classifier
 

@@ -17,7 +17,6 @@ from transfer.metrics import top1
 if TYPE_CHECKING:
     from torch import Tensor
 
-IMAGES_PER_CHUNK = 65_536
 MAX_PAIRS = 20
 
 
@@ -50,21 +49,16 @@ class Heads:
         ]
 
 
-def weights_hash(head: Heads) -> str:
-    """Return a hash of all weights (16 hex digits)."""
-    return hash_of(head.weight, head.bias)[:16]
-
-
 def classifier_file(folder: Path, name: str) -> Path:
-    """Return the file of a classifier; name: its `weights_hash`."""
+    """Return the file of a classifier; name: a hash of its weights."""
     return folder / f"classifier-{name}.stage"
 
 
 def save_classifier(folder: Path, head: Heads) -> str:
-    """Write one head (R = 1) to its file; return its `weights_hash`."""
+    """Write one head (R = 1) to its file; return the hash of its weights (16 hex digits)."""
     from pretrain.running.atomic_files import save_stage
 
-    name = weights_hash(head)
+    name = hash_of(head.weight, head.bias)[:16]
     # clone: of a view, torch would store all heads
     tensors = {"weight": head.weight.clone(), "bias": head.bias.clone()}
     save_stage(classifier_file(folder, name), tensors)
@@ -76,32 +70,20 @@ def load_classifier(file: Path) -> Heads | None:
     from pretrain.running.atomic_files import load_stage
 
     stored = load_stage(file)
-    if stored is None:
-        return None
-    head = Heads(stored["weight"], stored["bias"])
-    return head if file == classifier_file(file.parent, weights_hash(head)) else None
-
-
-def classifier_scores(head: Heads, features: Tensor) -> Tensor:
-    """Return scores (n, L) for features (n, C), which may be memory-mapped."""
-    import torch
-
-    chunks = features.split(IMAGES_PER_CHUNK)
-    return torch.cat([head.scores(chunk)[0] for chunk in chunks])
+    return None if stored is None else Heads(stored["weight"], stored["bias"])
 
 
 def labels_among(labels: Tensor, names: Sequence[str], classes: Sequence[str]) -> Tensor:
     """Convert labels (n,) from indices into `names` to indices into `classes`.
 
-    ValueError if `classes` does not contain a name.
+    Raises ValueError if `classes` does not contain a name.
     """
     import torch
 
-    unknown = [name for name in names if name not in classes]
-    if unknown:
+    if unknown := [name for name in names if name not in classes]:
         raise ValueError(
-            f"the classifier of {len(classes)} classes lacks {unknown[0]} and "
-            f"{len(unknown) - 1} more of {len(names)} classes. Train it on all of ImageNet-100"
+            f"the classifier lacks {len(unknown)} of the {len(names)} classes, such as "
+            f"{unknown[0]}. Train it on all of ImageNet-100"
         )
     return torch.tensor([classes.index(name) for name in names])[labels]
 
@@ -119,8 +101,6 @@ def class_results(
 
     from transfer.outcomes import per_image
 
-    if len(names) != scores.shape[1]:
-        raise ValueError(f"{len(names)} names for {scores.shape[1]} classes")
     num_classes = len(names)
     predicted, labels = scores.argmax(dim=1).cpu(), labels.cpu()
     correct = (predicted == labels).reshape(repeats, -1).sum(dim=0)

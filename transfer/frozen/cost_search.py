@@ -1,7 +1,6 @@
 """Choose the SVM cost of each class by cross-validated average precision."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,89 +14,60 @@ Solver = Callable[[Problems, Tensor, Tensor | None], Solution]
 """Function of problems, costs (P,), and initial planes or None; see `linear_svm`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CostSearch:
-    """Settings of the search."""
-
-    costs: tuple[float, ...]
-    """Values of C in increasing order."""
-    num_folds: int
-    positive_weight: float
-    points: Points
-    seed: int
-    """Seed of the folds."""
-
-    def __post_init__(self) -> None:
-        if not self.costs or sorted(set(self.costs)) != list(self.costs) or self.costs[0] <= 0:
-            raise ValueError(
-                f"costs are {self.costs}; expected positive costs in increasing order, "
-                "since the solution at one cost is the start for the next"
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class CostSearchResult:
-    """Results of the search."""
-
-    table: Tensor
-    """(costs, L) average precision in percent, mean over the folds."""
-    unconverged: int
-    """Number of problems for which the solver did not converge."""
-
-    @property
-    def best(self) -> Tensor:
-        """Index (L,) of the best cost; ties go to the smallest cost."""
-        return self.table.argmax(dim=0)  # argmax returns the first maximum
-
-
-def choose_costs(
-    solve: Solver, search: CostSearch, features: Tensor, positive: Tensor
-) -> CostSearchResult:
+def cross_validate(
+    solve: Solver,
+    features: Tensor,
+    positive: Tensor,
+    *,
+    costs: Sequence[float],
+    num_folds: int,
+    positive_weight: float,
+    points: Points,
+    seed: int,
+) -> tuple[Tensor, int]:
     """Cross-validate features (n, C) with positive (n, L) bool at every cost.
 
-    Each cost starts from the planes of the previous one. It takes minutes, so no state is saved.
+    Each cost starts from the planes of the previous one, so costs should increase. It takes
+    minutes, so no state is saved. The seed draws the folds.
+
+    Returns the average precision (costs, L) in percent, the mean over the folds, and the number of
+    problems for which the solver did not converge.
     """
-    folds = stratified_folds(positive, search.num_folds, search.seed)
-    held_out = (folds.T[:, None] == torch.arange(search.num_folds)[:, None]).flatten(0, 1)
+    folds = stratified_folds(positive, num_folds, seed)
+    held_out = (folds.T[:, None] == torch.arange(num_folds)[:, None]).flatten(0, 1)
     problems = Problems(
-        positive=positive.T.repeat_interleave(search.num_folds, dim=0),
+        positive=positive.T.repeat_interleave(num_folds, dim=0),
         trained_on=~held_out,
-        positive_weight=search.positive_weight,
+        positive_weight=positive_weight,
     )
-    stages: list[dict[str, Tensor]] = []
-    subject = "cross-validation, 11-point AP" if search.points == "11" else "cross-validation"
-    with progress("svm", subject, len(search.costs), "costs") as counter:
-        for cost in search.costs:
-            start = stages[-1]["weights"] if stages else None
-            costs = torch.full((len(held_out),), cost, dtype=torch.float64)
-            solution = solve(problems, costs, start)
-            stages.append(with_precisions(solution, problems, features, search.points))
+    rows, planes, unconverged = [], None, 0
+    subject = "cross-validation, 11-point AP" if points == "11" else "cross-validation"
+    with progress("svm", subject, len(costs), "costs") as counter:
+        for cost in costs:
+            costs_of_problems = torch.full((len(held_out),), cost, dtype=torch.float64)
+            solution = solve(problems, costs_of_problems, planes)
+            planes = solution.weights
+            unconverged += int((~solution.converged).sum())
+            rows.append(held_out_precisions(solution.scores(features), problems, points))
             stop.exit_if_requested()
             counter.add(1)
-    by_fold = torch.stack([stage["average_precision"] for stage in stages])
-    return CostSearchResult(
-        table=by_fold.unflatten(1, (-1, search.num_folds)).nanmean(dim=2),
-        unconverged=sum(int((~stage["converged"]).sum()) for stage in stages),
-    )
+    return torch.stack(rows).unflatten(1, (-1, num_folds)).nanmean(dim=2), unconverged
 
 
-def with_precisions(
-    solution: Solution, problems: Problems, features: Tensor, points: Points
-) -> dict[str, Tensor]:
-    """Return planes and held-out average precision (P,); NaN without positives."""
+def held_out_precisions(scores: Tensor, problems: Problems, points: Points) -> Tensor:
+    """Return the average precision (P,) on held-out images, from scores (n, P).
+
+    It is NaN for problems without held-out positives.
+    """
     precisions = [
-        average_precision(scores[~trained_on], positive[~trained_on], points=points)
+        average_precision(column[~trained_on], positive[~trained_on], points=points)
         if bool(positive[~trained_on].any())
         else torch.nan
-        for scores, positive, trained_on in zip(
-            solution.scores(features).T, problems.positive, problems.trained_on, strict=True
+        for column, positive, trained_on in zip(
+            scores.T, problems.positive, problems.trained_on, strict=True
         )
     ]
-    return {
-        "weights": solution.weights.contiguous(),
-        "converged": solution.converged,
-        "average_precision": torch.tensor(precisions, dtype=torch.float64),
-    }
+    return torch.tensor(precisions, dtype=torch.float64)
 
 
 def stratified_folds(positive: Tensor, num_folds: int, seed: int) -> Tensor:

@@ -63,6 +63,7 @@ class _Entry:
 
     def __init__(self, backbone: Encoder, rows: UnfinishedRows) -> None:
         self.backbone, self.rows = backbone, rows
+        self.normalize = Normalization(backbone.input, device())
         self.throughputs: list[float] = []
         """Throughput of each batch in images/s."""
 
@@ -71,17 +72,16 @@ class _Entry:
         """The frozen network, built for the first batch."""
         return frozen_network(self.backbone)
 
-    def put(self, start: int, pixels: Tensor) -> None:
-        """Compute and write the features of rows from `start` on, unless finished."""
-        if start + len(pixels) > self.rows.done:
-            network, begin_s = self.network, time.perf_counter()
+    def put(self, start: int, raw: Tensor) -> None:
+        """Compute and write the features of rows from `start` on, unless finished.
+
+        raw: uint8 pixels.
+        """
+        if start + len(raw) > self.rows.done:
+            network, pixels, begin_s = self.network, self.normalize(raw), time.perf_counter()
             features = forward(network, pixels).cpu()
             self.throughputs.append(len(pixels) / (time.perf_counter() - begin_s))
             self.rows.write(start, features.numpy())
-
-    def images_per_s(self) -> float:
-        """Return the median throughput, without the first batch; 0 if unknown."""
-        return median(self.throughputs[1:]) if self.throughputs[1:] else 0.0
 
 
 def extract(
@@ -97,10 +97,14 @@ def extract(
 
     crops: file that caches the pixels for later calls, if the disk has space; None: no cache.
 
-    An entry is skipped if another process finishes it while this one waits for its lock, or if its
-    network fails and other entries remain. Returns the throughput of each network in images/s, 0 if
-    there were too few images to measure it.
+    An entry is skipped if another process finishes it while this one waits for its lock. If a
+    network fails, for example by an out-of-memory error, the error is raised when all other entries
+    are finished.
+
+    Returns the median throughput of each network in images/s, without the first batch; networks
+    with fewer than two batches are missing.
     """
+    errors = list[Exception]()
     with ExitStack() as files:
         entries = list[_Entry]()
         for path in sorted(backbones):  # equal order in all processes prevents deadlocks
@@ -114,32 +118,23 @@ def extract(
         prepared, crop_rows = _cached_crops(crops, EvalImages(images, transform), files)
         all_rows = [*(entry.rows for entry in entries), *crop_rows]
         start, total = min(rows.done for rows in all_rows), len(images)
-        target_device = device()
-        normalizations = {
-            input_format: Normalization(input_format, target_device)
-            for input_format in {entry.backbone.input for entry in entries}
-        }
+        pinned = device().type == "cuda"
         with (
             unchanged(images, *all_rows),
             progress("features", subject + suffix, total, done=start) as counter,
         ):
-            for indices, raw in raw_batches(prepared, start, pinned=target_device.type == "cuda"):
-                inputs = {
-                    input_format: normalize(raw)
-                    for input_format, normalize in normalizations.items()
-                }
+            for indices, raw in raw_batches(prepared, start, pinned=pinned):
                 for entry in list(entries):
                     try:
-                        entry.put(indices.start, inputs[entry.backbone.input])
+                        entry.put(indices.start, raw)
                     except WriteError:
                         raise
                     except Exception as error:  # of one network, such as an out-of-memory error
                         if len(entries) == 1:
                             raise
+                        errors.append(error)
                         entries.remove(entry)
                         all_rows.remove(entry.rows)
-                        note = f"{entry.backbone.name} is skipped in this extraction: {error}"
-                        print_line("features", note)
                 for rows in crop_rows:
                     rows.write(indices.start, raw.flatten(1).numpy())
                 counter.add(len(raw))
@@ -151,7 +146,9 @@ def extract(
                     stop.exit_if_requested()
         for rows in all_rows:
             rows.publish()
-        return {entry.rows.path: entry.images_per_s() for entry in entries}
+    if errors:
+        raise errors[0]
+    return {e.rows.path: median(e.throughputs[1:]) for e in entries if e.throughputs[1:]}
 
 
 def _cached_crops(

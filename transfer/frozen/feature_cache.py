@@ -98,8 +98,8 @@ def features_of_backbones(
 ) -> list[Features]:
     """Return the features of a split for each backbone.
 
-    Missing entries are extracted in one pass over the images, again if they are deleted in the
-    meantime. DataError if the dataset is missing.
+    Missing entries are extracted in one pass over the images. Raises DataError if the dataset is
+    missing.
     """
     import torch
 
@@ -110,29 +110,25 @@ def features_of_backbones(
     folder = folders.cache / "features"
     paths = [folder / f"{cache_key(backbone, images, transform)}.npy" for backbone in backbones]
     entries = dict(zip(paths, backbones, strict=True))
-    crops = None
-    if folders.keep_crops:
-        name = content_hash([images.fingerprint, asdict(transform), CODE_VERSION], 24)
-        crops = folders.cache / "crops" / f"{name}.npy"
-    for remaining_extractions in (2, 1, 0):
-        rows = {p: read_rows(p, (len(images), b.feature_dim)) for p, b in entries.items()}
-        missing = {
-            path: entries[path] for path, rows_of_entry in rows.items() if rows_of_entry is None
-        }
-        if not missing:
-            break
-        if not remaining_extractions:
-            raise WriteError(
-                f"{next(iter(missing))}: deleted twice after it was written. Find out what deletes "
-                "it, then start the same command again"
-            )
+    shapes = {path: (len(images), entries[path].feature_dim) for path in paths}
+    missing = {path: entries[path] for path in paths if read_rows(path, shapes[path]) is None}
+    if missing:
+        crops = None
+        if folders.keep_crops:
+            name = content_hash([images.fingerprint, asdict(transform), CODE_VERSION], 24)
+            crops = folders.cache / "crops" / f"{name}.npy"
         rotated = f" turned by {90 * transform.turns}°" if transform.turns else ""
         throughputs = extract(missing, images, transform, f"{key} {split}{rotated}", crops)
         for path, images_per_s in throughputs.items():
-            if images_per_s:
-                file = _speed_file(folders.cache, entries[path], str(transform.crop_px))
-                write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
-    return [Features(torch.from_numpy(rows[path]), images.labels) for path in paths]
+            file = _speed_file(folders.cache, entries[path], str(transform.crop_px))
+            write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
+    features = []
+    for path in paths:
+        rows = read_rows(path, shapes[path])
+        if rows is None:
+            raise WriteError(f"{path}: deleted while it was used. Start the same command again")
+        features.append(Features(torch.from_numpy(rows), images.labels))
+    return features
 
 
 def measured_speed(folders: Folders, backbone: Encoder) -> dict[str, float]:

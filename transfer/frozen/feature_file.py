@@ -34,7 +34,7 @@ class UnfinishedRows:
     """The rows (n, C) of an unfinished entry, locked by this process."""
 
     def __init__(self, path: Path, descriptor: int, shape: Shape, dtype: Type) -> None:
-        self.path, self.descriptor, self.shape, self.dtype = path, descriptor, shape, dtype
+        self.path, self.descriptor, self.dtype = path, descriptor, dtype
         self.partial, self.counts = path.with_suffix(".partial"), path.with_suffix(".rows")
         self.row_bytes = np.dtype(dtype).itemsize * shape[1]
         header = io.BytesIO()
@@ -42,17 +42,15 @@ class UnfinishedRows:
         npy.write_array_header_1_0(header, {"descr": descr, "fortran_order": False, "shape": shape})
         self.offset = header.tell()
         """Number of bytes before the rows."""
-        self.size = self.offset + shape[0] * self.row_bytes
-        has_header = os.pread(descriptor, self.offset, 0) == header.getvalue()
         self.done = _count(self.counts)
         """Number of finished rows."""
-        if not has_header or os.fstat(descriptor).st_size != self.size or not self.done:
-            self._begin(header.getvalue())
+        if not self.done or read_rows(self.partial, shape, dtype) is None:
+            self._begin(header.getvalue(), self.offset + shape[0] * self.row_bytes)
 
     def write(self, start: int, rows: np.ndarray) -> None:
         """Write rows (n, C) from index `start` on, without finished rows.
 
-        WriteError if the disk is full or fails.
+        Raises WriteError if the disk is full or fails.
         """
         rows = rows[max(0, self.done - start) :]
         offset = self.offset + max(start, self.done) * self.row_bytes
@@ -68,14 +66,8 @@ class UnfinishedRows:
             self.done = num_finished
 
     def publish(self) -> None:
-        """Rename the finished file; WriteError if it has been deleted."""
+        """Rename the finished file; raises WriteError if it has been deleted."""
         with explain_write_errors(self.path, "--runs"):
-            # if the cache was deleted, the file may belong to another process
-            if not os.path.samestat(os.fstat(self.descriptor), self.partial.stat()):
-                raise WriteError(
-                    f"{self.partial}: deleted while features were written to it. "
-                    "Start the same command again to extract them"
-                )
             self.partial.replace(self.path)
             self.counts.unlink(missing_ok=True)
 
@@ -84,7 +76,7 @@ class UnfinishedRows:
         for file in (self.partial, self.counts):
             file.unlink(missing_ok=True)
 
-    def _begin(self, header: bytes) -> None:
+    def _begin(self, header: bytes, num_bytes: int) -> None:
         """Start the file: reserve its space, with no finished rows."""
         self.done = 0
         try:
@@ -92,7 +84,7 @@ class UnfinishedRows:
                 self.counts.unlink(missing_ok=True)
                 os.ftruncate(self.descriptor, 0)
                 # reserve all space now, so that a full disk fails immediately
-                os.posix_fallocate(self.descriptor, 0, self.size)
+                os.posix_fallocate(self.descriptor, 0, num_bytes)
                 _write_all(self.descriptor, header, 0)
         except WriteError:
             with suppress(OSError):

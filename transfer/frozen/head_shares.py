@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from transfer.frozen.classifier import Heads, classifier_scores
+from transfer.frozen.classifier import Heads
 
 NUM_BINS = 20
 """Bins of the histogram of a head's contributions."""
@@ -30,7 +30,7 @@ def image_shares(
     """
     weight = classifier.weight[0].float()
     relative = weight - weight.mean(dim=0)
-    correct = (classifier_scores(classifier, features).argmax(dim=1) == labels).nonzero()[:, 0]
+    correct = (classifier.scores(features)[0].argmax(dim=1) == labels).nonzero()[:, 0]
     products = features[correct] * relative[labels[correct]]
     contribution = products.unflatten(1, (num_heads, -1)).sum(dim=2).clamp_min(0)
     has_evidence = contribution.sum(dim=1) > 0
@@ -51,7 +51,7 @@ def share_details(
     head_is_largest: fraction of the images in which a head contributes most.
     head_share_histograms: histograms over images.
     class_head_shares: means over the images of each class (null without images).
-    head_share_examples: contributions for a few images, with their index in the test split.
+    head_share_examples: contributions for a few images, with their index in the tested features.
     """
     shares, indices = image_shares(classifier, features, labels, num_heads)
     if not len(shares):
@@ -60,9 +60,8 @@ def share_details(
     edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)
     by_class = [shares[classes == label] for label in range(classifier.weight.shape[1])]
     generator = torch.Generator().manual_seed(0)
-    examples = (
-        torch.randperm(len(shares), generator=generator)[:NUM_EXAMPLES].sort().values.tolist()
-    )
+    order = torch.randperm(len(shares), generator=generator)
+    examples = sorted(order[:NUM_EXAMPLES].tolist())
     return {
         "head_shares": means.tolist(),
         "head_entropy_bits": float(entropies_bits(means[None])),

@@ -36,53 +36,38 @@ class ImageMemoryError(SuiteError, RuntimeError):
     """The decoded images do not fit into memory."""
 
 
-class PixelBlock:
-    """Pixels of images, contiguous in one block of memory."""
-
-    def __init__(self, sizes: NDArray[np.int64], pixels: Pixels) -> None:
-        """Store heights and widths (N, 2), and all pixels as uint8."""
-        self.sizes = sizes
-        self.pixels = pixels
-        self.ends = sizes.prod(axis=1).cumsum() * 3
-        """(N,): the end of each image in the block."""
-
-    def read(self, i: int) -> Pixels:
-        """Return a view of the RGB pixels (H, W, 3), uint8."""
-        height, width = self.sizes[i].tolist()
-        end = int(self.ends[i])
-        return self.pixels[end - 3 * height * width : end].reshape(height, width, 3)
-
-
 @dataclass(frozen=True, eq=False)
 class CachedFiles(ImageFiles):
-    """Image files with cached pixels."""
+    """Image files whose pixels are in one block of memory."""
 
-    cache: PixelBlock
-    cache_indices: NDArray[np.int64]
-    """(n,): index of each image in the cache."""
+    sizes: NDArray[np.int64]
+    """Heights and widths (n, 2)."""
+    ends: NDArray[np.int64]
+    """(n,): the end of each image in the block."""
+    block: Pixels
+    """Pixels of these images, and of others; uint8."""
 
     def read(self, i: int) -> Pixels:
         """Return a view of the cached RGB pixels (H, W, 3), uint8."""
-        return self.cache.read(int(self.cache_indices[i]))
+        (height, width), end = self.sizes[i].tolist(), int(self.ends[i])
+        return self.block[end - 3 * height * width : end].reshape(height, width, 3)
 
     def take(self, indices: NDArray[np.int64]) -> "CachedFiles":
         """Return the images at these indices, which share the cached pixels."""
-        return CachedFiles(
-            self.folder, self.encoded_names[indices], self.cache, self.cache_indices[indices]
-        )
+        names, sizes, ends = self.encoded_names[indices], self.sizes[indices], self.ends[indices]
+        return CachedFiles(self.folder, names, sizes, ends, self.block)
 
 
 def with_cached_pixels(images: Images, num_crops: float) -> Images:
     """Return the images, with cached pixels if that pays.
 
     It pays for many crops, if the pixels fit into the limit. Subsets share the pixels. Names and
-    fingerprint do not change. ImageMemoryError if the pixels fit into the user's limit but not into
-    memory.
+    fingerprint do not change. Raises ImageMemoryError if the pixels fit into the user's limit but
+    not into memory.
     """
     source = images.source
-    if not isinstance(source, ImageFiles) or isinstance(source, CachedFiles):
-        return images
-    if num_crops < MIN_EPOCHS * len(images):
+    pays = num_crops >= MIN_EPOCHS * len(images)
+    if not pays or not isinstance(source, ImageFiles) or isinstance(source, CachedFiles):
         return images
     limit = image_memory_bytes()
     sample = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
@@ -101,37 +86,36 @@ def with_cached_pixels(images: Images, num_crops: float) -> Images:
             )
         return images
     if num_bytes > (free := free_memory()):
-        raise _memory_error(num_bytes, f"{free / 1e9:.1f} GB are free")
-    try:
-        # anonymous memory: forks inherit it, and /dev/shm is small in containers
-        cache = PixelBlock(sizes, np.frombuffer(mmap.mmap(-1, num_bytes), np.uint8))
-    except (OSError, ValueError, OverflowError) as error:
-        raise _memory_error(num_bytes, str(error)) from error
-    _decode_all(source, cache)
-    files = CachedFiles(source.folder, source.encoded_names, cache, np.arange(len(images)))
-    return Images(files, images.label_array, images.class_names)
+        raise ImageMemoryError(
+            f"the decoded training images need {num_bytes / 1e9:,.1f} GB, which {OPTION} allows, "
+            f"but {free / 1e9:.1f} GB of memory are free. Pass a smaller {OPTION} (0: decode in "
+            "every epoch), or run with more memory"
+        )
+    # anonymous memory: forks inherit it, and /dev/shm is small in containers
+    block = np.frombuffer(mmap.mmap(-1, num_bytes), np.uint8)
+    ends = 3 * sizes.prod(axis=1).cumsum()
+    cached = CachedFiles(source.folder, source.encoded_names, sizes, ends, block)
+    _decode_all(source, cached)
+    return Images(cached, images.label_array, images.class_names)
 
 
 def _sizes(source: ImageFiles) -> NDArray[np.int64]:
-    """Return heights and widths (N, 2); DataError if not an image."""
+    """Return heights and widths (N, 2); raise DataError for a file that is not an image."""
     sizes = image_sizes([f"{source.folder}/{source.name(i)}" for i in range(len(source))])
     for i in np.flatnonzero(sizes[:, 0] == 0).tolist():
         sizes[i] = source.read(i).shape[:2]  # usually raises the error that names the file
     return sizes
 
 
-def _decode_all(source: ImageFiles, cache: PixelBlock) -> None:
+def _decode_all(source: ImageFiles, cached: CachedFiles) -> None:
     """Decode all images into the cache, in several processes if many."""
 
     def decode(indices: range) -> int:
         for i in indices:
-            pixels, target = source.read(i), cache.read(i)
+            pixels, target = source.read(i), cached.read(i)
             if pixels.shape != target.shape:
-                raise DataError(
-                    f"{source.folder / source.name(i)}: {pixels.shape[1]} x {pixels.shape[0]} px, "
-                    f"but its header said {target.shape[1]} x {target.shape[0]} a moment ago. The "
-                    "file is damaged or has been replaced; start the same command again"
-                )
+                file = source.folder / source.name(i)
+                raise DataError(f"{file}: {pixels.shape}, but its header said {target.shape}")
             # forked loader processes share this block, so they return only counts
             target[:] = pixels
         return len(indices)
@@ -145,11 +129,3 @@ def _decode_all(source: ImageFiles, cache: PixelBlock) -> None:
         for num_images in load_batches(decode, chunks, num_workers=num_workers(total)):
             counter.add(num_images)
             stop.exit_if_requested()
-
-
-def _memory_error(num_bytes: int, reason: str) -> ImageMemoryError:
-    return ImageMemoryError(
-        f"the decoded training images need {num_bytes / 1e9:,.1f} GB, which {OPTION} allows, but "
-        f"they do not fit into memory ({reason}). Pass a smaller {OPTION} (0: decode in every "
-        "epoch), or run with more memory"
-    )

@@ -167,13 +167,10 @@ def newton_direction(
         if not is_unsolved.any():
             break
         if not is_unsolved.all():  # drop solved problems to save products
-            unsolved, max_norm, energy = (
-                unsolved[is_unsolved],
-                max_norm[is_unsolved],
-                energy[is_unsolved],
+            unsolved, max_norm, energy, residual, conjugate, curvature, inverse = (
+                rows[is_unsolved]
+                for rows in (unsolved, max_norm, energy, residual, conjugate, curvature, inverse)
             )
-            residual, conjugate = residual[is_unsolved], conjugate[is_unsolved]
-            curvature, inverse = curvature[is_unsolved], inverse[is_unsolved]
         scaled = inverse * residual
         previous_energy, energy = energy, (residual * scaled).sum(dim=1, keepdim=True)
         conjugate = scaled + energy / previous_energy * conjugate
@@ -193,10 +190,8 @@ def line_search(
     quadratic = direction.square().sum(dim=1, keepdim=True)
     low, high = torch.zeros_like(linear), torch.full_like(linear, torch.inf)
     length = torch.ones_like(linear)
-    max_slope = (
-        LINE_SEARCH_REDUCTION
-        * (linear - (weight * (1 - margin).clamp(min=0) * change).sum(dim=1, keepdim=True)).abs()
-    )
+    loss_slope = (weight * (1 - margin).clamp(min=0) * change).sum(dim=1, keepdim=True)
+    max_slope = LINE_SEARCH_REDUCTION * (linear - loss_slope).abs()
     for _ in range(LINE_SEARCH_STEPS):
         slack = (1 - margin - length * change).clamp(min=0)
         force = weight * change

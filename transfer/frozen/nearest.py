@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from transfer.frozen.feature_cache import Features
+from transfer.frozen.finite import FeatureError
 from transfer.frozen.network import device
 
 MAX_LOG = math.log(torch.finfo(torch.float32).max)
@@ -19,12 +20,12 @@ def knn_scores(
 ) -> Tensor:
     """Return votes (n, L) for queries (n, C).
 
-    Each neighbor votes with exp(cosine similarity / temperature). ValueError if the bank has fewer
-    than `num_neighbors` images, or if the votes could exceed float32: with 200 neighbors, for
-    temperatures below 0.012.
+    Each neighbor votes with exp(cosine similarity / temperature). Raises FeatureError if the bank
+    has fewer than `num_neighbors` images, or if the votes could exceed float32: with 200 neighbors,
+    for temperatures below 0.012.
     """
     if not 0 < 1 / temperature < MAX_LOG - math.log(num_neighbors):
-        raise ValueError(
+        raise FeatureError(
             f"temperature is {temperature:g}: expected a positive number for which the votes of "
             f"{num_neighbors} neighbors, up to exp(1 / temperature) each, fit into float32"
         )
@@ -40,7 +41,7 @@ def knn_scores(
 def nearest_rows(bank: Tensor, queries: Tensor, num_neighbors: int) -> tuple[Tensor, Tensor]:
     """Return cosines and indices (n, k) of the nearest rows, nearest first.
 
-    ValueError if the bank has fewer than k rows.
+    Raises FeatureError if the bank has fewer than k rows.
     """
     chunks = [
         (similarity.cpu(), nearest.cpu())
@@ -55,16 +56,15 @@ def _nearest_in_chunks(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield cosines and indices (q, k) for chunks of the queries."""
     if num_neighbors > len(bank):
-        raise ValueError(
-            f"{num_neighbors} neighbors are requested, but the bank has {len(bank)} images"
+        raise FeatureError(
+            f"{num_neighbors} neighbors are requested, but the bank has {len(bank)} images. "
+            "Use the complete dataset, or --schedule smoke for fewer neighbors"
         )
     target_device = device()
     keys = normalize(bank.to(target_device), dim=1)
     for chunk in queries.split(QUERIES_PER_CHUNK):
-        similarity, nearest = (normalize(chunk.to(target_device), dim=1) @ keys.T).topk(
-            num_neighbors
-        )
-        yield similarity, nearest
+        similarities = normalize(chunk.to(target_device), dim=1) @ keys.T
+        yield similarities.topk(num_neighbors)
 
 
 class Nearest:
@@ -91,12 +91,10 @@ class Nearest:
             candidate_indices = torch.cat(
                 [self.indices[chunk], indices.cpu() + self.num_rows], dim=1
             )
-            order = candidates.sort(dim=1, descending=True, stable=True).indices[
-                :, : self.num_neighbors
-            ]
-            results.append(
-                (candidates.gather(1, order).cpu(), candidate_indices.gather(1, order.cpu()))
-            )
+            order = candidates.sort(dim=1, descending=True, stable=True).indices
+            order = order[:, : self.num_neighbors]
+            nearest = candidates.gather(1, order).cpu(), candidate_indices.gather(1, order.cpu())
+            results.append(nearest)
         self.similarities, self.indices = map(torch.cat, zip(*results, strict=True))
         self.num_rows += len(block)
 

@@ -54,13 +54,11 @@ def forward(network: nn.Module, images: Tensor) -> Tensor:
     The network computes in its own precision.
     """
     tensors = chain(network.parameters(), network.buffers())
-    # a network without parameters has none
-    weight = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
+    # a network without parameters computes in float32
+    default = torch.zeros((), dtype=torch.float32, device=device())
+    weight = next((tensor for tensor in tensors if tensor.is_floating_point()), default)
     batch = images.to(
-        device() if weight is None else weight.device,
-        torch.float32 if weight is None else weight.dtype,
-        memory_format=torch.channels_last,
-        non_blocking=True,
+        weight.device, weight.dtype, memory_format=torch.channels_last, non_blocking=True
     )
     features: Tensor = network(batch)
     return features.float()

@@ -5,28 +5,22 @@ Features are tensors or NumPy arrays of any real type, on any device, with or wi
 Results are on the CPU, without gradients.
 """
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pretrain.running.command_line import Range
-from pretrain.running.errors import NotFiniteError, SuiteError
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.few_shot_heads import Problem, train_together
-from transfer.frozen.finite import require_finite
+from transfer.frozen.finite import FeatureError as FeatureError
+from transfer.frozen.finite import require_converged, require_finite
 from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched
 from transfer.frozen.nearest import knn_scores
 from transfer.process_state import torch_defaults
 
 Values = Tensor | NDArray[np.generic]
-SETTINGS = Range(0, 1e30, open_below=True)
-MAX_CLASSES = 2**20
-"""Maximum number of classes (columns of the scores); ImageNet-21k has 21,841."""
-
-
-class FeatureError(SuiteError, ValueError):
-    """Invalid images, features, labels or settings in the Python API."""
 
 
 @torch_defaults()
@@ -38,29 +32,39 @@ def knn(
     num_neighbors: int = 200,
     temperature: float = 0.1,
 ) -> Tensor:
-    """Return weighted kNN votes (m, L) for test features (m, C).
+    """Classify features by the weighted votes of their nearest neighbors.
 
-    train (n, C), labels (n,): integers from 0 to L-1. A neighbor votes with exp(cosine similarity /
-    temperature): Wu et al., CVPR 2018, arXiv:1805.01978. NotFiniteError if a row is not finite;
-    FeatureError for other invalid input, such as fewer than num_neighbors training images.
+    A neighbor votes with exp(cosine similarity / temperature): Wu et al., CVPR 2018,
+    arXiv:1805.01978.
+
+    Args:
+        train: Features (n, C) of the training images.
+        labels: Classes (n,) of the training images, integers from 0 to L-1.
+        test: Features (m, C) of the test images.
+        num_neighbors: Number of neighbors that vote.
+        temperature: Temperature of the votes.
+
+    Returns:
+        Votes (m, L) for each class, float32 on the CPU.
+
+    Raises:
+        NotFiniteError: A feature is infinite or not a number.
+        FeatureError: The input is invalid otherwise, for example if train has fewer rows than
+            num_neighbors.
     """
-    label_tensor, bank, queries = _labels(labels), *_features(train, test, torch.float32)
-    _require_equal_length(label_tensor, bank, "labels")
-    if not 1 <= num_neighbors <= len(bank):
+    pool, queries = _pool(train, labels, test)
+    if not 1 <= num_neighbors <= len(pool.labels):
         raise FeatureError(
-            f"num_neighbors is {num_neighbors}; expected 1 to {len(bank)}, the rows of train"
+            f"num_neighbors is {num_neighbors}; expected 1 to {len(pool.labels)}, the rows of train"
         )
     _require_positive(temperature=temperature)
-    try:
-        return knn_scores(
-            Features(bank, label_tensor),
-            queries,
-            num_classes=int(label_tensor.max()) + 1,
-            num_neighbors=num_neighbors,
-            temperature=temperature,
-        )
-    except ValueError as error:
-        raise FeatureError(str(error)) from error
+    return knn_scores(
+        pool,
+        queries,
+        num_classes=int(pool.labels.max()) + 1,
+        num_neighbors=num_neighbors,
+        temperature=temperature,
+    )
 
 
 @torch_defaults()
@@ -74,45 +78,64 @@ def linear_probe(
     batch_size: int = 256,
     seed: int = 0,
 ) -> Tensor:
-    """Train a linear classifier and return its test scores (m, L).
+    """Train a linear classifier and score test features.
 
-    train (n, C), test (m, C), labels (n,): integers from 0 to L-1. Adam minimizes the
-    cross-entropy; the seed draws initial weights and order. NotFiniteError if a row is not finite
-    or the training diverged; FeatureError for other invalid input.
+    Adam minimizes the cross-entropy.
+
+    Args:
+        train: Features (n, C) of the training images.
+        labels: Classes (n,) of the training images, integers from 0 to L-1.
+        test: Features (m, C) of the test images.
+        learning_rate: Learning rate of Adam.
+        epochs: Number of epochs.
+        batch_size: Images per step.
+        seed: Seed of the initial weights and of the order of the images.
+
+    Returns:
+        Scores (m, L), float32 on the CPU.
+
+    Raises:
+        NotFiniteError: A feature is infinite or not a number, or the training diverged.
+        FeatureError: The input is invalid otherwise.
     """
-    label_tensor, pool, queries = _labels(labels), *_features(train, test, torch.float32)
-    _require_equal_length(label_tensor, pool, "labels")
+    pool, queries = _pool(train, labels, test)
+    num_images = len(pool.labels)
     _require_positive(learning_rate=learning_rate, epochs=epochs, batch_size=batch_size)
-    batch_size = min(batch_size, len(pool))
+    batch_size = min(batch_size, num_images)
     weight, bias = train_together(
-        Features(pool, label_tensor),
-        [Problem(torch.arange(len(pool)), seed)],
-        num_classes=int(label_tensor.max()) + 1,
-        iterations=epochs * -(-len(pool) // batch_size),
+        pool,
+        [Problem(torch.arange(num_images), seed)],
+        num_classes=int(pool.labels.max()) + 1,
+        iterations=epochs * -(-num_images // batch_size),
         learning_rate=learning_rate,
         batch_size=batch_size,
     )
     scores = queries @ weight[0].T.cpu() + bias[0].cpu()
-    if not bool(scores.isfinite().all()):
-        raise NotFiniteError(
-            f"the linear classifier diverged at learning rate {learning_rate:g}. Lower the "
-            "learning rate, or scale the features"
-        )
+    require_converged(scores, learning_rate)
     return scores
 
 
 @torch_defaults()
 def svm(train: Values, positive: Values, test: Values, *, cost: float = 1.0) -> Tensor:
-    """Train a linear SVM per class and return test scores (m, L).
+    """Train a linear SVM per class and score test features.
 
-    Scores are float64. train (n, C); positive (n, L), bool or 0 and 1. Each SVM minimizes the
-    objective of LIBLINEAR's L2-loss SVM with a regularized bias. NotFiniteError if a row is not
-    finite; FeatureError for other invalid input.
+    Each SVM minimizes the objective of LIBLINEAR's L2-loss SVM with a regularized bias.
+
+    Args:
+        train: Features (n, C) of the training images.
+        positive: Whether each training image shows each class (n, L), bool or 0 and 1.
+        test: Features (m, C) of the test images.
+        cost: C, the weight of the loss relative to the regularization.
+
+    Returns:
+        Scores (m, L), float64 on the CPU.
+
+    Raises:
+        NotFiniteError: A feature is infinite or not a number.
+        FeatureError: The input is invalid otherwise.
     """
-    positives, images, queries = (
-        _tensor("positive", positive),
-        *_features(train, test, torch.float64),
-    )
+    positives = _tensor("positive", positive)
+    images, queries = _features(train, test, torch.float64)
     if positives.ndim != 2 or not positives.shape[1]:
         raise FeatureError(
             f"positive is {tuple(positives.shape)}; expected (n, L), a column per class"
@@ -132,6 +155,23 @@ def svm(train: Values, positive: Values, test: Values, *, cost: float = 1.0) -> 
     return solve_batched(eigenbasis(images), problems, costs, tolerance=1e-4).scores(queries)
 
 
+def _pool(train: Values, labels: Values, test: Values) -> tuple[Features, Tensor]:
+    """Return checked training features with labels, and test features."""
+    classes = _tensor("labels", labels)
+    if classes.ndim != 1 or classes.is_floating_point():
+        raise FeatureError(
+            f"labels are {tuple(classes.shape)} of {classes.dtype}; expected integers (n,), a "
+            "class index per row of train"
+        )
+    classes = classes.long()
+    if len(classes) and int(classes.min()) < 0:
+        index = int(classes.argmin())
+        raise FeatureError(f"label {index} is {classes[index]}; expected a class index from 0 on")
+    features, queries = _features(train, test, torch.float32)
+    _require_equal_length(classes, features, "labels")
+    return Features(features, classes), queries
+
+
 def _features(train: Values, test: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return training and test features in one dtype; check shapes and values."""
     checked = []
@@ -141,7 +181,7 @@ def _features(train: Values, test: Values, dtype: torch.dtype) -> tuple[Tensor, 
             raise FeatureError(
                 f"{name} is {tuple(features.shape)}; expected features (n, C), a row per image"
             )
-        require_finite(features.float(), lambda row, name=name: f"row {row} of {name}")  # type: ignore[misc]
+        require_finite(features.float(), "row {}".format, f"of {name}")
         checked.append(features.to(dtype).contiguous())  # rounding depends on the layout
     if checked[0].shape[1] != checked[1].shape[1]:
         raise FeatureError(
@@ -153,49 +193,17 @@ def _features(train: Values, test: Values, dtype: torch.dtype) -> tuple[Tensor, 
     return checked[0], checked[1]
 
 
-def _labels(values: Values) -> Tensor:
-    """Return labels (n,) as int64."""
-    labels = _tensor("labels", values)
-    if labels.ndim != 1 or labels.is_floating_point():
-        raise FeatureError(
-            f"labels are {tuple(labels.shape)} of {_type(labels)}; expected integers (n,), a class "
-            "index per row of train"
-        )
-    labels = labels.long()
-    invalid = ((labels < 0) | (labels >= MAX_CLASSES)).nonzero().flatten().tolist()
-    if invalid:
-        raise FeatureError(
-            f"label {invalid[0]} is {int(labels[invalid[0]])}; expected a class index from 0 to "
-            f"L - 1, with at most {MAX_CLASSES:,} classes"
-        )
-    return labels
-
-
 def _tensor(name: str, values: Values) -> Tensor:
     """Return the values on the CPU, without a graph."""
     if isinstance(values, np.ndarray):
-        try:
-            # torch accepts no reversed or read-only arrays and no other byte order
-            native = np.require(values, values.dtype.newbyteorder("="), ["C", "W"])
-            tensor = torch.from_numpy(native)
-        except TypeError as error:
-            raise FeatureError(f"{name} is an array of {values.dtype}; expected numbers") from error
-    elif isinstance(values, Tensor):
-        tensor = values.detach()
-    else:
+        # torch accepts no reversed or read-only arrays and no other byte order
+        values = torch.from_numpy(np.require(values, values.dtype.newbyteorder("="), ["C", "W"]))
+    if not isinstance(values, Tensor):
         raise FeatureError(f"{name} is a {type(values).__name__}; expected a tensor or an array")
-    if tensor.is_meta or tensor.is_quantized or tensor.is_complex():
-        location = " on the meta device" if tensor.is_meta else ""
-        raise FeatureError(
-            f"{name} is a tensor of {_type(tensor)}{location}; expected real numbers"
-        )
-    if tensor.layout is not torch.strided:
-        raise FeatureError(f"{name} is {tensor.layout}; expected a dense tensor: .to_dense()")
+    tensor = values.detach()
+    if tensor.is_complex():
+        raise FeatureError(f"{name} is a tensor of {tensor.dtype}; expected real numbers")
     return tensor.cpu()
-
-
-def _type(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _require_equal_length(rows: Tensor, train: Tensor, name: str) -> None:
@@ -205,5 +213,5 @@ def _require_equal_length(rows: Tensor, train: Tensor, name: str) -> None:
 
 def _require_positive(**settings: float) -> None:
     for name, value in settings.items():
-        if value not in SETTINGS:
-            raise FeatureError(f"{name} is {value}; expected {SETTINGS}")
+        if not 0 < value < math.inf:
+            raise FeatureError(f"{name} is {value}; expected a finite number above 0")

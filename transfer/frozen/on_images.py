@@ -48,7 +48,7 @@ def image_features(
     if not batches:
         raise FeatureError("images is empty; expected at least one image")
     features = torch.cat(batches)
-    require_finite(features, lambda row: f"image {row} by {backbone.name}")
+    require_finite(features, "image {}".format, f"by {backbone.name}")
     return features
 
 
@@ -65,7 +65,7 @@ def _crops(
 
 
 def _pixels(image: Image.Image | NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
-    """Return RGB pixels (H, W, 3); ValueError if not an 8-bit image."""
+    """Return RGB pixels (H, W, 3); raise ValueError for other than an 8-bit image."""
     if isinstance(image, Image.Image):
         return rgb_pixels(image)
     description = f"{type(image).__name__}"

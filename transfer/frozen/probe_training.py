@@ -2,8 +2,9 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, TypeVar
 
+Settings = TypeVar("Settings")
 Decay = Literal["cosine", "step"]
 """Learning-rate schedule: cosine to zero, or times 0.1 at milestones."""
 
@@ -41,19 +42,8 @@ class ProbeTraining:
     weight_std: float = 0.01
     """Standard deviation of the initial weights; biases start at 0 (MoCo's probe)."""
 
-    @classmethod
-    def of(cls, protocol: Any, **changes: Any) -> Self:
-        """Copy the settings from a protocol's fields of the same names."""
-        names = {spec.name for spec in fields(cls)} & {spec.name for spec in fields(protocol)}
-        return cls(**{name: getattr(protocol, name) for name in names} | changes)
-
     def num_steps(self, num_images: int) -> int:
-        """Return the number of optimizer steps.
-
-        ValueError unless either epochs or steps is given.
-        """
-        if bool(self.epochs) == bool(self.steps):
-            raise ValueError(f"pass either epochs or steps, got {self.epochs} and {self.steps}")
+        """Return the number of optimizer steps."""
         return self.steps or max(1, round(self.epochs * num_images / self.batch_size))
 
     def epoch_ends(self, num_images: int) -> list[int]:
@@ -71,3 +61,13 @@ class ProbeTraining:
         factors = {"cosine": 0.5 * (1 + math.cos(math.pi * progress)), "step": 0.1**drops}
         decays = self.decays * (len(self.learning_rates) if len(self.decays) == 1 else 1)
         return tuple(factors[decay] for decay in decays)
+
+
+def settings_of(kind: type[Settings], protocol: Any, **changes: Any) -> Settings:
+    """Return training settings with a protocol's values of the fields of the same names.
+
+    kind: dataclass of the settings. changes: values of other fields.
+    """
+    own: Any = kind
+    names = {spec.name for spec in fields(own)} & {spec.name for spec in fields(protocol)}
+    return kind(**{name: getattr(protocol, name) for name in names} | changes)

@@ -89,6 +89,11 @@ def view_statistics(embeddings: Tensor) -> Tensor:
     return torch.stack([mean_cosine, variance, nuclear_norm], dim=1).cpu()
 
 
+def view_name(images: Images, indices: Sequence[int], num_views: int, row: int) -> str:
+    """Return a name for a row of the features of all views of some images."""
+    return f"a random view of {images.name(indices[row // num_views])}"
+
+
 def statistics_of_views(
     backbone: Encoder,
     projector: Projector | None,
@@ -101,36 +106,34 @@ def statistics_of_views(
 
     The keys are "feature" and, with a projector, "embedding".
     """
-    statistics: dict[str, list[Tensor]] = {"feature": []}
-    if projector is not None:
-        statistics["embedding"] = []
     network = frozen_network(backbone)
     views = RandomViews(settings)
     target_device = device()
     normalize_input = Normalization(backbone.input, target_device)
     pin = Tensor.pin_memory if target_device.type == "cuda" else None
-    num_finished = 0
 
     def draw_views(batch_indices: Sequence[int]) -> Tensor:
         return torch.stack([views(images[index][0], seed, index) for index in batch_indices])
 
-    def name(start: int, row: int) -> str:
-        image = images.name(indices[start + row // settings.num_views])
-        return f"a random view of {image} by {backbone.name}"
-
     starts = range(0, len(indices), IMAGES_PER_BATCH)
     chunks = [indices[start : start + IMAGES_PER_BATCH] for start in starts]
     workers = num_workers(len(indices) * settings.num_views)
+    statistics = []
     with progress("views", "images", len(indices)) as counter:
-        for raw in load_batches(draw_views, chunks, num_workers=workers, pin_memory=pin):
+        batches = load_batches(draw_views, chunks, num_workers=workers, pin_memory=pin)
+        for chunk, raw in zip(chunks, batches, strict=True):
             features = forward(network, normalize_input(raw.flatten(0, 1)))
-            require_finite(features, partial(name, num_finished))
+            name = partial(view_name, images, chunk, settings.num_views)
+            require_finite(features, name, f"by {backbone.name}")
             spaces = {"feature": normalize(features, dim=1)}
             if projector is not None:
                 spaces["embedding"] = projector.embeddings(features)
-            for space, values in spaces.items():
-                statistics[space].append(view_statistics(values.unflatten(0, raw.shape[:2])))
-            num_finished += len(raw)
+            statistics.append(
+                {
+                    space: view_statistics(rows.unflatten(0, raw.shape[:2]))
+                    for space, rows in spaces.items()
+                }
+            )
             counter.add(len(raw))
             stop.exit_if_requested()
-    return {space: torch.cat(batches) for space, batches in statistics.items()}
+    return {space: torch.cat([batch[space] for batch in statistics]) for space in spaces}

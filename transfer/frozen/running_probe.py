@@ -121,7 +121,7 @@ class RunningProbe:
         """Top-1 of each head on the tested features after each epoch.
 
         Epochs before the tested features were replaced are missing."""
-        self._waiting: list[tuple[Tensor, Tensor]] = []
+        self._waiting: tuple[Tensor, Tensor] | None = None
         """Features and labels from `position` on, fewer than a batch."""
 
     @property
@@ -142,20 +142,19 @@ class RunningProbe:
     def receive(self, position: int, features: Tensor, labels: Tensor) -> None:
         """Train on features of the images from a position on.
 
-        features (n, C), labels (n,). Images that updates have already used are ignored.
+        features (n, C), labels (n,). Images that updates have already used are ignored. Raises
         NotFiniteError if all heads diverge.
         """
-        num_used = self.position + sum(len(waiting) for _, waiting in self._waiting) - position
-        if num_used < len(labels) and not self.finished:
-            self._waiting.append((features[num_used:], labels[num_used:]))
-        size = self.training.batch_size
-        while not self.finished and sum(len(waiting) for _, waiting in self._waiting) >= size:
-            columns = list(zip(*self._waiting, strict=True))
-            batch, classes = (
-                tensors[0] if len(tensors) == 1 else torch.cat(tensors) for tensors in columns
-            )
-            self._update(batch[:size], classes[:size])
-            self._waiting = [(batch[size:], classes[size:])] if len(classes) > size else []
+        if self.finished:
+            return
+        waiting, size = self._waiting or (features[:0], labels[:0]), self.training.batch_size
+        num_used = self.position + len(waiting[1]) - position
+        features = torch.cat([waiting[0], features[num_used:]])
+        labels = torch.cat([waiting[1], labels[num_used:]])
+        while len(labels) >= size and not self.finished:
+            self._update(features[:size], labels[:size])
+            features, labels = features[size:], labels[size:]
+        self._waiting = features, labels
 
     def _update(self, features: Tensor, labels: Tensor) -> None:
         losses = self.optimizer.step(features, labels, self.step / self.ends[-1])
@@ -168,11 +167,10 @@ class RunningProbe:
                 "number; no result is written. Check the backbone's features or lower the learning "
                 "rates"
             )
-        if self.step in self.ends:
-            self._test()
+        self._test_at_end_of_epoch()
 
-    def _test(self) -> None:
-        if self.tested is not None:
+    def _test_at_end_of_epoch(self) -> None:
+        if self.tested is not None and self.step in self.ends:
             self.curve.append(self.optimizer.heads().accuracies(self.tested))
 
     def state(self) -> dict[str, Any]:
@@ -190,5 +188,5 @@ class RunningProbe:
         self.step = state["step"]
         if self.tested is not None and state["curve_of"] == self.tested.digest:
             self.curve = state["curve"]
-        elif self.step in self.ends:
-            self._test()
+        else:
+            self._test_at_end_of_epoch()

@@ -45,12 +45,12 @@ class EvalTransform:
             width, height, border = *image.size, self.border_px
             image = image.crop((border, border, width - border, height - border))
         if self.squash:
-            resized = image.resize((self.resize_px, self.resize_px), Image.Resampling.BILINEAR)
-            squashed = resized.resize((self.crop_px, self.crop_px), Image.Resampling.BILINEAR)
-            return rotate_quarters(squashed, self.turns)
-        resized_image = v2.functional.resize(image, [self.resize_px])
-        center: Image.Image = v2.functional.center_crop(resized_image, [self.crop_px, self.crop_px])
-        return rotate_quarters(center, self.turns)
+            for size_px in (self.resize_px, self.crop_px):
+                image = image.resize((size_px, size_px), Image.Resampling.BILINEAR)
+        else:
+            image = v2.functional.resize(image, [self.resize_px])
+            image = v2.functional.center_crop(image, [self.crop_px, self.crop_px])
+        return rotate_quarters(image, self.turns)
 
 
 def rotate_quarters(image: Image.Image, quarters: int) -> Image.Image:
@@ -62,7 +62,7 @@ def rotate_quarters(image: Image.Image, quarters: int) -> Image.Image:
 
 
 class Normalization:
-    """Normalization on the network's device; equals `normalize_pixels`."""
+    """Normalization on the network's device; equals that of torchvision."""
 
     def __init__(self, input_format: InputFormat, target_device: torch.device) -> None:
         """Copy the constants to the device once."""
@@ -84,18 +84,6 @@ class Normalization:
         )
         # the same operations as torchvision's v2.ToDtype and v2.Normalize
         return pixels.to(torch.float32).mul_(1 / 255).sub_(self.mean).div_(self.std)
-
-
-def normalize_pixels(raw: Tensor, input_format: InputFormat) -> Tensor:
-    """Convert uint8 pixels (..., 3, H, W) to the backbone's normalized float32."""
-    import torch
-    from torchvision.transforms import v2
-
-    scaled = v2.functional.to_dtype(raw, torch.float32, scale=True)
-    pixels: Tensor = v2.functional.normalize(
-        scaled, list(input_format.mean), list(input_format.std)
-    )
-    return pixels
 
 
 @dataclass(frozen=True, kw_only=True)

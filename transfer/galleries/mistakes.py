@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 SIDE_PX = 160
 MOST_WRONG = "most wrong"
-TURNED = "worst rotation"
 CORRUPTED = "worst under its corruption"
 FALSE, MISSED = "false positive", "missed positive"
 
@@ -50,21 +49,6 @@ def mistakes(
     names = classes or images.class_names
     worst = _worst(scores, labels)
     return [_tile(images, m.row, m.caption(names), MOST_WRONG) for m in worst]
-
-
-def rotation_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile]:
-    """Return tiles of the worst predicted rotations.
-
-    scores (R * n, R) and labels (R * n,): all n images in the first rotation, then in the second,
-    and so on. Labels and classes are numbers of counterclockwise quarter turns. Each image is
-    shown at most once, in its worst rotation.
-    """
-    num_images = len(images)
-    tiles = []
-    for mistake in _worst(scores, labels, lambda mistake: [mistake.row % num_images]):
-        caption = f"turned by {90 * mistake.label}°, taken for {90 * mistake.predicted}°"
-        tiles.append(_tile(images, mistake.row % num_images, caption, TURNED, mistake.label))
-    return tiles
 
 
 def corrupted_mistakes(
@@ -120,11 +104,9 @@ def _worst(
     return worst
 
 
-def _tile(images: Images, index: int, caption: str, group: str, quarter_turns: int = 0) -> Tile:
-    """Return a tile with the thumbnail of an image, rotated counterclockwise."""
-    from transfer.frozen.transforms import rotate_quarters
-
-    small = rotate_quarters(thumbnail(images[index][0], SIDE_PX), quarter_turns)
+def _tile(images: Images, index: int, caption: str, group: str) -> Tile:
+    """Return a tile with the thumbnail of an image."""
+    small = thumbnail(images[index][0], SIDE_PX)
     return Tile(jpeg=jpeg(small), group=group, caption=caption, name=images.name(index))
 
 

@@ -67,7 +67,7 @@ def default_tasks() -> list[str]:
 def get(key: str) -> NamedTask:
     """Return the task of a key such as "transfer_linear/dtd", with its key.
 
-    TaskError if the key is unknown.
+    Raises TaskError if the key is unknown.
     """
     return NamedTask(key, task_of(key))
 
@@ -75,7 +75,7 @@ def get(key: str) -> NamedTask:
 def task_of(key: str) -> Task:
     """Return the task of a key at the paper's schedule.
 
-    TaskError if the key is unknown.
+    Raises TaskError if the key is unknown.
     """
     if key in TASKS:
         return TASKS[key]

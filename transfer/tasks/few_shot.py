@@ -9,14 +9,12 @@ the temperature of the kNN monitor in `knn.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from pretrain.running.errors import NotFiniteError
-from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import class_results
@@ -40,50 +38,89 @@ class TrialScores:
     """Scores (trials, n, L) by shots or percentage of labels."""
     labels: Tensor
     """(n,)."""
-    details: dict[str, Any] = field(default_factory=dict)
-    """Results by class."""
-
-    @property
-    def smallest_sets(self) -> Tensor:
-        """Return the scores (trials, n, L) of the smallest training sets."""
-        return self.scores[min(self.scores)]
-
-    def accuracies(self, metric: str) -> dict[str, list[float]]:
-        """Return top-1 in percent of each classifier, by metric name.
-
-        metric: format string of the name, with the size as argument.
-        """
-        return {
-            metric.format(size): [top1(trial, self.labels) for trial in scores]
-            for size, scores in self.scores.items()
-        }
-
-    def means(self, metric: str) -> dict[str, float]:
-        """Return the mean top-1 in percent over the classifiers of each size."""
-        return {name: fmean(values) for name, values in self.accuracies(metric).items()}
-
-
-def trial_scores(
-    scores: dict[int, Tensor], labels: Tensor, names: Sequence[str], counted_over: str
-) -> TrialScores:
-    """Return the scores with accuracy by class and the most confused pairs.
-
-    scores (trials, n, L) by size, labels (n,), names: L names. Accuracies are means over the
-    classifiers of the smallest training sets. Pairs count the images of all these classifiers.
-
-    counted_over: format string that describes them, with their number and size as arguments.
-    """
-    size = min(scores)
-    num_trials = len(scores[size])
-    results = class_results(
-        scores[size].flatten(0, 1), labels.repeat(num_trials), names, repeats=num_trials
-    )
-    details = {**results, "classes_counted_over": counted_over.format(num_trials, size)}
-    return TrialScores(scores, labels, details)
+    class_names: tuple[str, ...] = ()
+    """Names of the L classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot(CenterCrops):
+class FewLabels(CenterCrops):
+    """Base class of tasks with few labels, averaged over several draws of the images."""
+
+    metric: ClassVar[str]
+    """Format string of a metric's name, with the shots or the percentage as argument."""
+    draws_name: ClassVar[str]
+    """Key of the accuracies of all draws in the record."""
+    counted_over: ClassVar[str]
+    """Format string for results by class, with number and size of the draws as arguments."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, ...]:
+        """Return the shots, or the percentages of labels."""
+
+    @property
+    def primary_metric(self) -> str:
+        """Return the metric of the smallest training sets."""
+        return self.metric.format(min(self.sizes))
+
+    def images_per_class(self, size: int, num_images: int, num_classes: int) -> int:
+        """Return the number of images drawn from each class."""
+        return size
+
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return why the training images cannot be drawn; empty if they can."""
+        train, labels = images["trainval"], (split.label_array for split in images.values())
+        names = occurring_classes(train.class_names, *labels)
+        per_class = self.images_per_class(max(self.sizes), len(train), len(names))
+        purpose = f"{per_class} are drawn from each class"
+        reason = too_few_of_a_class(f"{self.dataset}, trainval", train, names, per_class, purpose)
+        return reason or self.too_few(len(train), len(names))
+
+    def accuracies(self, predictions: TrialScores) -> dict[str, list[float]]:
+        """Return top-1 in percent of each classifier, by metric name."""
+        return {
+            self.metric.format(size): [top1(trial, predictions.labels) for trial in scores]
+            for size, scores in predictions.scores.items()
+        }
+
+    def metrics(self, predictions: TrialScores) -> dict[str, float]:
+        """Return the mean top-1 in percent over the draws of each size."""
+        return {name: fmean(values) for name, values in self.accuracies(predictions).items()}
+
+    def details(self, predictions: TrialScores) -> dict[str, object]:
+        """Return top-1 in percent of each draw, and results by class.
+
+        Results by class are means over the classifiers of the smallest training sets. Pairs of
+        confused classes count the images of all these classifiers.
+        """
+        size = min(predictions.scores)
+        scores, labels = predictions.scores[size], predictions.labels
+        num_draws = len(scores)
+        return {
+            **class_results(
+                scores.flatten(0, 1),
+                labels.repeat(num_draws),
+                predictions.class_names,
+                repeats=num_draws,
+            ),
+            "classes_counted_over": self.counted_over.format(num_draws, size),
+            "num_test": len(labels),
+            self.draws_name: self.accuracies(predictions),
+        }
+
+    @abstractmethod
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Return probabilities (trials, n, L) of the classes from scores of this shape."""
+
+    def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
+        """Return the most confident mistakes with the smallest training sets."""
+        images = open_images(self.dataset, "test", folders)
+        probabilities = self.probabilities(predictions.scores[min(predictions.scores)])
+        return mistakes(images, probabilities.mean(dim=0), predictions.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShot(FewLabels):
     """LooC's few-shot protocol: means of ten trials.
 
     The paper states iterations and learning rate of Adam. It does not state the pool (here: train
@@ -91,6 +128,9 @@ class FewShot(CenterCrops):
     """
 
     heading: ClassVar[str] = "Semi-supervised"
+    metric: ClassVar[str] = "acc_{}shot"
+    draws_name: ClassVar[str] = "trials"
+    counted_over: ClassVar[str] = "{} trials of {} images per class"
 
     protocol: str = "looc-2020/1"
     shots: tuple[int, ...] = (5, 10)
@@ -103,38 +143,15 @@ class FewShot(CenterCrops):
     batch_size: int = 256
 
     @property
-    def primary_metric(self) -> str:
-        """Return the metric with the fewest images per class."""
-        return f"acc_{min(self.shots)}shot"
+    def sizes(self) -> tuple[int, ...]:
+        """Return the shots."""
+        return self.shots
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, trials=3, iterations=25)
         return replace(self, iterations=max(1, round(self.iterations * length_fraction(schedule))))
-
-    def too_few_images(self, data: Path) -> str:
-        """Return why there are too few training images; empty if not."""
-        sizes = expected_sizes(self.dataset, data)
-        num_images = sizes.counts.get("trainval", 0)
-        if not num_images or max(self.shots) * sizes.classes <= num_images:  # 0: unknown
-            return ""
-        return (
-            f"{max(self.shots)} images of each class are drawn, but {self.dataset} has "
-            f"{num_images} training images of {sizes.classes} classes. Use the complete dataset"
-        )
-
-    def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return which class has too few training images; empty if none has."""
-        train, shots = images["trainval"], max(self.shots)
-        return too_few_of_a_class(
-            f"{self.dataset}, trainval",
-            train,
-            occurring_classes(train.class_names, *(split.label_array for split in images.values())),
-            shots,
-            f"{shots} of each class are drawn",
-            "draw fewer, in Python: tasks.get(TASK).ablation(NAME, shots=...)",
-        )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
         """Train all trials at once; return their scores on test.
@@ -144,6 +161,7 @@ class FewShot(CenterCrops):
         import torch
 
         from transfer.frozen.few_shot_heads import Problem, draw_support, train_together
+        from transfer.frozen.finite import require_converged
 
         labels, num_classes = prepared.train.labels, len(prepared.class_names)
         # one seed per trial, so that fewer shots are a subset; the seeds of runs are 2^20 apart
@@ -165,50 +183,38 @@ class FewShot(CenterCrops):
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
         )
-        if not bool(weight.isfinite().all()):
-            raise NotFiniteError(
-                f"a classifier diverged at learning rate {self.learning_rate}; no result is written"
-            )
         test = prepared.test.features.to(weight.device)
         scores = torch.stack(
             [torch.addmm(b, test, w.T).cpu() for w, b in zip(weight, bias, strict=True)]
         )
+        require_converged(scores, self.learning_rate)
         by_shot = dict(zip(self.shots, scores.split(self.trials), strict=True))
-        counted_over = "{} trials of {} images per class"
-        return trial_scores(by_shot, prepared.test.labels, prepared.class_names, counted_over)
+        return TrialScores(by_shot, prepared.test.labels, prepared.class_names)
 
-    def metrics(self, predictions: TrialScores) -> dict[str, float]:
-        """Return mean top-1 in percent, by number of shots."""
-        return predictions.means("acc_{}shot")
-
-    def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
-        """Return the most confident mistakes of the classifiers with the fewest shots."""
-        images, scores = open_images(self.dataset, "test", folders), predictions.smallest_sets
-        return mistakes(images, scores.softmax(dim=2).mean(dim=0), predictions.labels)
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Return the softmax."""
+        return scores.softmax(dim=2)
 
     def details(self, predictions: TrialScores) -> dict[str, object]:
-        """Return trial accuracies, 95 % intervals, and results by class."""
-        trials = predictions.accuracies("acc_{}shot")
-        return {
-            **super().details(predictions),
-            "trials": trials,
-            "interval95": {name: interval95(values) for name, values in trials.items()},
+        """Return trial accuracies, 95 % intervals of their means, and results by class.
+
+        An interval's half width is 1.96 s / sqrt(n), as in few-shot papers; 0 for a single trial.
+        """
+        intervals = {
+            name: 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+            for name, values in self.accuracies(predictions).items()
         }
-
-
-def interval95(values: list[float]) -> float:
-    """Return the half width of the mean's 95 % confidence interval.
-
-    It is 1.96 s / sqrt(n), as in few-shot papers, and 0 for a single value.
-    """
-    return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+        return {**super().details(predictions), "interval95": intervals}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowShotKNN(CenterCrops):
+class LowShotKNN(FewLabels):
     """Weighted kNN with few labels, averaged over several banks."""
 
     heading: ClassVar[str] = "Nearest neighbors"
+    metric: ClassVar[str] = "top1_{}pct"
+    draws_name: ClassVar[str] = "draws"
+    counted_over: ClassVar[str] = "{} banks of {} % of the training images"
 
     protocol: str = "lowshot/1"
     percents: tuple[int, ...] = (1, 10)
@@ -219,54 +225,30 @@ class LowShotKNN(CenterCrops):
     temperature: float = 0.1
 
     @property
-    def primary_metric(self) -> str:
-        """Return the metric of the smallest banks."""
-        return f"top1_{min(self.percents)}pct"
+    def sizes(self) -> tuple[int, ...]:
+        """Return the percentages."""
+        return self.percents
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol; smoke: with fewer neighbors, since the bank is small."""
         num_neighbors = min(self.num_neighbors, 3) if schedule == "smoke" else self.num_neighbors
         return replace(self, num_neighbors=num_neighbors)
 
-    def too_few_images(self, data: Path) -> str:
-        """Return why the smallest bank is too small; empty if not."""
-        sizes = expected_sizes(self.dataset, data)
-        return self.too_small_bank(sizes.counts.get("trainval", 0), sizes.classes)
+    def images_per_class(self, size: int, num_images: int, num_classes: int) -> int:
+        """Return the images per class in a bank, at least one."""
+        return max(1, round(num_images / num_classes * size / 100))
 
-    def too_small_bank(self, num_images: int, num_classes: int) -> str:
-        """Return why the smallest bank is too small; empty if not.
-
-        num_images: number of training images; 0 if unknown.
-        """
+    def too_few(self, num_images: int, num_classes: int) -> str:
+        """Return why the smallest bank has fewer images than neighbors; empty if not."""
         percent = min(self.percents)
-        bank = shots_of(num_images, num_classes, percent) * num_classes
-        if not num_images or self.num_neighbors <= bank:
+        bank = self.images_per_class(percent, num_images, num_classes) * num_classes
+        if self.num_neighbors <= bank:
             return ""
         return (
             f"{self.num_neighbors} neighbors vote, but a bank of {percent} % of "
             f"{self.dataset} has {bank} training images. "
             "Use the complete dataset, or --schedule smoke for fewer neighbors"
         )
-
-    def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return why the banks cannot be drawn; empty if they can.
-
-        A class may have too few images, or the smallest bank fewer images than neighbors.
-        """
-        train, percent = images["trainval"], max(self.percents)
-        names = occurring_classes(
-            train.class_names, *(split.label_array for split in images.values())
-        )
-        shots = shots_of(len(train), len(names), percent)
-        reason = too_few_of_a_class(
-            f"{self.dataset}, trainval",
-            train,
-            names,
-            shots,
-            f"a bank of {percent} % of the {len(train):,} images has {shots} of each class",
-            "draw fewer, in Python: tasks.get(TASK).ablation(NAME, percents=...)",
-        )
-        return reason or self.too_small_bank(len(train), len(names))
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
         """Return the kNN votes of all banks."""
@@ -275,19 +257,19 @@ class LowShotKNN(CenterCrops):
         from transfer.frozen.few_shot_heads import draw_support
         from transfer.frozen.nearest import knn_scores
 
-        train = prepared.train
+        train, num_classes = prepared.train, len(prepared.class_names)
 
         def votes(percent: int, draw: int) -> Tensor:
             support = draw_support(
                 train.labels,
-                shots=shots_of(len(train.labels), len(prepared.class_names), percent),
-                num_classes=len(prepared.class_names),
+                shots=self.images_per_class(percent, len(train.labels), num_classes),
+                num_classes=num_classes,
                 seed=first_draw(seed) + draw,
             )
             return knn_scores(
                 Features(train.features[support], train.labels[support]),
                 prepared.test.features,
-                num_classes=len(prepared.class_names),
+                num_classes=num_classes,
                 num_neighbors=self.num_neighbors,
                 temperature=self.temperature,
             )
@@ -296,27 +278,11 @@ class LowShotKNN(CenterCrops):
             percent: torch.stack([votes(percent, draw) for draw in range(self.draws)])
             for percent in self.percents
         }
-        counted_over = "{} banks of {} % of the training images"
-        return trial_scores(scores, prepared.test.labels, prepared.class_names, counted_over)
+        return TrialScores(scores, prepared.test.labels, prepared.class_names)
 
-    def metrics(self, predictions: TrialScores) -> dict[str, float]:
-        """Return the mean top-1 in percent over the banks of each percentage."""
-        return predictions.means("top1_{}pct")
-
-    def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
-        """Return the most confident mistakes with the smallest banks."""
-        images, votes = open_images(self.dataset, "test", folders), predictions.smallest_sets
-        probabilities = votes / votes.sum(dim=2, keepdim=True)
-        return mistakes(images, probabilities.mean(dim=0), predictions.labels)
-
-    def details(self, predictions: TrialScores) -> dict[str, object]:
-        """Return top-1 in percent of each draw, and results by class."""
-        return {**super().details(predictions), "draws": predictions.accuracies("top1_{}pct")}
-
-
-def shots_of(num_images: int, num_classes: int, percent: int) -> int:
-    """Return the images per class in a bank, at least one."""
-    return max(1, round(num_images / num_classes * percent / 100))
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Return each class's fraction of the votes."""
+        return scores / scores.sum(dim=2, keepdim=True)
 
 
 TASKS: dict[str, FewShot | LowShotKNN] = {

@@ -13,11 +13,11 @@ from transfer.datasets.folders import Folders
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, TrainAndTest
 from transfer.metrics import top1
-from transfer.tasks.task import NearestTraining
+from transfer.tasks.task import CenterCrops
 
 
 @dataclass(frozen=True, kw_only=True)
-class KNN(NearestTraining):
+class KNN(CenterCrops):
     """Weighted kNN with the settings of MoCo's and SimSiam's CIFAR monitor.
 
     UniCLR does not state its settings.
@@ -35,8 +35,8 @@ class KNN(NearestTraining):
         num_neighbors = min(self.num_neighbors, 20) if schedule == "smoke" else self.num_neighbors
         return replace(self, num_neighbors=num_neighbors)
 
-    def too_few(self, num_images: int) -> str:
-        """Return why `num_images` training images are too few; empty if enough."""
+    def too_few(self, num_images: int, num_classes: int) -> str:
+        """Return why there are fewer training images than neighbors; empty if enough."""
         if num_images >= self.num_neighbors:
             return ""
         return (

@@ -10,36 +10,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Never, Self
 
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
-from transfer.datasets.images import describe_image, thumbnail
+from transfer.datasets.images import describe_image
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import Features, Predictions, open_images
-from transfer.frozen.probe_training import Decay, ProbeTraining
-from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform, rotate_quarters
-from transfer.galleries.mistakes import rotation_mistakes
+from transfer.frozen.probe_training import Decay, ProbeTraining, settings_of
+from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.metrics import top1
 from transfer.tasks.task import CROPS, CenterCrops, Prepared
 
-if TYPE_CHECKING:
-    from transfer.galleries.tile import Tile
-
 
 @dataclass(frozen=True, kw_only=True)
-class LinearProbe(CenterCrops):
-    """Linear probe of one paper on one dataset."""
+class Probe(CenterCrops):
+    """Base class of the probes: settings of SGD on random crops."""
 
     heading: ClassVar[str] = "Linear probes"
     supported_options: ClassVar[frozenset[str]] = CROPS
+    smoke_factor: ClassVar[int]
+    """Factor by which the schedule "smoke" shortens the training."""
 
     learning_rate: float = 30.0
-    epochs: float = 100.0
+    epochs: float
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
+
+    def at_schedule(self, schedule: str) -> Self:
+        """Return the protocol at the length of a schedule."""
+        if schedule == "smoke":
+            return replace(self, epochs=self.epochs / self.smoke_factor, batch_size=32)
+        return replace(self, epochs=self.epochs * length_fraction(schedule))
+
+    def units(self) -> dict[str, float]:
+        """Return the number of training crops and of images for extraction."""
+        crops = self.epochs * DATASETS[self.dataset].counts.get("trainval", 0)
+        return {**super().units(), "crop": crops}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearProbe(Probe):
+    """Linear probe of one paper on one dataset."""
+
+    smoke_factor: ClassVar[int] = 25
+
+    epochs: float = 100.0
     decay: Decay = "cosine"
     """Learning-rate schedule: cosine, or times 0.1 at 60 and 80 %."""
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
@@ -59,35 +77,21 @@ class LinearProbe(CenterCrops):
         return (self.dataset, "classes", self.crop_px, self.margin_px)
 
     @property
-    def shared_settings(self) -> LinearProbe:
+    def shared_settings(self) -> tuple[object, ...]:
         """Return the settings that protocol variants must share to be trained together."""
-        return replace(
-            self,
-            protocol="",
-            learning_rate=0.0,
-            decay="cosine",
-            together=(),
-            peers=(),
-            by_default=True,
-        )
+        sgd = (self.optimizer, self.sgd_momentum, self.weight_decay)
+        return (*self.shared_pass, self.epochs, self.batch_size, *sgd, self.std)
 
-    def at_schedule(self, schedule: str) -> LinearProbe:
+    def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule."""
         peers = tuple(peer.at_schedule(schedule) for peer in self.peers)
-        if schedule == "smoke":
-            return replace(self, epochs=self.epochs / 25, batch_size=32, peers=peers)
-        return replace(self, epochs=self.epochs * length_fraction(schedule), peers=peers)
+        return replace(super().at_schedule(schedule), peers=peers)
 
-    def for_backbone(self, backbone: Encoder) -> LinearProbe:
+    def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with the backbone's image size and pixel scale."""
         std = self.std and backbone.input.std
         peers = tuple(peer.for_backbone(backbone) for peer in self.peers)
         return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
-
-    def units(self) -> dict[str, float]:
-        """Return the number of training crops and of images for extraction."""
-        crops = self.epochs * DATASETS[self.dataset].counts.get("trainval", 0)
-        return {**super().units(), "crop": crops}
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test split, in center crops."""
@@ -132,11 +136,11 @@ class LinearProbe(CenterCrops):
     def training(self) -> ProbeTraining:
         """Return the training settings, with one head per protocol variant."""
         rates, decays = zip(*self.heads, strict=True)
-        return ProbeTraining.of(self, learning_rates=rates, decays=decays)
+        return settings_of(ProbeTraining, self, learning_rates=rates, decays=decays)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotationProbe(CenterCrops):
+class RotationProbe(Probe):
     """Linear probe of four rotations on ImageNet-100.
 
     LooC, arXiv:2008.05659, section 4 and Table 1. It is trained on crops that are flipped and then
@@ -144,28 +148,12 @@ class RotationProbe(CenterCrops):
     rotations. The paper states no settings for it; we use its ImageNet-100 settings.
     """
 
-    heading: ClassVar[str] = "Linear probes"
-    supported_options: ClassVar[frozenset[str]] = CROPS
     primary_metric: ClassVar[str] = "acc"
+    smoke_factor: ClassVar[int] = 50
 
     dataset: str = "in100"
     protocol: str = "looc-2020/1"
-    learning_rate: float = 30.0
     epochs: float = 200.0
-    batch_size: int = 256
-    sgd_momentum: float = 0.9
-    weight_decay: float = 0.0
-
-    def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol at the length of a schedule."""
-        if schedule == "smoke":
-            return replace(self, epochs=self.epochs / 50, batch_size=32)
-        return replace(self, epochs=self.epochs * length_fraction(schedule))
-
-    def units(self) -> dict[str, float]:
-        """Return the number of training crops and of images for extraction."""
-        crops = self.epochs * DATASETS[self.dataset].counts.get("trainval", 0)
-        return {**super().units(), "crop": crops}
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test split in each rotation."""
@@ -189,56 +177,41 @@ class RotationProbe(CenterCrops):
         """Train, and return the test scores of the final weights."""
         from transfer.frozen.linear_heads import train_and_score
 
-        training = ProbeTraining.of(
-            self, learning_rates=(self.learning_rate,), decays=("step",), labels="rotations"
+        rates = (self.learning_rate,)
+        training = settings_of(
+            ProbeTraining, self, learning_rates=rates, decays=("step",), labels="rotations"
         )
-        predictions = train_and_score(
+        return train_and_score(
             prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
         )
-        if examples := predictions.details.get("head_share_examples"):
-            images = open_images(self.dataset, "test", folders)
-            for example in examples:
-                quarters, index = divmod(example["index"], len(images))
-                rotated = rotate_quarters(images[index][0], quarters)
-                example |= {
-                    "index": index,
-                    "class": f"turned by {90 * quarters}°",
-                    "file": images.name(index),
-                    "jpeg_base64": thumbnail(rotated),
-                }
-        return predictions
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return accuracy in percent."""
         return {"acc": top1(predictions.scores, predictions.labels)}
 
-    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
-        """Return the rotated test images with the most confident mistakes."""
-        images = open_images(self.dataset, "test", folders)
-        return rotation_mistakes(images, predictions.scores, predictions.labels)
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Never]:
+        """Return nothing: rotated images show little."""
+        return []
 
 
 def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
     """Set `together` and `peers` of probes that use the same crops."""
-    heads: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
+    groups: dict[object, list[LinearProbe]] = {}
     for probe in probes.values():
-        heads.setdefault(probe.shared_settings, {})[(probe.learning_rate, probe.decay)] = None
-    merged = {
-        key: replace(probe, together=tuple(heads[probe.shared_settings]))
-        for key, probe in probes.items()
-    }
-    trainings = {probe.shared_settings: probe for probe in merged.values()}
-    return {
-        key: replace(
-            probe,
-            peers=tuple(
-                peer
-                for settings, peer in trainings.items()
-                if peer.shared_pass == probe.shared_pass and settings != probe.shared_settings
-            ),
+        groups.setdefault(probe.shared_settings, []).append(probe)
+
+    def merged(probe: LinearProbe) -> LinearProbe:
+        heads = {(item.learning_rate, item.decay): None for item in groups[probe.shared_settings]}
+        return replace(probe, together=tuple(heads))
+
+    def peers(probe: LinearProbe) -> tuple[LinearProbe, ...]:
+        return tuple(
+            merged(group[-1])
+            for settings, group in groups.items()
+            if group[0].shared_pass == probe.shared_pass and settings != probe.shared_settings
         )
-        for key, probe in merged.items()
-    }
+
+    return {key: replace(merged(probe), peers=peers(probe)) for key, probe in probes.items()}
 
 
 IN1K_PROBES = {

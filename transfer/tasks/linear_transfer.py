@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pretrain.running.errors import NotFiniteError
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import Metric, class_results
 from transfer.frozen.feature_cache import Features, Predictions, open_images
-from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.probe_training import ProbeTraining, settings_of
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
-from transfer.tasks.task import CROPS, Task, too_few_of_a_class
+from transfer.tasks.task import CROPS, FrozenTask, too_few_of_a_class
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
 
+METRICS: dict[str, Metric] = {"mean_per_class": mean_per_class, "top1": top1}
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """Seven learning rates, log-spaced: 0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100."""
 
@@ -42,14 +42,12 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearTransfer(Task):
+class LinearTransfer(FrozenTask):
     """LORAC's protocol on one dataset."""
 
     heading: ClassVar[str] = "Linear transfer"
     supported_options: ClassVar[frozenset[str]] = CROPS
 
-    crop_px: int = 224
-    engine: Literal["torch"] = "torch"
     protocol: str = "lorac-2021/1"
     steps: int = 0
     """Optimizer steps; 0 if `epochs` is given."""
@@ -73,10 +71,6 @@ class LinearTransfer(Task):
         steps = max(1, round(self.steps * fraction)) if self.steps else 0
         return replace(self, steps=steps, epochs=self.epochs * fraction)
 
-    def for_backbone(self, backbone: Encoder) -> LinearTransfer:
-        """Return the protocol with crops of the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
-
     def units(self) -> dict[str, float]:
         """Return the number of training crops and of images for extraction."""
         # one training searches the learning rate, another one uses it
@@ -91,16 +85,12 @@ class LinearTransfer(Task):
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
         """Return which class has no val or test images; empty if none."""
-        if self.primary_metric != "mean_per_class":
-            return ""
-        purpose = "the metric is a mean over all classes"
-        messages = (
-            too_few_of_a_class(
-                f"{self.dataset}, {split}", images_of_split, images_of_split.class_names, 1, purpose
-            )
-            for split, images_of_split in images.items()
-        )
-        return next(filter(None, messages), "")
+        reason, purpose = "", "the metric is a mean over all classes"
+        if self.primary_metric == "mean_per_class":
+            for split, tested in images.items():
+                where = f"{self.dataset}, {split}"
+                reason = reason or too_few_of_a_class(where, tested, tested.class_names, 1, purpose)
+        return reason
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return images to train on and features to test on."""
@@ -114,24 +104,22 @@ class LinearTransfer(Task):
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Choose the learning rate, train on trainval, return test scores.
 
-        NotFiniteError if the final training diverges.
+        Raises NotFiniteError if the final training diverges.
         """
         from transfer.frozen.crops import CROPS
+        from transfer.frozen.finite import require_converged
         from transfer.frozen.linear_heads import train_heads
 
         backbone = prepared.backbone
-        heads = train_heads(backbone, prepared.train, ProbeTraining.of(self), seed, folders.work)
-        accuracies = heads.accuracies(prepared.val, self.metric)
-        best = max(range(len(accuracies)), key=lambda index: accuracies[index])
+        training = settings_of(ProbeTraining, self)
+        heads = train_heads(backbone, prepared.train, training, seed, folders.work)
+        accuracies = heads.accuracies(prepared.val, METRICS[self.primary_metric])
+        best = accuracies.index(max(accuracies))
         rate = self.learning_rates[best]
-        training = ProbeTraining.of(self, learning_rates=(rate,))
+        training = replace(training, learning_rates=(rate,))
         final = train_heads(backbone, prepared.trainval, training, seed, folders.work)
         scores = final.scores(prepared.test.features)[0]
-        if not bool(scores.isfinite().all()):
-            raise NotFiniteError(
-                f"the classifier diverged on train and val at learning rate {rate}; "
-                "no result is written"
-            )
+        require_converged(scores, rate)
         details: dict[str, Any] = {
             "learning_rate": rate,
             "crops": CROPS,
@@ -141,14 +129,10 @@ class LinearTransfer(Task):
         }
         return Predictions(scores, prepared.test.labels, details)
 
-    @property
-    def metric(self) -> Metric:
-        """Return the function that computes the primary metric."""
-        return mean_per_class if self.primary_metric == "mean_per_class" else top1
-
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return the accuracy in percent, under the name of the metric."""
-        return {self.primary_metric: self.metric(predictions.scores, predictions.labels)}
+        metric = METRICS[self.primary_metric]
+        return {self.primary_metric: metric(predictions.scores, predictions.labels)}
 
 
 STEPS = {

@@ -15,7 +15,7 @@ from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
 from transfer.frozen.feature_cache import TrainAndTest, open_images
 from transfer.outcomes import per_image
-from transfer.tasks.task import NearestTraining
+from transfer.tasks.task import CenterCrops
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,14 +27,14 @@ class Neighbors:
 
     labels: Tensor
     """(n,) of the test images."""
-    neighbor_labels: Tensor
-    """(n, k), nearest first."""
+    same: Tensor
+    """Whether each neighbor has the query's class (n, k), nearest first."""
     queries: list[dict[str, Any]] = field(default_factory=list)
     """Queries to show with their neighbors, for the record."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestImages(NearestTraining):
+class NearestImages(CenterCrops):
     """Nearest training images, and how many share the query's class."""
 
     heading: ClassVar[str] = "Figures"
@@ -49,12 +49,14 @@ class NearestImages(NearestTraining):
     query_draw: int = 0
     """Seed that draws the queries, equal for all runs."""
 
-    def too_few(self, num_images: int) -> str:
-        """Return why `num_images` training images are too few; empty if enough."""
+    def too_few(self, num_images: int, num_classes: int) -> str:
+        """Return why there are fewer training images than neighbors; empty if enough."""
         if num_images >= self.num_neighbors:
             return ""
-        requested = f"{self.num_neighbors} neighbors are shown"
-        return f"{requested}, but {self.dataset} has {num_images} training images"
+        return (
+            f"{self.num_neighbors} neighbors are shown, but {self.dataset} has {num_images} "
+            "training images. Use the complete dataset"
+        )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since nothing is drawn."""
@@ -72,7 +74,7 @@ class NearestImages(NearestTraining):
             describe_image(tested, query) | {"neighbors": neighbors(query)}
             for query in self.draw_queries(test.labels)
         ]
-        return Neighbors(test.labels, train.labels[nearest], queries)
+        return Neighbors(test.labels, train.labels[nearest] == test.labels[:, None], queries)
 
     def draw_queries(self, labels: Tensor) -> list[int]:
         """Return indices of random test images, from as many classes as possible."""
@@ -90,16 +92,15 @@ class NearestImages(NearestTraining):
 
     def metrics(self, predictions: Neighbors) -> dict[str, float]:
         """Return the percentage of neighbors that share the query's class."""
-        same = predictions.neighbor_labels == predictions.labels[:, None]
-        return {"same_class": 100 * float(same.double().mean())}
+        return {"same_class": 100 * float(predictions.same.double().mean())}
 
     def details(self, predictions: Neighbors) -> dict[str, object]:
         """Return the queries, the number of test images, and per-image results.
 
         A per-image result is the number of neighbors that share the query's class.
         """
-        same = predictions.neighbor_labels == predictions.labels[:, None]
-        results = per_image(same.sum(dim=1).numpy(), predictions.labels.numpy(), of=same.shape[1])
+        labels, same = predictions.labels.numpy(), predictions.same
+        results = per_image(same.sum(dim=1).numpy(), labels, of=same.shape[1])
         return {"queries": predictions.queries, "num_test": len(predictions.labels), **results}
 
     def gallery(self, predictions: Neighbors, folders: Folders) -> list[Never]:

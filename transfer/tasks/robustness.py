@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,17 +19,12 @@ from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.datasets.imagenet.objectnet import BORDER_PX, with_readable_names
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.classifier import (
-    class_results,
-    classifier_scores,
-    labels_among,
-    load_classifier,
-)
+from transfer.frozen.classifier import class_results, labels_among, load_classifier
 from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import corrupted_mistakes, mistakes
 from transfer.metrics import top1
-from transfer.tasks.task import CROPS, Task
+from transfer.tasks.task import CROPS, FrozenTask
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,21 +48,14 @@ class Prepared:
     files: tuple[str, ...]
     """File names of the test images."""
 
-    @property
-    def scores(self) -> Tensor:
-        """Return the scores (n, L) of the test images."""
-        return classifier_scores(self.head, self.test.features)
-
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedClassifier(Task):
+class TrainedClassifier(FrozenTask):
     """Base class: test of the ImageNet-100 classifier on another test set."""
 
     heading: ClassVar[str] = "Robustness"
     supported_options: ClassVar[frozenset[str]] = CROPS
 
-    crop_px: int = 224
-    engine: Literal["torch"] = "torch"
     protocol: str = "looc-2020/1"
     classifier: str = "in100_linear@looc"
     """Key of the task that trains the classifier.
@@ -85,10 +73,6 @@ class TrainedClassifier(Task):
         """Return the keys of the datasets, including the classifier's."""
         return (self.dataset, self.classes_of)
 
-    def for_backbone(self, backbone: Encoder) -> Self:
-        """Return the protocol with the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
-
     @property
     @abstractmethod
     def transform(self) -> EvalTransform:
@@ -99,23 +83,23 @@ class TrainedClassifier(Task):
         return [("test", self.transform)]
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
-        """Return the classifier and the test features, computed or from the cache.
-
-        FileNotFoundError if the classifier is not trained.
-        """
+        """Return the classifier and the test features, computed or from the cache."""
         head = load_classifier(folders.classifier) if folders.classifier else None
         if head is None:
-            raise FileNotFoundError(
-                f"no trained classifier in {folders.classifier}; run {self.classifier} first"
-            )
-        images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
+            raise FileNotFoundError(f"{folders.classifier}: run {self.classifier} first")
+        images, trained = (open_images(key, "test", folders) for key in self.datasets())
         (test,) = self.features(backbone, folders)
-        labels = labels_among(test.labels, images.class_names, classes)
+        labels = labels_among(test.labels, images.class_names, trained.class_names)
         files = tuple(images.name(i) for i in range(len(images)))
-        return Prepared(head, classes, Features(test.features, labels), files)
+        return Prepared(head, self.classes(folders), Features(test.features, labels), files)
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """Return the scores of all classes, and results by class."""
+        labels, scores = prepared.test.labels, prepared.head.scores(prepared.test.features)[0]
+        return Predictions(scores, labels, class_results(scores, labels, prepared.classes))
 
     def classes(self, folders: Folders) -> tuple[str, ...]:
-        """Return the names of the classifier's classes."""
+        """Return the classifier's class names, as galleries and records show them."""
         return open_images(self.classes_of, "test", folders).class_names
 
 
@@ -135,35 +119,29 @@ class ObjectNetEval(TrainedClassifier):
         centered = EvalTransform.center(self.crop_px, self.margin_px)
         return replace(centered, border_px=self.border_px)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Return the scores of all classes, and results by class."""
-        scores, labels = prepared.scores, prepared.test.labels
-        results = class_results(scores, labels, with_readable_names(prepared.classes))
-        return Predictions(scores, labels, results)
+    def classes(self, folders: Folders) -> tuple[str, ...]:
+        """Return the classifier's class names, with the names that ObjectNet gives them."""
+        return with_readable_names(super().classes(folders))
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return pictures of the most confident mistakes."""
-        images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
-        return mistakes(
-            images, predictions.scores, predictions.labels, with_readable_names(classes)
-        )
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels, self.classes(folders))
 
 
-@dataclass(frozen=True)
-class Corrupted(Predictions):
-    """Scores of the test images, with their corruptions."""
+def accuracies(
+    scores: Tensor, labels: Tensor, corruptions: Sequence[tuple[str, int]]
+) -> dict[str, dict[int, float]]:
+    """Return top-1 in percent by kind and severity.
 
-    corruptions: tuple[tuple[str, int], ...] = ()
-    """Kind, such as "glass_blur", and severity (1 to 5) per image."""
-
-    def accuracies(self) -> dict[str, dict[int, float]]:
-        """Return top-1 in percent per corruption and severity."""
-        kinds, severities = (np.array(column) for column in zip(*self.corruptions, strict=True))
-        table: dict[str, dict[int, float]] = {}
-        for kind, severity in dict.fromkeys(self.corruptions):
-            rows = (kinds == kind) & (severities == severity)
-            table.setdefault(kind, {})[severity] = top1(self.scores[rows], self.labels[rows])
-        return table
+    scores (n, L), labels (n,). corruptions (n,): kind, such as "glass_blur", and severity.
+    """
+    kinds, severities = (np.array(column) for column in zip(*corruptions, strict=True))
+    table: dict[str, dict[int, float]] = {}
+    for kind, severity in dict.fromkeys(corruptions):
+        rows = (kinds == kind) & (severities == severity)
+        table.setdefault(kind, {})[severity] = top1(scores[rows], labels[rows])
+    return table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,22 +167,24 @@ class CorruptionEval(TrainedClassifier):
         """Return the transform of the test images."""
         return EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
-        """Return the scores of all classes, and results by class."""
-        corruptions = tuple(map(kind_and_severity, prepared.files))
-        scores, labels = prepared.scores, prepared.test.labels
-        details = class_results(scores, labels, prepared.classes)
-        kinds = [kind for kind, _ in corruptions]
-        details |= correct_over_corruptions(scores, labels, prepared.files, kinds)
-        details["classes_counted_over"] = "all corruptions and severities"
-        return Corrupted(scores, labels, details, corruptions)
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """Return the scores of all classes, and results by class and corruption."""
+        predictions = super().run(prepared, folders, seed)
+        scores, labels, files = predictions.scores, predictions.labels, prepared.files
+        details = {
+            **predictions.details,
+            **correct_over_corruptions(scores, labels, files),
+            "classes_counted_over": "all corruptions and severities",
+            "top1": accuracies(scores, labels, list(map(kind_and_severity, files))),
+        }
+        return Predictions(scores, labels, details)
 
-    def metrics(self, predictions: Corrupted) -> dict[str, float]:
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return the mean top-1 in percent over corruptions and severities.
 
         "all" is the mean over the fifteen corruptions in groups, "all19" over all nineteen.
         """
-        table = predictions.accuracies()
+        table = predictions.details["top1"]
 
         def mean(kinds: Iterable[str], *, min_severity: int = 1) -> float:
             return fmean(
@@ -226,32 +206,25 @@ class CorruptionEval(TrainedClassifier):
             }
         return accuracy
 
-    def details(self, predictions: Corrupted) -> dict[str, object]:
-        """Return top-1 in percent by corruption and severity, and results by class."""
-        return {**super().details(predictions), "top1": predictions.accuracies()}
-
-    def gallery(self, predictions: Corrupted, folders: Folders) -> list[Tile]:
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return pictures of the most confident mistakes, at most one per corruption."""
-        return corrupted_mistakes(
-            open_images(self.dataset, "test", folders),
-            predictions.scores,
-            predictions.labels,
-            predictions.corruptions,
-            self.classes(folders),
-        )
+        images = open_images(self.dataset, "test", folders)
+        corruptions = [kind_and_severity(images.name(i)) for i in range(len(images))]
+        scores, labels = predictions.scores, predictions.labels
+        return corrupted_mistakes(images, scores, labels, corruptions, self.classes(folders))
 
 
 def correct_over_corruptions(
-    scores: Tensor, labels: Tensor, files: Sequence[str], kinds: Sequence[str]
+    scores: Tensor, labels: Tensor, files: Sequence[str]
 ) -> dict[str, Any]:
     """Return under how many main corruptions each original image is classified correctly.
 
-    scores (n, L), labels (n,), files and kinds: names and corruptions of the n images. None if an
-    original image lacks a corruption, since the metric then weights it differently.
+    scores (n, L), labels (n,), files: names of the n images. None if an original image lacks a
+    corruption, since the metric then weights it differently.
     """
     from transfer.outcomes import PER_IMAGE, per_image
 
-    is_main = np.isin(kinds, MAIN_KINDS)
+    is_main = np.isin([kind_and_severity(file)[0] for file in files], MAIN_KINDS)
     names = np.array([file.rpartition("/")[2] for file in files])[is_main]
     correct = (scores.argmax(dim=1) == labels).numpy()[is_main]
     _, first, index = np.unique(names, return_index=True, return_inverse=True)

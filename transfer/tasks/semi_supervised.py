@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import this_process
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
@@ -30,6 +30,7 @@ from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, open_images
+from transfer.frozen.probe_training import settings_of
 from transfer.frozen.transforms import EvalTransform
 from transfer.hours import IMAGE_GB
 from transfer.metrics import top1
@@ -159,19 +160,22 @@ class SemiSupervised(CenterCrops):
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
         """Return which class has too few labeled images; empty if none."""
-        pool, num_rates, reason = images["trainval"], len(self.head_rates), ""
-        split, names = f"{self.dataset}, trainval", pool.class_names
+        pool, num_rates, minimum = images["trainval"], len(self.head_rates), 0
         if 0 < self.drawn_share < 1:
-            num_drawn = images_per_class(pool, self.drawn_share)
-            purpose = f"{100 * self.drawn_share:g} % of the labels are {num_drawn} images per class"
-            reason = too_few_of_a_class(split, pool, names, num_drawn, purpose)
-        if num_rates > 1 and not reason:
-            purpose = f"{num_rates} learning rates are compared on held-out images of each class"
-            advice = (
-                f"give a single learning rate: --learning-rates {self.head_rates[num_rates // 2]:g}"
+            minimum = images_per_class(pool, self.drawn_share)
+            purpose = f"{100 * self.drawn_share:g} % of the labels are {minimum} images per class"
+        elif num_rates > 1:
+            minimum, purpose = (
+                2,
+                (
+                    f"{num_rates} learning rates are compared on held-out images of each class. A "
+                    f"single one needs none: --learning-rates {self.head_rates[num_rates // 2]:g}"
+                ),
             )
-            reason = too_few_of_a_class(split, pool, names, 2, purpose, advice)
-        return reason
+        if not minimum:
+            return ""
+        split = f"{self.dataset}, trainval"
+        return too_few_of_a_class(split, pool, pool.class_names, minimum, purpose)
 
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the labeled images and the test images."""
@@ -185,19 +189,32 @@ class SemiSupervised(CenterCrops):
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train on all labeled images and return the test scores.
 
-        If several learning rates are given, they are compared first.
+        If several learning rates are given, they are compared first on held-out labeled images.
         """
+        from transfer.finetuning.schedule import search_learning_rates
         from transfer.frozen.crops import CROPS
         from transfer.frozen.image_cache import with_cached_pixels
 
         crops = self.epochs * len(self.head_rates) * len(prepared.train)
         labeled = with_cached_pixels(prepared.train, crops)
-        prepared = replace(prepared, train=labeled)
-        held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
+        train_on = partial(self.fine_tune, prepared.backbone, folders, seed)
+        held_out: dict[float, float] = {}
+        if len(self.head_rates) > 1:
+            # derived from the rarest class, so that every class keeps images to learn from
+            smallest = int(np.bincount(labeled.label_array).min())
+            num_held_out = max(1, round(self.held_out_share * smallest))
+            train, val = (
+                balanced_split(labeled, split, val_per_class=num_held_out)
+                for split in ("train", "val")
+            )
+
+            def score(rate: float) -> float:
+                predictions = train_on(train, val, rate, f"rate-{rate:g}")
+                return top1(predictions.scores, predictions.labels)
+
+            held_out = search_learning_rates(self.head_rates, score, "top-1")
         rate = max(held_out, key=lambda rate: held_out[rate], default=self.head_rates[0])
-        predictions = self.fine_tune(
-            prepared.backbone, labeled, prepared.test, rate, "all", folders, seed
-        )
+        predictions = train_on(labeled, prepared.test, rate, "all")
         edges = (min(self.head_rates), max(self.head_rates))
         subset = f"{100 * self.drawn_share:g} % of {self.dataset}"
         drawn = f"{subset}, drawn alike from each class, seed {FRACTION_SEED!r}"
@@ -217,55 +234,30 @@ class SemiSupervised(CenterCrops):
             details["list_of_labelled"] = write_list(folders.lists, name, {"labelled": labeled})
         return replace(predictions, details=details)
 
-    def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
-        """Return top-1 on held-out labeled images, by the classifier's learning rate."""
-        from transfer.finetuning.schedule import search_learning_rates
-
-        labeled = prepared.train
-        smallest = int(np.bincount(labeled.label_array).min())
-        # derived from the rarest class, so that every class keeps images to learn from
-        num_held_out = max(1, round(self.held_out_share * smallest))
-        train, test = (
-            balanced_split(labeled, split, val_per_class=num_held_out) for split in ("train", "val")
-        )
-
-        def score(rate: float) -> float:
-            name = f"rate-{rate:g}"
-            predictions = self.fine_tune(prepared.backbone, train, test, rate, name, folders, seed)
-            return top1(predictions.scores, predictions.labels)
-
-        return search_learning_rates(self.head_rates, score, "top-1")
-
     def fine_tune(
         self,
         backbone: Encoder,
+        folders: Folders,
+        seed: int,
         train: Images,
         test: Images,
         rate: float,
         name: str,
-        folders: Folders,
-        seed: int,
     ) -> Predictions:
         """Fine-tune on `train` and return predictions for `test`.
 
-        NotFiniteError if the training diverges. rate: learning rate of the classifier. name: names
-        the training's files.
+        Raises NotFiniteError if the training diverges. rate: learning rate of the classifier. name:
+        names the training's files.
         """
         from transfer.finetuning import classification
+        from transfer.frozen.finite import require_converged
 
-        settings = self.fine_tuning(len(train), rate)
+        settings, work, process = self.fine_tuning(len(train), rate), folders.work, this_process()
         classifier, summary = classification.fine_tune(
-            backbone,
-            train,
-            settings,
-            name=name,
-            seed=seed,
-            work=folders.work,
-            process=this_process(),
+            backbone, train, settings, name=name, seed=seed, work=work, process=process
         )
         scores = classification.predict_scores(classifier, test, self.transform, backbone.input)
-        if not bool(scores.isfinite().all()):
-            raise NotFiniteError(f"{name}: the training diverged at learning rate {rate:g}")
+        require_converged(scores, rate)
         details: dict[str, Any] = {
             "head_rate": rate,
             "backbone_rate": settings.learning_rate,
@@ -281,17 +273,13 @@ class SemiSupervised(CenterCrops):
         from transfer.finetuning.classification import FineTuning
 
         num_steps = max(1, round(self.epochs * num_images / self.batch_size))
-        return FineTuning(
+        milestones = tuple(round(milestone * num_steps) for milestone in self.milestones)
+        return settings_of(
+            FineTuning,
+            self,
             iterations=num_steps,
-            milestones=tuple(round(milestone * num_steps) for milestone in self.milestones),
-            decay=self.decay,
+            milestones=milestones,
             learning_rate=rate / self.head_factor,
-            batch_size=self.batch_size,
-            precision=self.precision,
-            head_factor=self.head_factor,
-            sgd_momentum=self.sgd_momentum,
-            weight_decay=self.weight_decay,
-            crop_px=self.crop_px,
         )
 
 

@@ -126,13 +126,20 @@ class Task(ABC):
         """Return why a backbone is not supported; empty if it is."""
         return ""
 
-    def too_few_images(self, data: Path) -> str:
-        """Return why a data folder has too few images; empty if enough."""
+    def too_few(self, num_images: int, num_classes: int) -> str:
+        """Return why so many training images are too few; empty if enough."""
         return ""
+
+    def too_few_images(self, data: Path) -> str:
+        """Return why a data folder has too few images; empty if enough or unknown."""
+        sizes = expected_sizes(self.dataset, data)
+        num_images = sizes.counts.get("trainval", 0)
+        return self.too_few(num_images, sizes.classes) if num_images else ""
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
         """Return why the extracted splits have too few labels; empty if enough."""
-        return ""
+        train = images.get("trainval")
+        return self.too_few(len(train), len(train.class_names)) if train is not None else ""
 
     def accepts_engine(self, engine: str) -> bool:
         """Return whether a record of this engine counts as finished."""
@@ -164,7 +171,7 @@ class Task(ABC):
     def extracted_images(self, folders: Folders) -> dict[str, Images]:
         """Return the splits to extract features from.
 
-        DataError if they have too few labels for the task.
+        Raises DataError if they have too few labels for the task.
         """
         splits = dict.fromkeys(split for split, _ in self.extracted())
         opened = {split: open_images(self.dataset, split, folders) for split in splits}
@@ -175,20 +182,16 @@ class Task(ABC):
     def features(self, backbone: Encoder, folders: Folders) -> list[Features]:
         """Return the frozen features of `extracted`, computed or from the cache.
 
-        DataError if the images have too few labels for the task; NotFiniteError if a feature is
-        infinite or not a number.
+        Raises DataError if the images have too few labels for the task, and NotFiniteError if a
+        feature is infinite or not a number.
         """
         from transfer.frozen.finite import require_finite
 
         extracted, opened = [], self.extracted_images(folders)
         for split, transform in self.extracted():
             (features,) = features_of_backbones([backbone], self.dataset, split, transform, folders)
-            images = opened[split]
-
-            def name(row: int, split: str = split, images: Images = images) -> str:
-                return f"{images.name(row)} ({self.dataset}, {split}) by {backbone.name}"
-
-            require_finite(features.features, name)
+            origin = f"({self.dataset}, {split}) by {backbone.name}"
+            require_finite(features.features, opened[split].name, origin)
             extracted.append(features)
         return extracted
 
@@ -217,11 +220,21 @@ class Task(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CenterCrops(Task):
-    """Base class of tasks on features of center crops."""
+class FrozenTask(Task):
+    """Base class of tasks on features of a frozen backbone."""
 
     crop_px: int = 224
     engine: Literal["torch"] = "torch"
+
+    def for_backbone(self, backbone: Encoder) -> Self:
+        """Return the protocol with crops of the backbone's image size."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CenterCrops(FrozenTask):
+    """Base class of tasks on features of center crops."""
+
     margin_px: int = 32
     """Short side minus crop size, for crops of 224 px.
 
@@ -231,10 +244,6 @@ class CenterCrops(Task):
     def transform(self) -> EvalTransform:
         """Return the transform of the test images."""
         return EvalTransform.center(self.crop_px, self.margin_px)
-
-    def for_backbone(self, backbone: Encoder) -> Self:
-        """Return the protocol with crops of the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the training and test splits, in center crops."""
@@ -252,52 +261,22 @@ def occurring_classes(names: tuple[str, ...], *labels: Any) -> tuple[str, ...]:
     return names[: 1 + max(int(array.max()) for array in labels)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NearestTraining(CenterCrops):
-    """Base class of tasks that search the k nearest training images."""
-
-    def too_few_images(self, data: Path) -> str:
-        """Return why there are fewer training images than neighbors.
-
-        Empty if there are enough, or if their number is unknown.
-        """
-        num_images = expected_sizes(self.dataset, data).counts.get("trainval", 0)
-        return self.too_few(num_images) if num_images else ""
-
-    def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return why there are fewer training images than neighbors; empty if enough."""
-        return self.too_few(len(images["trainval"]))
-
-    @abstractmethod
-    def too_few(self, num_images: int) -> str:
-        """Return why `num_images` training images are too few; empty if enough."""
-
-
 def too_few_of_a_class(
-    split: str,
-    images: Images,
-    names: Sequence[str],
-    minimum: int,
-    purpose: str,
-    otherwise: str = "",
+    split: str, images: Images, names: Sequence[str], minimum: int, purpose: str
 ) -> str:
-    """Return an error message if a class has too few images.
+    """Return an error message if a class has too few images; empty if all have enough.
 
     It names the class with the fewest images.
 
-    split: dataset and split. purpose: clause that says why the images are needed. otherwise: advice
-    if every class has at least one image.
+    split: dataset and split. purpose: clause that says why the images are needed.
     """
     counts = np.bincount(images.label_array, minlength=len(names))[: len(names)]
     if counts.min() >= minimum:
         return ""
-    name, short = names[int(counts.argmin())], int((counts < minimum).sum())
-    advice = "Use the complete dataset"
-    if otherwise and counts.min():
-        advice += f", or {otherwise}"
+    name = names[int(counts.argmin())]
     return (
         f"{split}: class {name!r} has {counts.min()} of the {minimum} images that it needs: "
-        f"{purpose}. Classes with too few: {short} of {len(counts)}. {advice}"
+        f"{purpose}. Use the complete dataset"
     )
 
 
@@ -329,8 +308,8 @@ class NamedTask:
     def ablation(self, name: str, **changes: Any) -> NamedTask:
         """Return the task with changed fields, under another protocol name and hash.
 
-        name: suffix of the protocol's name. TaskError for a field that the protocol lacks, or that
-        the backbone's input sets.
+        name: suffix of the protocol's name. Raises TaskError for a field that the protocol lacks,
+        or that the backbone's input sets.
         """
         names = {spec.name for spec in fields(self.task) if spec.metadata.get("hashed", True)}
         names -= {"protocol", "crop_px", "resize_px", "std"}

@@ -105,13 +105,9 @@ class ViewStatistics(Task):
         generator = torch.Generator().manual_seed(seed)
         indices = torch.randperm(len(prepared.images), generator=generator)[: self.num_images]
         projector = prepared.projector and prepared.projector.to(device())
+        chosen = sorted(indices.tolist())
         statistics = statistics_of_views(
-            prepared.backbone,
-            projector,
-            prepared.images,
-            sorted(indices.tolist()),
-            self.views,
-            seed,
+            prepared.backbone, projector, prepared.images, chosen, self.views, seed
         )
         dims = {"feature": prepared.backbone.feature_dim}
         if projector is not None:
@@ -141,18 +137,17 @@ class ViewStatistics(Task):
         """Return dimension, means over images, and histograms for one space."""
         from transfer.frozen.random_views import STATISTICS
 
-        statistics, dim = predictions.by_space[space], predictions.dims[space]
-        views = self.views.num_views
+        dim, views = predictions.dims[space], self.views.num_views
         # the largest nuclear norm of V unit rows: at most d of them are orthogonal
         max_norm = math.sqrt(views * min(views, dim))
         # the mean cosine is the squared length of the mean row, so it is never negative
         ranges = ((0.0, 1.0), (0.0, 1.0 / dim), (math.sqrt(views), max_norm))
-        columns = dict(zip(STATISTICS, statistics.T, strict=True))
-        histograms = {
-            name: histogram(values, *limits)
-            for (name, values), limits in zip(columns.items(), ranges, strict=True)
-        }
-        means = {name: float(values.mean()) for name, values in columns.items()}
+        means, histograms = {}, {}
+        for name, values, limits in zip(
+            STATISTICS, predictions.by_space[space].T, ranges, strict=True
+        ):
+            means[name] = float(values.mean())
+            histograms[name] = histogram(values, *limits)
         return {"space": space, "dim": dim, **means, "histograms": histograms}
 
 

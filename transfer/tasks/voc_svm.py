@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from pretrain.running.console import print_line
-from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_cache import Features, Predictions, TrainAndTest, open_images
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transfer.datasets.images import Images
-    from transfer.frozen.cost_search import CostSearch, CostSearchResult, Solver
     from transfer.galleries.tile import Tile
     from transfer.metrics import Points
 
@@ -37,8 +35,6 @@ PRESENT, DIFFICULT, ABSENT = 1, 0, -1
 VISSL_COSTS = (0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 50.0, 100.0, 1000.0)
 POWER_COSTS = tuple(2.0**-exponent for exponent in range(4, 20))
 SMOKE_COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
-MAX_LISTED = 5
-"""Largest number of classes that an error message lists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,17 +99,6 @@ class VOCSVM(Task):
             return replace(self, costs=SMOKE_COSTS, crop_px=64, min_classes=1)
         return self if schedule == "paper" else replace(self, costs=VISSL_COSTS, min_classes=1)
 
-    def too_few_images(self, data: Path) -> str:
-        """Return why a registered subset has too few classes; empty if not."""
-        classes = expected_sizes(self.dataset, data).classes
-        if classes >= self.min_classes:
-            return ""
-        return (
-            f"{self.min_classes} classes are scored, but {self.dataset} has {classes} with images "
-            "in trainval and test. Use the complete dataset, or --schedule short, which scores "
-            "the existing classes"
-        )
-
     def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with images of at most the backbone's training size.
 
@@ -136,118 +121,92 @@ class VOCSVM(Task):
         names = open_images("voc07", "trainval", folders).class_names
         return self.select_classes(train, test, names)
 
-    def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return which classes have too few positives; empty if enough classes remain.
-
-        A class needs two positives in trainval, so that one can be held out.
-        """
-        train, test = images["trainval"], images["test"]
-        has_enough = can_be_scored(train.labels, test.labels)
+    def too_few(self, num_images: int, num_classes: int) -> str:
+        """Return why so few classes can be scored; empty if enough."""
         minimum = max(1, self.min_classes)
-        if sum(has_enough) >= minimum:
+        if num_classes >= minimum:
             return ""
-        counts = [(split.labels == PRESENT).sum(dim=0).tolist() for split in (train, test)]
-        rows = zip(train.class_names, *counts, has_enough, strict=True)
-        lacking = [
-            f"{name} ({num_train} in trainval, {num_test} in test)"
-            for name, num_train, num_test, enough_images in rows
-            if not enough_images
-        ]
-        listed = ", ".join(lacking[:MAX_LISTED])
-        if len(lacking) > MAX_LISTED:
-            listed += f" and {len(lacking) - MAX_LISTED} more"
-        advice = "Use the complete dataset"
-        if self.min_classes > 1 and any(has_enough):
-            advice += ", or --schedule short, which scores the other classes"
         return (
-            f"{self.dataset}: {sum(has_enough)} classes have 2 positive and 2 negative images in "
-            f"trainval and a positive one in test, expected {minimum}. "
-            f"Too few positives: {listed}. {advice}"
+            f"expected {minimum} classes to score, but {self.dataset} has {num_classes} with two "
+            "positive and two negative images in trainval and a positive one in test. Use the "
+            "complete dataset, or --schedule short, which scores any number of classes"
         )
+
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return why so few classes can be scored, and which lack images; empty if enough."""
+        train, test = images["trainval"], images["test"]
+        scorable = can_be_scored(train.labels, test.labels)
+        reason = self.too_few(len(train), int(scorable.sum()))
+        lacking = ", ".join(compress(train.class_names, ~scorable))
+        return f"{reason}. Classes with too few: {lacking}" if reason else ""
 
     def select_classes(self, train: Features, test: Features, names: tuple[str, ...]) -> SVMData:
         """Return unit-length features, with labels of classes with enough positives."""
         has_enough = can_be_scored(train.labels, test.labels)
-        indices = [index for index, enough_images in enumerate(has_enough) if enough_images]
         return SVMData(
-            Features(unit_length(train.features, self.norm_offset), train.labels[:, indices]),
-            Features(unit_length(test.features, self.norm_offset), test.labels[:, indices]),
-            tuple(names[index] for index in indices),
-            tuple(
-                name
-                for name, enough_images in zip(names, has_enough, strict=True)
-                if not enough_images
-            ),
+            Features(unit_length(train.features, self.norm_offset), train.labels[:, has_enough]),
+            Features(unit_length(test.features, self.norm_offset), test.labels[:, has_enough]),
+            tuple(compress(names, has_enough)),
+            tuple(compress(names, ~has_enough)),
         )
 
     def run(self, data: SVMData, folders: Folders, seed: int) -> Predictions:
         """Choose costs by cross-validation, train on trainval, return test scores (n, L)."""
         import torch
 
-        from transfer.frozen.cost_search import choose_costs
-        from transfer.frozen.linear_svm import Problems
-
-        features, positive = data.train.features, data.train.labels == PRESENT
-        solve = self.solver_for(features)
-        choice = choose_costs(solve, self.search(seed), features, positive)
-        costs = torch.tensor(self.costs, dtype=torch.float64)[choice.best]
-        problems = Problems(
-            positive=positive.T,
-            trained_on=torch.ones_like(positive.T),
-            positive_weight=self.positive_weight,
-        )
-        planes = solve(problems, costs, None)
-        details = {
-            "classes": self.class_results(choice, data.class_names),
-            "classes_left_out": list(data.left_out),
-            "mean_cross_validated_AP": {
-                f"{cost:g}": round(float(row.mean()), 3)
-                for cost, row in zip(self.costs, choice.table, strict=True)
-            },
-            "unconverged_in_search": choice.unconverged,
-            "unconverged_at_last": int((~planes.converged).sum()),
-        }
-        return Predictions(planes.scores(data.test.features), data.test.labels, details)
-
-    def solver_for(self, features: Tensor) -> Solver:
-        """Return the solver for features (n, C)."""
-        from transfer.frozen.linear_svm import eigenbasis, solve_batched, solve_scikit_learn
+        from transfer.frozen import linear_svm
+        from transfer.frozen.cost_search import Solver, cross_validate
         from transfer.frozen.network import device
 
-        if self.solver == "scikit-learn":
-            return partial(solve_scikit_learn, features)
-        basis = eigenbasis(features.to(device()))
-        return partial(solve_batched, basis, tolerance=self.gradient_tolerance)
-
-    def search(self, seed: int) -> CostSearch:
-        """Return the settings of the cost search."""
-        from transfer.frozen.cost_search import CostSearch
-
-        return CostSearch(
+        features, positive = data.train.features, data.train.labels == PRESENT
+        solve: Solver = partial(linear_svm.solve_scikit_learn, features)
+        if self.solver == "batched":
+            basis = linear_svm.eigenbasis(features.to(device()))
+            solve = partial(linear_svm.solve_batched, basis, tolerance=self.gradient_tolerance)
+        table, unconverged = cross_validate(
+            solve,
+            features,
+            positive,
             costs=self.costs,
             num_folds=self.num_folds,
             positive_weight=self.positive_weight,
             points=self.points,
             seed=seed,
         )
-
-    def class_results(
-        self, choice: CostSearchResult, names: tuple[str, ...]
-    ) -> dict[str, dict[str, object]]:
-        """Return cost and cross-validated average precision by class; print a summary."""
-        choices: dict[str, dict[str, object]] = {}
-        for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):
-            cost, precision = self.costs[index], float(column[index])
-            choices[name] = {
-                "cost": cost,
-                "at_grid_edge": index in (0, len(self.costs) - 1),
-                "cross_validated_AP": precision,
-            }
-        costs = [self.costs[index] for index in choice.best.tolist()]
-        range_ = f"C {min(costs):.3g} to {max(costs):.3g}"
-        mean = choice.table.max(dim=0).values.nanmean()
-        print_line("svm", f"{len(names)} classes  {range_}  mean cross-validated AP {mean:.2f}")
-        return choices
+        best = table.argmax(dim=0)  # the first maximum: ties go to the smallest cost
+        costs = torch.tensor(self.costs, dtype=torch.float64)[best]
+        problems = linear_svm.Problems(
+            positive=positive.T,
+            trained_on=torch.ones_like(positive.T),
+            positive_weight=self.positive_weight,
+        )
+        planes = solve(problems, costs, None)
+        mean = table.max(dim=0).values.nanmean()
+        print_line(
+            "svm",
+            f"{len(best)} classes  C {costs.min():.3g} to {costs.max():.3g}  "
+            f"mean cross-validated AP {mean:.2f}",
+        )
+        details = {
+            "classes": {
+                name: {
+                    "cost": self.costs[index],
+                    "at_grid_edge": index in (0, len(self.costs) - 1),
+                    "cross_validated_AP": float(precisions[index]),
+                }
+                for name, index, precisions in zip(
+                    data.class_names, best.tolist(), table.T, strict=True
+                )
+            },
+            "classes_left_out": list(data.left_out),
+            "mean_cross_validated_AP": {
+                f"{cost:g}": round(float(row.mean()), 3)
+                for cost, row in zip(self.costs, table, strict=True)
+            },
+            "unconverged_in_search": unconverged,
+            "unconverged_at_last": int((~planes.converged).sum()),
+        }
+        return Predictions(planes.scores(data.test.features), data.test.labels, details)
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return mAP in percent, the mean over the classes."""
@@ -311,29 +270,19 @@ class VOCSVM(Task):
         return worst_ranked(images, predictions.scores, present, absent, classes)
 
 
-def can_be_scored(train: Tensor, test: Tensor) -> list[bool]:
-    """Return which of L classes have enough images to be scored.
+def can_be_scored(train: Tensor, test: Tensor) -> Tensor:
+    """Return which classes (L,) have enough images to be scored.
 
-    train, test: labels (n, L) and (m, L) of trainval and test.
+    train, test: labels (n, L) and (m, L) of trainval and test. A class needs two positives in
+    trainval, so that one can be held out.
     """
     present = train == PRESENT
-    scorable: list[bool] = (
-        (present.sum(dim=0) >= 2) & ((~present).sum(dim=0) >= 2) & (test == PRESENT).any(dim=0)
-    ).tolist()
-    return scorable
+    in_train = (present.sum(dim=0) >= 2) & ((~present).sum(dim=0) >= 2)
+    return in_train & (test == PRESENT).any(dim=0)
 
 
 def unit_length(features: Tensor, offset: float) -> Tensor:
-    """Return features (n, C) divided by their norm plus an offset.
-
-    ValueError if a feature is not finite.
-    """
-    finite = features.isfinite().all(dim=1)
-    if not bool(finite.all()):
-        raise ValueError(
-            f"{int((~finite).sum())} of {len(features)} features are not finite; "
-            "check the backbone: python -m transfer inspect FILE"
-        )
+    """Return features (n, C) divided by their norm plus an offset."""
     scaled: Tensor = features / (features.norm(dim=1, keepdim=True) + offset)
     return scaled
 

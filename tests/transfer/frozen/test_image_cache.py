@@ -1,6 +1,5 @@
 """Kept images have the pixels of decoded ones, where there is room."""
 
-import mmap
 from pathlib import Path
 
 import numpy as np
@@ -87,15 +86,12 @@ def test_a_broken_image_is_named(images: Images, tmp_path: Path, size: int) -> N
         with_kept(images)
 
 
-def test_a_refusal_of_memory_and_a_stop_are_heard(
+def test_missing_memory_and_a_stop_end_the_decoding(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(12, "Cannot allocate memory")
-
     with monkeypatch.context() as patch:
-        patch.setattr(mmap, "mmap", refuse)
-        with pytest.raises(ImageMemoryError, match="allocate memory"):
+        patch.setattr(transfer.frozen.image_cache, "free_memory", lambda: NUM_BYTES - 1)
+        with pytest.raises(ImageMemoryError, match="GB of memory are free"):
             with_kept(images)
     monkeypatch.setattr(stop, "_asked", [15])
     with pytest.raises(stop.Stopped):

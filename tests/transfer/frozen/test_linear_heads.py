@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import transfer.frozen.linear_heads
 from pretrain.optim import build_optimizer
 from pretrain.recipes import RECIPES
 from pretrain.running import stop
@@ -19,13 +18,7 @@ from transfer.datasets.catalog import open_split
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
-from transfer.frozen.linear_heads import (
-    NotFrozenError,
-    require_frozen,
-    train_and_score,
-    train_heads,
-    weights_of,
-)
+from transfer.frozen.linear_heads import train_and_score
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import HeadOptimizer, RunningProbe, new_heads
 from transfer.metrics import top1
@@ -131,32 +124,6 @@ def test_a_epoch_ends_with_the_step_nearest_to_its_last_image() -> None:
         training = ProbeTraining(learning_rates=(1.0,), epochs=epochs, batch_size=batch)
         assert training.epoch_ends(images)[:3] == ends
         assert training.epoch_ends(images)[-1] == training.num_steps(images)
-
-
-def test_a_backbone_in_training_mode_is_not_frozen(small_backbone: Encoder) -> None:
-    network = small_backbone.network()
-    previous = weights_of(network)
-    require_frozen(network, previous)
-    with pytest.raises(NotFrozenError, match="training mode"):
-        require_frozen(network.train(), previous)
-
-
-def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
-    small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    observed: list[int] = []
-
-    def moving(network: nn.Module, images: Tensor) -> Tensor:
-        observed.append(len(images))
-        network.get_buffer("bn1.running_var")[0] += 1e-6
-        return torch.zeros(len(images), 512)
-
-    monkeypatch.setattr(transfer.frozen.linear_heads, "forward", moving)
-    images = open_split("cars", small_data, "train").subset(range(16))
-    training = ProbeTraining(learning_rates=(1.0,), epochs=9, batch_size=8, crop_px=32)
-    with pytest.raises(NotFrozenError, match=r"1 of 120 tensors .*bn1\.running_var"):
-        train_heads(small_backbone, images, training, 0, tmp_path)
-    assert observed == [8, 8]
 
 
 @pytest.fixture

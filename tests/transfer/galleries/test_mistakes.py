@@ -1,18 +1,15 @@
 """Pictures of a classifier's mistakes: over several runs, turned, corrupted, and ranked."""
 
-import io
 from collections.abc import Sequence
 from operator import itemgetter
 
 import numpy as np
 import torch
-from PIL import Image
 
 from transfer.datasets.images import ImageArrays, Images
 from transfer.galleries.mistakes import (
     corrupted_mistakes,
     mistakes,
-    rotation_mistakes,
     worst_ranked,
 )
 
@@ -38,18 +35,6 @@ def test_the_image_with_the_largest_lead_of_a_wrong_class_comes_first() -> None:
     assert tiles[0].caption == "dog taken for cat"
     # a classifier may have other classes than the images
     assert mistakes(numbered(4), scores, labels, ("a", "b"))[0].caption == "b taken for a"
-
-
-def test_a_turned_image_is_shown_as_it_was_seen_and_once() -> None:
-    labels = torch.arange(4).repeat_interleave(2)
-    scores = torch.eye(4)[labels]
-    scores[3, 0] = 5.0  # image 1, turned by 90 degrees
-    scores[5, 1] = 3.0  # image 1, turned by 180 degrees
-    (tile,) = rotation_mistakes(numbered(2), scores, labels)
-    assert (tile.name, tile.caption) == ("1.png", "turned by 90°, taken for 0°")
-    observed = np.asarray(Image.open(io.BytesIO(tile.jpeg)).convert("L"))
-    assert observed[:, 0].min() > 128  # counterclockwise: the row on top is on the left
-    assert observed[:, 4:].max() < 128
 
 
 def test_a_corruption_and_a_photograph_are_shown_once() -> None:

@@ -9,20 +9,21 @@ import torch
 import transfer.tasks.robustness
 from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, MAIN_KINDS
-from transfer.datasets.imagenet.objectnet import WNIDS
+from transfer.datasets.imagenet.objectnet import WNIDS, with_readable_names
 from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import Heads
-from transfer.frozen.feature_cache import Features
-from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, Prepared
+from transfer.frozen.feature_cache import Features, Predictions
+from transfer.tasks.robustness import CorruptionEval, ObjectNetEval, Prepared, accuracies
 from transfer.tasks.task import NamedTask, TaskError
 
 
-def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
-    """Write four images per corruption and severity, with known accuracies."""
+def corrupted(right: dict[tuple[str, int], int]) -> Predictions:
+    """Return predictions for four images per corruption and severity."""
     answers = (torch.arange(4) < torch.tensor([*right.values()])[:, None]).long().flatten()
     corruptions = tuple(corruption for corruption in right for _ in range(4))
     scores = torch.nn.functional.one_hot(answers, 2).float()
-    return Corrupted(scores, torch.ones_like(answers), corruptions=corruptions)
+    labels = torch.ones_like(answers)
+    return Predictions(scores, labels, {"top1": accuracies(scores, labels, corruptions)})
 
 
 def test_corruption_groups_are_means_over_severities() -> None:
@@ -45,7 +46,7 @@ def test_corruption_groups_are_means_over_severities() -> None:
     at_three = 3 * 100 + 4 * 75 + 4 * 50 + 4 * 25
     assert result["sev3plus_top1"] == pytest.approx(at_three / 15 / 3)
     assert result["sev3plus19_top1"] == pytest.approx(at_three / 19 / 3)
-    assert predictions.accuracies()["fog"] == {1: 50.0, 2: 50.0, 3: 50.0, 4: 0.0, 5: 0.0}
+    assert predictions.details["top1"]["fog"] == {1: 50.0, 2: 50.0, 3: 50.0, 4: 0.0, 5: 0.0}
     result = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
     assert result["all_top1"] == 50.0
     assert not [name for name in result if "19" in name]
@@ -81,7 +82,7 @@ def test_worst_image_comes_first(
     monkeypatch.setattr(transfer.tasks.robustness, "open_images", lambda key, *_: splits[key])
     features = torch.tensor([[0.0, 1, 0], [0, 0.4, 0.2], [0.9, 0, 0], [0, 0, 1]])
     head = Heads(torch.eye(3)[None], torch.zeros(1, 3))
-    test = Prepared(head, classes, Features(features, truth), files=())
+    test = Prepared(head, with_readable_names(classes), Features(features, truth), files=())
     folders, task = Folders(Path(), Path(), Path()), ObjectNetEval()
     predictions = task.run(test, folders, seed=0)
     chair, bench = (f"{arg} ({WNIDS[arg]})" for arg in ("Chair", "Bench"))

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,14 +12,13 @@ from transfer.cells.cell import Cell, deviations
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
-from transfer.datasets.images import describe_image, thumbnail
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.feature_cache import Features, Predictions
+from transfer.frozen.feature_cache import Predictions
 from transfer.frozen.network import forward
-from transfer.frozen.transforms import EvalTransform, normalize_pixels
+from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe, RotationProbe
-from transfer.tasks.task import NamedTask, Prepared
+from transfer.tasks.task import NamedTask
 
 
 @pytest.mark.parametrize("red", [0.228, 0.229])
@@ -95,7 +93,8 @@ def test_features_of_a_position_are_those_of_the_turned_image(
     image = open_split("in100", small_data, "test")[7][0]
     raw = pil_to_tensor(EvalTransform(resize_px=37, crop_px=32).pixels(image))
     turned = torch.stack([raw.rot90(quarters, (1, 2)) for quarters in range(4)])
-    expected = forward(small_backbone.network(), normalize_pixels(turned, small_backbone.input))
+    normalize = Normalization(small_backbone.input, torch.device("cpu"))
+    expected = forward(small_backbone.network(), normalize(turned))
     # twenty layers in float32, alone and in a batch: 512 eps of the largest feature
     atol = 512 * torch.finfo(torch.float32).eps * float(expected.max())
     torch.testing.assert_close(test.features[7::160], expected, rtol=0, atol=atol)
@@ -108,19 +107,3 @@ def test_ablation_trains_with_its_learning_rate() -> None:
     assert second.heads == ((5.0, "step"),)
     scores = Predictions(torch.eye(2), torch.arange(2), {})
     assert task.task.metrics(scores) == {"top1": 100.0}
-
-
-def test_image_with_head_contributions_is_shown_rotated(
-    small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = open_split("in100", small_data, "test")
-    examples = [{"index": turns * len(images) + 7, "label": turns} for turns in (0, 3)]
-    predictions = Predictions(torch.eye(4), torch.arange(4), {"head_share_examples": examples})
-    trained = Mock(return_value=predictions)
-    monkeypatch.setattr(transfer.frozen.linear_heads, "train_and_score", trained)
-    prepared = Prepared(small_backbone, images, Features(torch.ones(4, 2), torch.arange(4)))
-    RotationProbe().run(prepared, Folders(small_data, tmp_path, tmp_path), seed=0)
-    upright, turned = examples
-    assert upright == describe_image(images, 7) | {"label": 0, "class": "turned by 0°"}
-    output = thumbnail(images[7][0].rotate(270, expand=True))
-    assert turned == upright | {"label": 3, "class": "turned by 270°", "jpeg_base64": output}

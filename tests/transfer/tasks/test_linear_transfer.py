@@ -68,7 +68,7 @@ def test_best_learning_rate_is_trained_on_train_and_val(
     assert (result["top1"], result["at_grid_edge"]) == (100.0, False)
     assert result["accuracy_per_class"] == dict.fromkeys("abcde", 100.0)
     poisoned = Features(torch.full((5, 5), float("inf")), torch.arange(5))
-    with pytest.raises(NotFiniteError, match=r"diverged .* learning rate 1\.0"):
+    with pytest.raises(NotFiniteError, match="diverged at learning rate 1"):
         TASK.run(replace(prepared, test=poisoned), folders, seed=0)
 
 

@@ -70,20 +70,20 @@ def shown(*positives: int) -> Images:
     return Images(ImageArrays(pixels, np.array([b""] * 10)), labels, "abcdefgh"[: len(positives)])
 
 
-def test_classes_without_enough_positives_are_named_with_their_counts() -> None:
+def test_too_few_classes_with_enough_positives_are_named() -> None:
     task = VOCSVM(min_classes=3)
     assert task.too_few_labels({"trainval": shown(2, 8, 4), "test": shown(1, 1, 9)}) == ""
     reason = task.too_few_labels({"trainval": shown(1, 8, 9), "test": shown(1, 0, 1)})
-    for fact in ("voc07: 0 classes", "expected 3", "a (1 in trainval, 1 in test)", "b (8 in"):
-        assert fact in reason
+    assert "expected 3 classes to score, but voc07 has 0" in reason
+    assert reason.endswith(": a, b, c")
 
 
-def test_the_short_schedule_is_advised_only_where_it_helps() -> None:
+def test_the_short_schedule_scores_the_classes_that_there_are() -> None:
     some = {"trainval": shown(5, 1), "test": shown(5, 1)}
     assert "--schedule short" in VOCSVM().too_few_labels(some)
     assert VOCSVM().at_schedule("short").too_few_labels(some) == ""
     none = {"trainval": shown(5, 5), "test": shown(0, 0)}
-    assert "--schedule short" not in VOCSVM().too_few_labels(none)
+    assert "has 0" in VOCSVM().at_schedule("short").too_few_labels(none)
 
 
 def test_an_excerpt_with_too_few_classes_is_known_to_the_plan(tmp_path: Path) -> None:
@@ -123,8 +123,6 @@ def test_features_are_divided_by_their_length_and_an_offset() -> None:
     scaled = unit_length(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 1e-5)
     expected = torch.tensor([[3 / 5.00001, 4 / 5.00001], [0.0, 0.0]])
     torch.testing.assert_close(scaled, expected)
-    with pytest.raises(ValueError, match="1 of 2"):
-        unit_length(torch.tensor([[1.0, 2.0], [float("inf"), 0.0]]), 1e-5)
 
 
 def test_images_are_squashed_by_way_of_256_to_224() -> None:
