@@ -4,6 +4,7 @@ python -m pretrain --list shows the recipes, and --list lorac in100 only some of
 starts a run on several GPUs.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -11,6 +12,9 @@ from importlib.util import find_spec
 from pretrain.command import parse
 from pretrain.recipes import RECIPES
 from pretrain.running.command_line import OptionError, one_line_errors, run_command
+
+COMPILED_GRAPHS = "TORCHINDUCTOR_CACHE_DIR"
+"""Environment variable: folder of compiled graphs, which a resumed run uses again."""
 
 
 def recipe_list(patterns: Sequence[str] = ()) -> str:
@@ -55,8 +59,11 @@ def main(arguments: list[str]) -> int:
             "pre-training requires OpenCV, which is not installed: "
             "pip install opencv-python-headless"
         )
+    is_given = COMPILED_GRAPHS in os.environ
     from pretrain.start import start  # imports torch, so not for --help and --list
 
+    if command.execution.compile and not is_given:  # torch has set it to a local folder
+        os.environ[COMPILED_GRAPHS] = str(command.out.absolute() / "compiled")
     return start(name, command)
 
 

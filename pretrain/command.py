@@ -28,8 +28,8 @@ class Execution:
     """Precision of the networks; losses are float32. auto: bfloat16 on GPUs that support it,
     otherwise float32."""
     compile: bool = False
-    """Compile the networks. A start takes minutes longer. The speedup on GPUs has not been
-    measured."""
+    """Compile the networks. The first start takes minutes longer and caches the graphs in
+    OUT/compiled. The speedup on GPUs has not been measured."""
     checkpoint_activations: bool = False
     """Activation checkpointing: store only the input of each residual block, and recompute the
     activations for the gradients. Same results, a fraction of the memory, about a third more

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import pretrain.data.listing
-from pretrain.__main__ import main
+from pretrain.__main__ import COMPILED_GRAPHS, main
 from pretrain.job import usual_workers
 from pretrain.recipes import RECIPES
 from tests.tiny_methods import losses
@@ -55,6 +55,19 @@ def test_a_dry_run_says_what_would_be_done_and_trains_nothing(
     output = capsys.readouterr().err
     assert "views 3 x 32 px, 20 images in memory, batch 16, 2 steps" in output
     assert [file.name for file in out.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("graphs_folder", ["", "/graphs"])
+def test_compiled_graphs_are_kept_in_the_run_unless_the_user_names_a_folder(
+    graphs_folder: str, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(COMPILED_GRAPHS, graphs_folder)
+    if not graphs_folder:
+        monkeypatch.delenv(COMPILED_GRAPHS)
+    monkeypatch.setattr("pretrain.start.start", lambda *_: 0)
+    out = tmp_path / "run"
+    assert main([*arguments(image_folder, out), "--compile"]) == 0
+    assert os.environ[COMPILED_GRAPHS] == (graphs_folder or str(out / "compiled"))
 
 
 def arguments(images: Path, out: Path) -> list[str]:
