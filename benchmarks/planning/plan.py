@@ -13,7 +13,7 @@ from benchmarks.results.records import TRANSFER, count_tasks, grouped, plural
 from pretrain.running.host_memory import image_memory, image_memory_bytes
 from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, deviations, finished
-from transfer.datasets.catalog import DATASETS
+from transfer.datasets.catalog import DATASETS, instructions
 from transfer.datasets.expected import DataError
 from transfer.hours import ASSUMED, core_hours, gpu_hours, measured_seconds
 from transfer.tasks import task_of
@@ -200,7 +200,7 @@ def render_plan(rows: list[PlannedCell]) -> str:
         f"supported by the backbone; about {hours:.1f} GPU hours"
     )
     missing = {key for row in rows for key in row.missing}
-    advice = sorted(f"how to get {key}: {DATASETS[key].how_to_get}" for key in missing)
+    advice = sorted(f"how to get {key}: {instructions(key)}" for key in missing)
     notes = [_source_line(rows), *_task_notes(rows), *advice]
     return "\n".join([*lines, *notes])
 

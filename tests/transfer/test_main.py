@@ -32,7 +32,7 @@ def record(folder: Path) -> dict[str, object]:
 REFUSED: dict[str, tuple[list[str], str]] = {
     "unknown task": (["nosuch"], "unknown task 'nosuch'. Did you mean "),
     "outside the results": ([SLOW_TASK, "--name=../outside"], "--name '../outside'"),
-    "file of a reserved name": ([SLOW_TASK, "--ckpt=tables.pth"], "give the row a --name"),
+    "file of a reserved name": ([SLOW_TASK, "--ckpt=tables.pth"], "choose another --name"),
     "a task that it cannot do": (["cifar10_view_statistics"], "projector"),
     "an unknown recipe": (
         [SLOW_TASK, "--trained-with=nosuch/recipe"],

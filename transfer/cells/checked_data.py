@@ -16,7 +16,8 @@ from transfer.datasets.catalog import DATASETS, load_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
-from transfer.datasets.images import ChangedDataError, changed_data_error, states_of
+from transfer.datasets.images import ChangedDataError, changed_data_error
+from transfer.datasets.info import AnySplit
 
 
 @lru_cache(maxsize=64)
@@ -28,12 +29,13 @@ def fingerprint(key: str, data: Path, cache: Path) -> str:
     if they exist.
     """
     load_annotations([key], data, cache, parse=False)
-    return _fingerprint(key, data)
+    splits = _open_splits(key, data)
+    return combine_fingerprints({split: images.fingerprint for split, images in splits.items()})
 
 
-def _fingerprint(key: str, data: Path) -> str:
+def _open_splits(key: str, data: Path) -> dict[str, AnySplit]:
     splits = [split for split in DISJOINT if split in DATASETS[key].counts]
-    return combine_fingerprints({split: open_any(key, data, split).fingerprint for split in splits})
+    return {split: open_any(key, data, split) for split in splits}
 
 
 @lru_cache(maxsize=64)
@@ -60,14 +62,14 @@ def check_unchanged(reports: Mapping[str, Report], data: Path) -> None:
     fingerprint.cache_clear()
     for key, report in reports.items():
         try:
-            current = _fingerprint(key, data)
+            splits = _open_splits(key, data)
         except DataError as error:
             raise _changed(key, str(error)) from error
+        current = combine_fingerprints({s: images.fingerprint for s, images in splits.items()})
         if current != report.fingerprint:
             raise _changed(key, f"fingerprint {report.fingerprint} checked, {current} now")
-        states = states_of(report.files)
-        for split, checked_state in report.states.items():
-            if states[split] != checked_state:
+        for split, images in splits.items():
+            if images.states() != report.states[split]:
                 raise _changed(key, f"{split}: image files were written in the meantime")
 
 

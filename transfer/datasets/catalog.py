@@ -10,8 +10,8 @@ Flowers, VOC 2007); otherwise, val is a seeded draw of the usual size (`splits.p
 published ones; detection datasets count all images, with and without objects.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -52,7 +52,7 @@ DATASETS: dict[str, DatasetInfo] = with_plugins(
 
 
 def dataset_info(key: str) -> DatasetInfo:
-    """Return the description of a dataset; DataError for an unknown key."""
+    """Return the description of a dataset; raises DataError for an unknown key."""
     if key not in DATASETS:
         raise DataError(
             f"unknown dataset {key!r}. Did you mean {nearest(key, DATASETS)}? "
@@ -98,39 +98,29 @@ def load_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: boo
                 info.load_annotations(data, cache, parse)
 
 
-def open_any(key: str, data: Path, split: str, *, sizes: Sizes | None = None) -> AnySplit:
-    """Open one split of a dataset of any type.
-
-    sizes: used to draw splits, instead of `expected_sizes`.
-    """
+def open_any(key: str, data: Path, split: str) -> AnySplit:
+    """Open one split of a dataset of any type."""
     info = dataset_info(key)
     if split not in info.counts:
         raise DataError(f"{info.title} has no split {split!r}, only {', '.join(info.counts)}")
     if missing := info.missing_path(data):
-        raise DataError(f"{info.title}: {missing} does not exist. {info.how_to_get}")
-    with _explain_damage(f"{info.title}, split {split}", info.how_to_get):
-        return info.read(data, split, expected_sizes(key, data) if sizes is None else sizes)
-
-
-def sizes_before_description(key: str, data: Path) -> Sizes:
-    """Return the sizes to read an unregistered excerpt.
-
-    DataError if it is damaged.
-    """
-    info = dataset_info(key)
-    if info.excerpt_sizes is None:
-        return expected_sizes(key, data)
-    with _explain_damage(info.title, info.how_to_get):
-        return info.excerpt_sizes(data)
-
-
-@contextmanager
-def _explain_damage(subject: str, how_to_get: str) -> Iterator[None]:
-    """Convert errors for damaged files to a DataError with advice."""
+        raise DataError(f"{info.title}: {missing} does not exist or is empty. {instructions(key)}")
     try:
-        yield
+        return info.read(data, split, expected_sizes(key, data))
     except DAMAGES as error:
-        reason = f"{error}" if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        if isinstance(error, FileNotFoundError) and error.filename:
-            reason = f"{error.filename} is missing"
-        raise DataError(f"{subject}: {reason}. {how_to_get}") from error
+        message = f"{info.title}, split {split}: {damage(error)}. {instructions(key)}"
+        raise DataError(message) from error
+
+
+def damage(error: Exception) -> str:
+    """Return why a dataset cannot be read."""
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"{error.filename} is missing"
+    return str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+
+
+def instructions(key: str) -> str:
+    """Return how to get a dataset: the command, if any, and what to do by hand."""
+    info = dataset_info(key)
+    command = f"Run python -m transfer get-data {key}. By hand: " if info.sources else ""
+    return command + info.how_to_get

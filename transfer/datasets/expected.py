@@ -38,17 +38,13 @@ class Sizes:
     def held_out(self, split: str) -> int:
         """Return the size of a drawn split.
 
-        DataError if `small-data.json` does not give it.
+        Raises DataError if `small-data.json` does not give it.
         """
         if split not in self.counts:
             raise DataError(
                 f"{SMALL_DATA} does not say how many images to hold out; enter {split} there"
             )
         return self.counts[split]
-
-    def per_class(self, split: str) -> int:
-        """Return the number of images per class in a balanced draw."""
-        return self.held_out(split) // self.classes
 
 
 def small_sizes(data: Path) -> dict[str, Sizes]:
@@ -73,16 +69,11 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
 
 
 def mark_small(data: Path, key: str, sizes: Sizes) -> None:
-    """Write one dataset's entry to `small-data.json` atomically.
-
-    Concurrent writers wait for each other, so that no entry is lost.
-    """
+    """Write one dataset's entry to `small-data.json` atomically."""
     from pretrain.running.atomic_files import write_whole  # only needed to write
-    from pretrain.running.lock import wait_for_lock
 
-    with wait_for_lock(data / f".{SMALL_DATA}.lock", "--data"):
-        entries = {
-            k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
-            for k, s in sorted((small_sizes(data) | {key: sizes}).items())
-        }
-        write_whole(data / SMALL_DATA, (json.dumps(entries, indent=1) + "\n").encode(), "--data")
+    entries = {
+        k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
+        for k, s in sorted((small_sizes(data) | {key: sizes}).items())
+    }
+    write_whole(data / SMALL_DATA, (json.dumps(entries, indent=1) + "\n").encode(), "--data")

@@ -80,11 +80,9 @@ def check_row_name(name: str, default: str) -> None:
     is_folder = name[:1] not in ("", ".", "-") and not set(name) & set("/\\|")
     if readable and is_folder and name.lower() not in RESERVED:
         return
-    quoted = ascii(name) if len(ascii(name)) <= 80 else f"{ascii(name)[:40]} ..."
-    subject = f"the name {quoted}" if name == default else f"--name {quoted}"
-    advice = "give the row a --name" if name == default else "choose another one"
+    subject = "the name" if name == default else "--name"
     raise ValueError(
-        f"{subject} is not a valid name of a row and a folder; {advice}. At most "
-        f"{MAX_NAME_BYTES} bytes, without slash, backslash, bar, outer spaces or a leading . or "
-        f"-; these names are reserved: {', '.join(RESERVED)}"
+        f"{subject} {name!a:.80} is not a valid name of a row and a folder; choose another --name. "
+        f"At most {MAX_NAME_BYTES} bytes, without slash, backslash, bar, outer spaces or a leading "
+        f". or -; these names are reserved: {', '.join(RESERVED)}"
     )

@@ -8,7 +8,7 @@ import io
 import os
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,7 +54,7 @@ class NamedImages(ABC):
     def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8.
 
-        DataError names a file that cannot be read.
+        Raises DataError with the file's name if it cannot be read.
         """
 
 
@@ -141,6 +141,10 @@ class ImageSplit:
         """Return the files that are read on demand; empty for arrays."""
         return (self.source,) if isinstance(self.source, ImageFiles) else ()
 
+    def states(self) -> list[str]:
+        """Return the `ImageFiles.state` of these files."""
+        return [files.state() for files in self.files]
+
 
 class Images(ImageSplit):
     """One split: (RGB image, label) pairs.
@@ -158,14 +162,12 @@ class Images(ImageSplit):
         *,
         notes: Sequence[str] = (),
     ) -> None:
-        error, is_single_label = "", labels.ndim == 1 and len(labels)
-        if len(source) != len(labels):
-            error = f"{len(source)} images but {len(labels)} labels"
-        elif is_single_label and not 0 <= labels.min() <= labels.max() < len(class_names):
-            error = f"labels from {labels.min()} to {labels.max()} but {len(class_names)} classes"
-        if error:
+        low, high = (labels.min(), labels.max()) if labels.ndim == 1 and len(labels) else (0, -1)
+        if len(source) != len(labels) or low < 0 or high >= len(class_names):
             raise DataError(
-                f"{error}: the annotation files do not belong together; unpack the dataset again"
+                f"{len(source)} images, {len(labels)} labels from {low} to {high} but "
+                f"{len(class_names)} classes: the annotation files do not belong together; unpack "
+                "the dataset again"
             )
         self.source = source
         self.label_array = labels
@@ -216,23 +218,14 @@ def image_files(
 
 
 def encode_names(names: Sequence[str]) -> NDArray[np.bytes_]:
-    """Return the names (n,) in UTF-8.
-
-    DataError if one is not valid UTF-8.
-    """
-    try:
-        return np.array([name.encode() for name in names], dtype=np.bytes_)
-    except UnicodeEncodeError as error:
-        content = os.fsencode(str(error.object))
-        raise DataError(
-            f"{content!r}: the file's name is not UTF-8; rename or remove it"
-        ) from error
+    """Return the names (n,) in UTF-8."""
+    return np.array([name.encode() for name in names], dtype=np.bytes_)
 
 
 def read_pixels(file: Path) -> Pixels:
     """Return RGB pixels (H, W, 3), uint8.
 
-    DataError names a file that cannot be read.
+    Raises DataError with the file's name if it cannot be read.
     """
     with name_in_errors(file):
         return decoding.decode(read_bytes(file))
@@ -284,14 +277,14 @@ def unchanged(images: ImageSplit, *intermediates: IntermediateFiles) -> Iterator
     """
 
     def check() -> None:
-        if [files.state() for files in images.files] != states:
+        if images.states() != states:
             if all(files.folder.is_dir() for files in images.files):
                 for intermediate in intermediates:
                     intermediate.discard()
             change = f"of {images.name(0)} has changed while it was being used"
             raise changed_data_error(f"{change}; image files were written in the meantime")
 
-    states = [files.state() for files in images.files]
+    states = images.states()
     try:
         yield
     except BaseException:
@@ -303,11 +296,6 @@ def unchanged(images: ImageSplit, *intermediates: IntermediateFiles) -> Iterator
             pass  # the original error is more informative
         raise
     check()
-
-
-def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the current state of the files of each split."""
-    return {split: tuple(group.state() for group in groups) for split, groups in files.items()}
 
 
 MAX_SIDE_PX, JPEG_QUALITY = 64, 60
@@ -378,7 +366,7 @@ QUARTER_TURNS = (5, 6, 7, 8)
 def decode_upright(file: Path) -> Image.Image:
     """Return the upright RGB image.
 
-    DataError names a file that cannot be read.
+    Raises DataError with the file's name if it cannot be read.
     """
     with name_in_errors(file):
         content = read_bytes(file)
@@ -391,7 +379,7 @@ def decode_upright(file: Path) -> Image.Image:
 def upright_size(file: Path) -> tuple[int, int]:
     """Return width and height in px, read from the file header.
 
-    DataError names a file that cannot be read.
+    Raises DataError with the file's name if it cannot be read.
     """
 
     def measure() -> tuple[int, int]:
@@ -423,9 +411,6 @@ def read_mat(file: Path, *variables: str, squeeze_me: bool = False) -> tuple[NDA
     file.stat()  # FileNotFoundError, which scipy does not raise
     try:
         content = scipy.io.loadmat(file, variable_names=variables, squeeze_me=squeeze_me)
-        missing = [name for name in variables if name not in content]
-        if missing:
-            raise ValueError(f"it has no variable {missing[0]}")
         return tuple(content[name] for name in variables)
     except Exception as error:  # scipy raises a dozen types on other formats and damaged files
         raise DataError(f"{file}: it cannot be read ({error}); get it again") from error

@@ -5,6 +5,7 @@ ImageNet-1k and ImageNet-100 read `imagenet/`. Sizes and checksums that are not 
 omitted, and `get-data` says so. The facts are in facts.yaml.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -47,27 +48,6 @@ class Archive:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubCopy:
-    """A copy of a dataset at a fixed revision, as a public evaluation suite uses it.
-
-    This suite has never downloaded it.
-    """
-
-    address: str
-    """hf://datasets/ORG/REPO@REVISION."""
-    suite: str
-    """Name of the public suite."""
-    pinned_in: str
-    """Address of the suite's file with this revision."""
-    differs: str
-    """Difference from the published dataset, as far as the suite documents it."""
-
-    def __str__(self) -> str:
-        """Return a sentence."""
-        return f"copy that {self.suite} uses ({self.pinned_in}): {self.address}. {self.differs}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Source:
     """One folder of files, and how to get it."""
 
@@ -89,8 +69,12 @@ class Source:
     access: Access = "download"
     advice: str = ""
     """Instructions if the archives cannot be downloaded freely, or only slowly."""
-    hub_copies: tuple[HubCopy, ...] = ()
-    """Copies of a dataset whose publisher's links are dead."""
+    hub_copies: tuple[str, ...] = ()
+    """Copies of a dataset whose publisher's links are dead.
+
+    Each gives address and revision, the public suite that uses it, and the difference from the
+    published dataset. This suite has never downloaded them.
+    """
     arrange: Callable[[Path], None] | None = None
     """Sorts the unpacked files; may be interrupted and repeated."""
     checked_as: tuple[str, ...] = ()
@@ -107,9 +91,9 @@ class Source:
     """Path in the data folder that makes the source unnecessary."""
 
     def exists_in(self, data: Path) -> bool:
-        """Return whether the folder exists or is unnecessary."""
+        """Return whether the folder has content or is unnecessary."""
         replaced = self.unneeded_with and (data / self.unneeded_with).exists()
-        return bool(replaced) or (data / self.folder).exists()
+        return bool(replaced) or has_content(data / self.folder)
 
 
 AnySplit: TypeAlias = "Images | Scenes | Segmented"
@@ -167,11 +151,6 @@ class DatasetInfo:
     """Sources that `get-data` downloads; empty for generated files."""
     counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
     """Published images per split of the existing parts."""
-    excerpt_sizes: Callable[[Path], Sizes] | None = None
-    """Returns the sizes to read an excerpt not yet in small-data.json.
-
-    None: the published sizes are used.
-    """
     departures: Callable[[Path], Sequence[str]] = lambda data: ()
     """Returns one sentence per deviation of the test data from the papers.
 
@@ -195,19 +174,32 @@ class DatasetInfo:
         return self.missing_path(data) is None
 
     def missing_path(self, data: Path) -> Path | None:
-        """Return the first missing folder or list; None if the dataset exists."""
+        """Return the first missing or empty folder or list; None if the dataset exists."""
         folders = (self.folder, self.alternative_folder)
-        if not any(folder and (data / folder).is_dir() for folder in folders):
+        if not any(folder and has_content(data / folder) for folder in folders):
             return data / self.folder
         if self.list_file and not (data / self.folder / self.list_file).is_file():
             return data / self.folder / self.list_file
         second = data / self.second_folder
-        return None if second.is_dir() else second
+        return None if has_content(second) else second
+
+
+def has_content(folder: Path) -> bool:
+    """Return whether a folder exists and is not empty."""
+    if not folder.is_dir():
+        return False
+    with os.scandir(folder) as entries:
+        return any(True for _ in entries)
 
 
 def split_counts(train: int, val: int, test: int) -> Mapping[str, int]:
     """Return the images per split; trainval contains train and val."""
     return {"train": train, "val": val, "trainval": train + val, "test": test}
+
+
+def generated_sizes(classes: int, train: int, val: int, test: int) -> Sizes:
+    """Return the sizes of a small version, given its classes and images per split."""
+    return Sizes(classes=classes, counts=split_counts(train, val, test), drawn=True)
 
 
 @cache
@@ -230,21 +222,21 @@ def _tuples(content: Any) -> Any:
 def source(key: str, **functions: Any) -> Source:
     """Return the source with this key.
 
-    functions: fields that are code, such as `arrange`. TypeError for a missing or unknown field.
+    functions: fields that are code, such as `arrange`. Raises TypeError for a missing or unknown
+    field.
     """
     entry = facts()["sources"][key]
     groups = (entry["archives"], *entry.get("variants", ()))
     archives, *variants = (tuple(Archive(**archive) for archive in group) for group in groups)
-    copies = tuple(HubCopy(**copy) for copy in entry.get("hub_copies", ()))
-    lists = {"archives": archives, "variants": tuple(variants), "hub_copies": copies}
+    lists = {"archives": archives, "variants": tuple(variants)}
     return Source(key=key, **(entry | lists), **functions)
 
 
 def info(key: str, **functions: Any) -> DatasetInfo:
     """Return the description of the dataset with this key.
 
-    functions: fields that are code: `read` and `small`, often `sources`. TypeError for a missing
-    or unknown field.
+    functions: fields that are code: `read` and `small`, often `sources`. Raises TypeError for a
+    missing or unknown field.
     """
     entry = facts()["datasets"][key]
     counts = entry["counts"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transfer.datasets.expected import DataError, Sizes
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
 from transfer.datasets.images import (
     ImageFiles,
     Images,
@@ -19,22 +19,13 @@ from transfer.datasets.images import (
     read_mat,
 )
 from transfer.datasets.info import info, source
-from transfer.datasets.lists import (
-    bad_line,
-    read_json,
-    read_labels,
-    read_list,
-    read_names,
-    read_pairs,
-)
+from transfer.datasets.lists import read_json, read_list, read_names
 from transfer.datasets.splits import draw_from_each_class, seeded_ranks, uniform_split, with_val
 from transfer.datasets.synthetic import labeled as small
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
 Read = Callable[[Path, str, Sizes], Images]
 Write = Callable[[Path, PerClass, Draw], None]
-IMAGE: dict[str, type[str] | type[int]] = {"image": str}
-"""First column of most lists."""
 
 
 def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
@@ -43,15 +34,12 @@ def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
     Read fgvc-aircraft-2013b/data.
     """
     folder = data / "fgvc-aircraft-2013b" / "data"
-    label_of = read_labels(folder / "variants.txt", {"variant": str}, extra="joined")
+    variants = read_list(folder / "variants.txt", {"variant": str}, joined=True)
+    label_of = {variant: label for label, (variant,) in enumerate(variants)}
     listing = folder / f"images_variant_{split}.txt"
-    names, labels = [], []
-    for number, (image, variant) in read_list(listing, IMAGE | {"variant": str}, extra="joined"):
-        if variant not in label_of:
-            raise bad_line(listing, number, f"{variant!r} is not in variants.txt")
-        names.append(f"fgvc-aircraft-2013b/data/images/{image}.jpg")
-        labels.append(label_of[variant])
-    return image_files(data, names, labels, list(label_of))
+    rows = read_list(listing, {"image": str, "variant": str}, joined=True)
+    names = [f"fgvc-aircraft-2013b/data/images/{image}.jpg" for image, _ in rows]
+    return image_files(data, names, [label_of[variant] for _, variant in rows], list(label_of))
 
 
 def read_birdsnap(data: Path, split: str, sizes: Sizes) -> Images:
@@ -66,7 +54,7 @@ def read_birdsnap(data: Path, split: str, sizes: Sizes) -> Images:
     """
     folder = data / "birdsnap" / "images"
     images = read_class_folders(data, folder, class_names(folder))
-    in_test = draw_from_each_class(images, sizes.per_class("test"))
+    in_test = draw_from_each_class(images, sizes.held_out("test") // sizes.classes)
     in_split = in_test if split == "test" else ~in_test
     return with_val(images.subset(np.flatnonzero(in_split)), split, sizes)
 
@@ -82,7 +70,7 @@ def read_caltech101(data: Path, split: str, sizes: Sizes) -> Images:
     """
     folder = data / "caltech101" / "101_ObjectCategories"
     images = read_class_folders(data, folder, class_names(folder))
-    in_trainval = draw_from_each_class(images, sizes.per_class("trainval"))
+    in_trainval = draw_from_each_class(images, sizes.held_out("trainval") // sizes.classes)
     in_split = ~in_trainval if split == "test" else in_trainval
     return with_val(images.subset(np.flatnonzero(in_split)), split, sizes)
 
@@ -113,24 +101,11 @@ def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
     Read CUB_200_2011/{images, image_class_labels, train_test_split, classes}.txt, images/.
     """
     folder = data / "CUB_200_2011"
-    files, classes, class_of, is_train = (
-        read_pairs(folder / f"{name}.txt", {"number": int, column: kind})
-        for name, column, kind in (
-            ("images", "image", str),
-            ("classes", "class", str),
-            ("image_class_labels", "class", int),
-            ("train_test_split", "is_training_image", int),
-        )
-    )
+    files = dict(read_list(folder / "images.txt", {"number": int, "image": str}))
+    classes = dict(read_list(folder / "classes.txt", {"number": int, "class": str}))
+    class_of = dict(read_list(folder / "image_class_labels.txt", {"number": int, "class": int}))
+    is_train = dict(read_list(folder / "train_test_split.txt", {"number": int, "is_train": int}))
     label_of = {number: label for label, number in enumerate(classes)}
-    for number, file in files.items():
-        if class_of.get(number) not in label_of or is_train.get(number) not in (0, 1):
-            raise DataError(
-                f"{folder}: image {number} of images.txt ({file}) has class "
-                f"{class_of.get(number)} in image_class_labels.txt and mark "
-                f"{is_train.get(number)} in train_test_split.txt; expected a class of classes.txt "
-                "and 0 or 1"
-            )
     mark = 0 if split == "test" else 1
     numbers = [number for number in files if is_train[number] == mark]
     names = [f"CUB_200_2011/images/{files[number]}" for number in numbers]
@@ -168,11 +143,6 @@ def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
     (class_ids,) = read_mat(folder / "imagelabels.mat", "labels", squeeze_me=True)
     arrays = read_mat(folder / "setid.mat", *FIELDS[split])
     numbers = [int(number) for array in arrays for number in array.ravel()]
-    if outside := [number for number in numbers if not 0 < number <= len(class_ids)]:
-        raise DataError(
-            f"{folder / 'setid.mat'}: image {outside[0]} has no label; imagelabels.mat has labels "
-            f"for images 1 to {len(class_ids)}"
-        )
     names = [f"flowers-102/jpg/image_{number:05d}.jpg" for number in numbers]
     labels = [int(class_ids[number - 1]) - 1 for number in numbers]
     # torchvision has these names since 0.22
@@ -188,7 +158,7 @@ def read_food(data: Path, split: str, sizes: Sizes) -> Images:
     Read food-101/meta/{train,test}.json and food-101/images.
     """
     meta = data / "food-101" / "meta"
-    train, test = (read_json(meta / f"{name}.json", list) for name in ("train", "test"))
+    train, test = (read_json(meta / f"{name}.json") for name in ("train", "test"))
     # collected from both files, since one of an excerpt may lack some classes
     classes = sorted({*train, *test})
     pairs = [
@@ -214,15 +184,12 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
     Read inat2019/{train2019, val2019}.json and the images that they name.
     """
     train, val = (_read_published(data, name) for name in ("train2019", "val2019"))
-    if train.class_names != val.class_names:
-        raise DataError(
-            "train2019.json and val2019.json have different categories; unpack them again"
-        )
     num_moved = sizes.held_out("test") - len(val)
     if not 0 <= num_moved < len(train):
         raise DataError(
             f"{len(train)} training and {len(val)} val images, but {sizes.counts['test']} are "
-            "needed for the test; the annotation files are incomplete"
+            "needed for the test; the annotation files are incomplete. If it is an excerpt, enter "
+            f"its sizes in {SMALL_DATA}"
         )
     single_group = np.zeros(len(train), dtype=np.int64)
     moved = seeded_ranks(train.source.encoded_names, single_group, RESPLIT_SEED) < num_moved
@@ -235,38 +202,22 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
     return with_val(remaining, split, sizes)
 
 
-def inat1k_excerpt_sizes(data: Path) -> Sizes:
-    """Return the sizes of an excerpt with LooC's test set."""
-    train, val = (_read_published(data, name) for name in ("train2019", "val2019"))
-    num_test = len(val) + round(len(train) / 10)
-    return Sizes(classes=len(val.class_names), counts={"test": num_test})
-
-
 def _read_published(data: Path, name: str) -> Images:
     """Return the images of one annotation file; classes are ordered by id."""
     file = data / "inat2019" / f"{name}.json"
-    content = read_json(file, object)
+    content = read_json(file)
     try:
-        ids = sorted(int(category["id"]) for category in content["categories"])
-        pairs = [(int(a["image_id"]), int(a["category_id"])) for a in content["annotations"]]
-        files = {int(image["id"]): str(image["file_name"]) for image in content["images"]}
+        ids = sorted(category["id"] for category in content["categories"])
+        label_of = {category_id: label for label, category_id in enumerate(ids)}
+        class_of = {a["image_id"]: a["category_id"] for a in content["annotations"]}
+        names = [f"inat2019/{image['file_name']}" for image in content["images"]]
+        labels = [label_of[class_of[image["id"]]] for image in content["images"]]
     except (LookupError, TypeError, ValueError) as error:
         raise DataError(
-            f"{file}: expected iNaturalist's images, annotations and categories, but in one entry "
-            f"{error} is missing or malformed"
+            f"{file}: not iNaturalist's images, annotations and categories "
+            f"({type(error).__name__}: {error})"
         ) from error
-    class_of = dict(pairs)
-    label_of = {category_id: label for label, category_id in enumerate(ids)}
-    if len(class_of) < len(pairs) or len(files) < len(content["images"]):
-        raise DataError(f"{file}: an image is listed or labeled more than once")
-    for number, image_name in files.items():
-        if class_of.get(number) not in label_of:
-            raise DataError(
-                f"{file}: image {number} ({image_name}) has no label among the categories"
-            )
-    names = [f"inat2019/{image_name}" for image_name in files.values()]
-    labels = [label_of[class_of[number]] for number in files]
-    return image_files(data, names, labels, [str(category_id) for category_id in ids])
+    return image_files(data, names, labels, list(map(str, ids)))
 
 
 def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
@@ -277,11 +228,8 @@ def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
     Read oxford-iiit-pet/annotations/{trainval,test}.txt and oxford-iiit-pet/images.
     """
     folder = data / "oxford-iiit-pet" / "annotations"
-    columns = {**IMAGE, "class": int, "species": int, "breed": int}
-    trainval, test = (
-        [row for _, row in read_list(folder / f"{name}.txt", columns)]
-        for name in ("trainval", "test")
-    )
+    columns = {"image": str, "class": int, "species": int, "breed": int}
+    trainval, test = (read_list(folder / f"{name}.txt", columns) for name in ("trainval", "test"))
     breeds = {row[1]: row[0].rpartition("_")[0] for row in (*trainval, *test)}
     numbers = sorted(breeds)  # an excerpt may lack some
     classes = [breeds[number].replace("_", " ").title() for number in numbers]
@@ -311,19 +259,16 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
     Read places365/categories_places365.txt, the lists next to it and the images they name.
     """
     folder = data / "places365"
-    columns = {"class": str, "label": int}
-    classes = list(read_labels(folder / "categories_places365.txt", columns))
+    rows = read_list(folder / "categories_places365.txt", {"class": str, "label": int})
+    classes = [name for name, _ in rows]
     list_name, choices = PLACES_FILES["test" if split == "test" else "train"]
     present = [name for name in choices if (folder / name).is_dir()]
     if not present:
         raise DataError(f"{folder}: none of the image folders {', '.join(choices)} exists")
-    names, labels = [], []
-    for number, (file, label) in read_list(folder / list_name, {**IMAGE, "label": int}):
-        if not 0 <= label < len(classes):
-            raise bad_line(folder / list_name, number, f"no class has the label {label}")
-        names.append(f"places365/{present[0]}/{file.lstrip('/')}")
-        labels.append(label)
-    return with_val(image_files(data, names, labels, classes), split, sizes)
+    rows = read_list(folder / list_name, {"image": str, "label": int})
+    names = [f"places365/{present[0]}/{file.lstrip('/')}" for file, _ in rows]
+    images = image_files(data, names, [label for _, label in rows], classes)
+    return with_val(images, split, sizes)
 
 
 def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
@@ -335,16 +280,12 @@ def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
     Read SUN397/ClassName.txt, Training_01.txt, Testing_01.txt and the images they name.
     """
     folder = data / "SUN397"
-    label_of = read_labels(folder / "ClassName.txt", {"class": str})
+    classes = read_names(folder / "ClassName.txt")
+    label_of = {name: label for label, name in enumerate(classes)}
     partition = folder / ("Testing_01.txt" if split == "test" else "Training_01.txt")
-    names, labels = [], []
-    for number, (path,) in read_list(partition, IMAGE):
-        name = path.rpartition("/")[0]
-        if name not in label_of:
-            raise bad_line(partition, number, f"{name!r} is not in ClassName.txt")
-        names.append(f"SUN397{path}")
-        labels.append(label_of[name])
-    images = image_files(data, names, labels, list(label_of))
+    paths = read_names(partition)
+    labels = [label_of[path.rpartition("/")[0]] for path in paths]
+    images = image_files(data, [f"SUN397{path}" for path in paths], labels, classes)
     return with_val(images, split, sizes)
 
 
@@ -372,7 +313,6 @@ DATASETS = {
         read=read,
         small=labeled_jpegs(per_class, first_kind=first_kind, write=write),
         sources=(source(SOURCES.get(key, key)),),
-        excerpt_sizes=inat1k_excerpt_sizes if key == "inat1k" else None,
     )
     for key, (read, write, per_class, first_kind) in SETS.items()
 }

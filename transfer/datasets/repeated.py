@@ -1,4 +1,4 @@
-"""Find images in two splits, twice in one, or with two labels.
+"""Find images that are in two splits, or twice in one.
 
 Images are compared by name and by content. A name is a file's path, or only the file name if that
 identifies an image (`DatasetInfo.image_names`). Copies have different names but equal bytes, or
@@ -7,8 +7,8 @@ equal pixels in memory. Published datasets contain a few copies, so up to 1 % is
 
 import hashlib
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,14 +17,8 @@ from numpy.typing import NDArray
 
 from pretrain.running import stop
 from pretrain.running.reading import read_bytes
-from transfer.datasets.images import ImageArrays, ImageFiles, Images, ImageSplit
+from transfer.datasets.images import ImageFiles, ImageSplit
 
-PAIRS = (
-    *(("trainval", "test"), ("train", "test"), ("val", "test")),
-    *(("trainval", "trainval"), ("test", "test")),
-    *(("train", "val"), ("train", "train"), ("val", "val")),
-)
-"""Splits that must not share images, or (if equal) repeat them."""
 ALLOWED_COPIES = 0.01
 """Maximum fraction of copies in a split; published datasets are below it."""
 NUM_NAMED = 20
@@ -32,6 +26,10 @@ NUM_NAMED = 20
 
 Member = tuple[str, int]
 """Split and index of an image."""
+Splits = Mapping[str, ImageSplit]
+"""The disjoint splits by name: trainval and test."""
+Keys = Mapping[str, NDArray[np.int64]]
+"""Hash (n,) of each image, by split; 0 for images that are not compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,156 +46,61 @@ class Repeated:
     """Percentage of test images with a copy among the training images."""
 
 
-def content_key(*content: object) -> int:
-    """Return a nonzero hash, valid in this process.
-
-    0 is reserved for missing content.
-    """
-    return hash(content) or 1
-
-
-def find_repeated(
-    splits: Mapping[str, ImageSplit], keys: Mapping[str, NDArray[np.int64]], image_names: str
-) -> Repeated:
+def find_repeated(splits: Splits, contents: Keys, image_names: str) -> Repeated:
     """Return the images in two splits, or more than once in one.
 
-    keys: `content_key` (n,) of the images of disjoint splits, 0 for broken ones. Only files with
-    equal keys are read. image_names: pattern of file names that identify an image, or "".
+    contents: hashes of size and ends of each file, or of pixels. Only files with equal hashes are
+    read. image_names: pattern of file names that identify an image, or "".
     """
-    names = {split: _identities(images, image_names) for split, images in splits.items()}
-    problems, reported = _listed_again(splits, names)
-    copies = _equal_contents(splits, keys, names, reported)
+    problems: list[str] = []
     notes: list[str] = []
-    num_images, copied_percent = len(reported), 0.0
-    copied = [
-        (("test", i), train_members[0])
-        for members in copies
-        if (train_members := [member for member in members if member[0] != "test"])
-        for split, i in members
-        if split == "test"
-    ]
+    listed = _groups({split: _hash_names(images, image_names) for split, images in splits.items()})
+    shared = [group[::-1] for group in listed if _is_shared(group)]
+    if shared:
+        example = _equation(splits, shared[0])
+        problems.append(f"test: {_num_images(len(shared))} also in trainval, first {example}")
+    for split in splits:
+        inside = [[member for member in group if member[0] == split] for group in listed]
+        twice = [group for group in inside if len(group) > 1]
+        if twice:
+            example = _equation(splits, twice[0])
+            problems.append(
+                f"{split}: {_num_images(len(twice))} listed more than once, first {example}"
+            )
+    copies = _copies(splits, contents, {member for group in listed for member in group})
+    # trainval is the first split, so each group starts with a training image
+    copied = [[m, group[0]] for group in copies for m in group if m[0] == "test"]
+    num_images, percent = len(listed), 0.0
     if copied:
         num_test = len(splits["test"])
-        copied_percent = 100 * len(copied) / num_test
-        summary = (
-            f"test: {len(copied):,} of {num_test:,} images ({copied_percent:.3g} %) are copies "
-        )
-        summary += "of training images"
+        percent = 100 * len(copied) / num_test
+        summary = f"test: {len(copied):,} of {num_test:,} images ({percent:.3g} %) are copies of "
+        summary += "training images"
         if len(copied) > ALLOWED_COPIES * num_test:
             problems.append(f"{summary}, first {_equation(splits, copied[0])}")
             num_images += len(copied)
         else:
-            notes += [summary, *_named_copies(splits, copied)]
-    for split, images in splits.items():
-        groups = [[m for m in members if m[0] == split] for members in copies]
-        relabeled = [group for group in groups if len(_labels(images, group)) > 1]
-        num_relabeled = sum(len(group) - 1 for group in relabeled)
-        if not relabeled:
-            continue
-        summary = (
-            f"{split}: {num_relabeled:,} of {len(images):,} images are copies under another label"
-        )
-        if num_relabeled > ALLOWED_COPIES * len(images):
-            problems.append(f"{summary}, first {_two_labels(splits, relabeled[0])}")
-            num_images += num_relabeled
-        else:
-            notes += [summary, *_named_copies(splits, relabeled)]
+            notes = [summary, *(f"  {_equation(splits, pair)}" for pair in copied[:NUM_NAMED])]
     return Repeated(
         problems=tuple(problems),
         num_images=num_images,
         notes=tuple(notes),
-        copied_percent=copied_percent,
+        copied_percent=percent,
     )
 
 
-def _identities(images: ImageSplit, image_names: str) -> list[bytes]:
-    """Return file names that match the pattern, and paths of other images."""
-    paths: list[bytes] = images.source.encoded_names.tolist()
-    if not image_names:
-        return paths
-    matches = re.compile(image_names.encode()).fullmatch
-    files = [path.rpartition(b"/")[2] for path in paths]
-    return [file if matches(file) else path for file, path in zip(files, paths, strict=True)]
+def _hash_names(images: ImageSplit, image_names: str) -> NDArray[np.int64]:
+    """Return the hash (n,) of each file name that matches the pattern, or of the path."""
+    names: list[bytes] = images.source.encoded_names.tolist()
+    if image_names:
+        matches = re.compile(image_names.encode()).fullmatch
+        files = (name.rpartition(b"/")[2] for name in names)
+        names = [file if matches(file) else name for file, name in zip(files, names, strict=True)]
+    return np.array([hash(name) for name in names], dtype=np.int64)
 
 
-def _listed_again(
-    splits: Mapping[str, ImageSplit], names: Mapping[str, list[bytes]]
-) -> tuple[list[str], set[bytes]]:
-    """Return one line per type of repetition, and all repeated names."""
-    problems: list[str] = []
-    reported: set[bytes] = set()
-    unique = {split: set(split_names) for split, split_names in names.items()}
-    for first, second in PAIRS:
-        if first not in names or second not in names:
-            continue
-        if first == second:
-            repeated = _listed_twice(names[first]) - reported
-            problems += _describe_twice(first, splits, names[first], repeated)
-        else:
-            repeated = (unique[first] & unique[second]) - reported
-            problems += _describe_shared(first, second, splits, names, repeated)
-        reported |= repeated
-    return problems, reported
-
-
-def _listed_twice(names: list[bytes]) -> set[bytes]:
-    if len(set(names)) == len(names):  # the common case, faster than counting
-        return set()
-    return {name for name, count in Counter(names).items() if count > 1}
-
-
-def _describe_shared(
-    first: str,
-    second: str,
-    splits: Mapping[str, ImageSplit],
-    names: Mapping[str, list[bytes]],
-    shared: set[bytes],
-) -> list[str]:
-    """Return a line about the names that two splits share, if any."""
-    if not shared:
-        return []
-    i = next(i for i, name in enumerate(names[second]) if name in shared)
-    j = names[first].index(names[second][i])
-    files = list(dict.fromkeys([splits[second].name(i), splits[first].name(j)]))
-    advice = "; if they are different images, rename them" if len(files) > 1 else ""
-    return [f"{second}: {_num_images(shared)} also in {first}, first {' = '.join(files)}{advice}"]
-
-
-def _describe_twice(
-    split: str, splits: Mapping[str, ImageSplit], names: list[bytes], twice: set[bytes]
-) -> list[str]:
-    """Return lines about names that a split lists more than once."""
-    members_of: dict[bytes, list[Member]] = defaultdict(list)
-    for i, name in enumerate(names):
-        if name in twice:
-            members_of[name].append((split, i))
-    lines = []
-    labels = {name: _labels(splits[split], members) for name, members in members_of.items()}
-    relabeled = [members for name, members in members_of.items() if len(labels[name]) > 1]
-    same = [members for name, members in members_of.items() if len(labels[name]) < 2]
-    if relabeled:
-        example = _two_labels(splits, relabeled[0])
-        lines.append(f"{split}: {_num_images(relabeled)} listed under two labels, first {example}")
-    if same:
-        example = _equation(splits, same[0])
-        lines.append(f"{split}: {_num_images(same)} listed more than once, first {example}")
-    return lines
-
-
-def _num_images(images: Collection[object]) -> str:
-    return "1 image is" if len(images) == 1 else f"{len(images):,} images are"
-
-
-def _equal_contents(
-    splits: Mapping[str, ImageSplit],
-    keys: Mapping[str, NDArray[np.int64]],
-    names: Mapping[str, list[bytes]],
-    reported: set[bytes],
-) -> list[list[Member]]:
-    """Return copies that are in train and test, or differ in labels.
-
-    Images with repeated names are skipped, since these are already reported.
-    """
+def _groups(keys: Keys) -> list[list[Member]]:
+    """Return the images with equal nonzero keys."""
     if not keys:
         return []
     flat = np.concatenate(list(keys.values()))
@@ -207,76 +110,40 @@ def _equal_contents(
     start = 0
     for split, split_keys in keys.items():
         for i in np.flatnonzero(is_repeated[start : start + len(split_keys)]).tolist():
-            if names[split][i] not in reported:
-                groups[int(group_of[start + i])].append((split, i))
+            groups[int(group_of[start + i])].append((split, i))
         start += len(split_keys)
-    equal: dict[bytes, list[Member]] = defaultdict(list)
-    for members in groups.values():
-        if _matters(splits, members):
-            for member in members:
-                stop.exit_if_requested()
-                with suppress(OSError):  # deleted since it was checked
-                    equal[_digest(splits, member)].append(member)
-    return [members for members in equal.values() if _matters(splits, members)]
+    return list(groups.values())
 
 
-def _matters(splits: Mapping[str, ImageSplit], members: Sequence[Member]) -> bool:
-    """Return whether equal images would be a problem.
+def _copies(splits: Splits, contents: Keys, listed: set[Member]) -> list[list[Member]]:
+    """Return images of equal content that are in both splits.
 
-    They are if they are in train and test, or have two labels.
+    listed: images with repeated names, which are already reported.
     """
-    of_split: dict[str, list[Member]] = defaultdict(list)
-    for split, i in members:
-        of_split[split].append((split, i))
-    if "test" in of_split and len(of_split) > 1:
-        return True
-    return any(
-        len(_labels(splits[split], split_members)) > 1 for split, split_members in of_split.items()
-    )
+    equal: dict[bytes, list[Member]] = defaultdict(list)
+    for group in _groups(contents):
+        members = [member for member in group if member not in listed]
+        for split, i in members if _is_shared(members) else ():
+            stop.exit_if_requested()
+            source = splits[split].source
+            with suppress(OSError):  # deleted since it was checked
+                if isinstance(source, ImageFiles):
+                    content = read_bytes(source.folder / source.name(i))
+                else:
+                    content = source.content(i)
+                equal[hashlib.sha256(content).digest()].append((split, i))
+    return list(filter(_is_shared, equal.values()))
 
 
-def _digest(splits: Mapping[str, ImageSplit], member: Member) -> bytes:
-    """Return a hash of a file's content, or of pixels in memory."""
-    split, i = member
-    source = splits[split].source
-    if isinstance(source, ImageFiles):
-        return hashlib.sha256(read_bytes(source.folder / source.name(i))).digest()
-    return hashlib.sha256(source.content(i)).digest()
+def _is_shared(members: Sequence[Member]) -> bool:
+    """Return whether images of both splits are among these."""
+    return len({split for split, _ in members}) > 1
 
 
-def array_keys(source: ImageArrays) -> NDArray[np.int64]:
-    """Return the `content_key` (n,) of each image in memory."""
-    keys = (content_key(source.content(i)) for i in range(len(source)))
-    return np.fromiter(keys, np.int64, len(source))
-
-
-def _labels(images: ImageSplit, members: Iterable[Member]) -> list[str]:
-    """Return the distinct labels of some images, if they have labels."""
-    if not isinstance(images, Images):
-        return []
-    labels = [images.label_array[i] for _, i in members]
-    if images.label_array.ndim == 1:
-        return [images.class_names[k] for k in dict.fromkeys(map(int, labels))]
-    return list(dict.fromkeys(", ".join(np.array(images.class_names)[x == 1]) for x in labels))
-
-
-def _two_labels(splits: Mapping[str, ImageSplit], members: Sequence[Member]) -> str:
-    """Return two images with different labels, with names and labels."""
-    images, first = splits[members[0][0]], members[0]
-    second = next(m for m in members if len(_labels(images, [first, m])) > 1)
-    classes = " and ".join(_labels(images, [first, second]))
-    return f"{_equation(splits, [first, second])} ({classes})"
-
-
-def _equation(splits: Mapping[str, ImageSplit], members: Iterable[Member]) -> str:
+def _equation(splits: Splits, members: Sequence[Member]) -> str:
     """Return the distinct names of images, joined by "="."""
     return " = ".join(dict.fromkeys(splits[split].name(i) for split, i in members))
 
 
-def _named_copies(
-    splits: Mapping[str, ImageSplit], groups: Sequence[Sequence[Member]]
-) -> Iterable[str]:
-    """Yield one line per copy; after NUM_NAMED lines, the remaining number."""
-    yield from (f"  {_equation(splits, group)}" for group in groups[:NUM_NAMED])
-    if len(groups) > NUM_NAMED:
-        yield f"  and {len(groups) - NUM_NAMED:,} more"
+def _num_images(count: int) -> str:
+    return "1 image is" if count == 1 else f"{count:,} images are"

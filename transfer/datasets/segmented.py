@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pretrain.running.atomic_files import write_whole
-from pretrain.running.reading import read_bytes, retry_reads
+from pretrain.running.reading import read_bytes
 from transfer.datasets.expected import DataError
-from transfer.datasets.images import ImageFiles, ImageSplit, encode_names
+from transfer.datasets.images import ImageFiles, ImageSplit, encode_names, upright_size
 
 IGNORED = 255
 """Mask value of outlines and unlabeled pixels, which are never counted."""
@@ -51,7 +51,7 @@ class Segmented(ImageSplit):
         return (self.source, self.masks)
 
     def mask(self, i: int) -> Mask:
-        """Return an image's mask; DataError if it is missing or invalid."""
+        """Return an image's mask; raises DataError if it is missing or invalid."""
         return read_mask(self.masks.folder / self.masks.name(i))
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Segmented":
@@ -84,14 +84,13 @@ class Segmented(ImageSplit):
 
 
 def read_mask(file: Path) -> Mask:
-    """Return the classes in a PNG; DataError if they cannot be determined.
+    """Return the classes in a PNG; raises DataError if they cannot be determined.
 
     Classes are stored as palette indices with VOC's colors, or as gray levels. Since editors change
     palettes, VOC's colors with other indices or without a palette are also accepted.
     """
     try:
         with Image.open(io.BytesIO(read_bytes(file))) as image:
-            layout = str(image.tile[0].args) if image.tile else ""
             image.load()
     except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"{file}: cannot be decoded ({error}); replace the file") from error
@@ -99,9 +98,8 @@ def read_mask(file: Path) -> Mask:
     try:
         if image.mode == "P":
             return _classes_of_palette(image)
-        is_gray = image.mode == "L" and layout not in SCALED_LAYOUTS
-        if is_gray or (image.mode.startswith("I;16") and pixels.max() <= IGNORED):
-            return pixels.astype(np.uint8)
+        if image.mode == "L":
+            return pixels
         if image.mode == "RGB" or (image.mode == "RGBA" and pixels[..., 3].min() == 255):
             red, green, blue = (pixels[..., k].astype(np.int64) for k in range(3))
             values, indices = np.unique(red << 16 | green << 8 | blue, return_inverse=True)
@@ -109,19 +107,14 @@ def read_mask(file: Path) -> Mask:
             return np.asarray(classes_of_colors(colors)[indices.reshape(red.shape)])
     except ValueError as error:
         raise DataError(f"{file}: {error}") from error
-    mode = f"{image.mode}, {layout}" if layout in SCALED_LAYOUTS else image.mode
     raise DataError(
-        f"{file}: mode {mode}, but class ids are expected; "
+        f"{file}: mode {image.mode}, but class ids are expected; "
         "save 8-bit palette indices or gray levels"
     )
 
 
-SCALED_LAYOUTS = ("L;2", "L;4")
-"""Gray modes that Pillow scales to 255, which changes class ids."""
-
-
 def _classes_of_palette(image: Image.Image) -> Mask:
-    """Return the classes of palette indices; ValueError if the colors are ambiguous."""
+    """Return the classes of palette indices; raises ValueError if the colors are ambiguous."""
     indices: Mask = np.array(image)
     palette = np.array(image.getpalette("RGB"), dtype=np.int64).reshape(-1, 3)
     used = np.unique(indices)
@@ -141,8 +134,8 @@ def _classes_of_palette(image: Image.Image) -> Mask:
 def classes_of_colors(colors: NDArray[np.int64]) -> Mask:
     """Return the class (n,) of each color (n, 3).
 
-    It is VOC's palette index, or the gray level. ValueError if the colors are neither all in VOC's
-    palette nor all gray.
+    It is VOC's palette index, or the gray level. Raises ValueError if the colors are neither all in
+    VOC's palette nor all gray.
     """
     class_of = {tuple(color): k for k, color in enumerate(voc_colors().tolist())}
     rows = [tuple(color) for color in colors.tolist()]
@@ -191,8 +184,6 @@ def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
     num_classes = len(split.class_names)
     zeros = np.zeros(num_classes, dtype=np.int64)
     file, image_file = (files.folder / files.name(i) for files in (split.masks, split.source))
-    if not file.exists():
-        return "missing", zeros
     try:
         mask = read_mask(file)
     except DataError as error:
@@ -205,11 +196,9 @@ def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
             f"{IGNORED} for pixels that do not count"
         ), zeros
     height, width = mask.shape
-    try:
-        with retry_reads(image_file, lambda: Image.open(image_file)) as image:
-            size = image.size
-    except OSError:
-        size = (width, height)  # the broken image itself is reported elsewhere
+    size = (width, height)
+    with suppress(DataError):  # the broken image itself is reported elsewhere
+        size = upright_size(image_file)
     same = size == (width, height)
     fault = "" if same else f"{width} x {height} px, but its image has {size[0]} x {size[1]} px"
     return fault, pixels[:num_classes]

@@ -43,22 +43,15 @@ def seeded_ranks(
     return ranks
 
 
-def ranks_in_class(images: Images) -> NDArray[np.int64]:
-    """Return each image's rank (n,) in its class's random order."""
-    return seeded_ranks(images.source.encoded_names, images.label_array)
-
-
 def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Images:
-    """Return a split; val has equally many images per class."""
-    if split == "trainval":  # third-party readers request it, too
-        return trainval
+    """Return train or val; val has equally many images per class."""
     return _select(trainval, split, draw_from_each_class(trainval, val_per_class))
 
 
 def draw_from_each_class(images: Images, count: int) -> NDArray[np.bool_]:
     """Return whether each image (n,) is among `count` drawn per class.
 
-    DataError if the draw would leave no image of a class.
+    Raises DataError if the draw would leave no image of a class.
     """
     counts = np.bincount(images.label_array, minlength=len(images.class_names))
     short = np.flatnonzero(counts <= count)
@@ -69,7 +62,7 @@ def draw_from_each_class(images: Images, count: int) -> NDArray[np.bool_]:
             f"{counts[first]} images, have no image left once {count} are held out: add images, "
             f"remove these classes, or enter smaller numbers in {SMALL_DATA}"
         )
-    return ranks_in_class(images) < count
+    return seeded_ranks(images.source.encoded_names, images.label_array) < count
 
 
 def with_val(images: Images, split: str, sizes: Sizes) -> Images:
@@ -150,17 +143,11 @@ def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[st
 def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split:
     """Return an opened split without tolerated broken images.
 
-    ChangedDataError if the split has changed since it was checked, DataError if no image remains.
+    Raises ChangedDataError if the split has changed since it was checked.
     """
     report = folders.reports.get(key)
     checked = report.fingerprints.get(split) if report else None
     if checked is not None and checked != opened.fingerprint:
         change = f"names, sizes, classes or labels of its {len(opened):,} images have changed"
         raise changed_data_error(f"{key} has changed while it was being used; {split}: {change}")
-    usable = without(opened, folders.broken) if folders.broken else opened
-    if not len(usable):
-        raise DataError(
-            f"{key}, {split}: none of {len(opened):,} images can be used; expected at least one. "
-            f"See python -m transfer check-data {key}"
-        )
-    return usable
+    return without(opened, folders.broken) if folders.broken else opened

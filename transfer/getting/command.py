@@ -175,7 +175,7 @@ def all_sources() -> dict[str, Source]:
 def select_sources(names: Sequence[str], suite: str) -> tuple[tuple[str, ...], tuple[Source, ...]]:
     """Return the datasets to check and the sources to get, without repetition.
 
-    ValueError for an unknown name.
+    Raises ValueError for an unknown name.
     """
     if not (names or suite):
         raise ValueError(
@@ -183,25 +183,17 @@ def select_sources(names: Sequence[str], suite: str) -> tuple[tuple[str, ...], t
             f"({', '.join(SUITES)})"
         )
     if suite and suite not in SUITES:
-        raise ValueError(
-            f"--suite {suite}: expected one of {', '.join(SUITES)}; for another paper, "
-            f"run_all.py --suite {suite} --plan lists the datasets"
-        )
-    downloadable = [key for key, info in DATASETS.items() if info.sources]
-    if "all" in names:
-        names, suite = downloadable, ""
-    sources, selected = all_sources(), dict[str, Source]()
+        raise ValueError(f"--suite {suite}: expected one of {', '.join(SUITES)}")
+    downloadable = {key: info.sources for key, info in DATASETS.items() if info.sources}
+    choices = {key: (source,) for key, source in all_sources().items()} | downloadable
+    requested = list(downloadable) if "all" in names else [*names, *SUITES.get(suite, ())]
     keys: list[str] = []
-    for name in (*names, *SUITES.get(suite, ())):
-        if name in downloadable:
-            keys.append(name)
-            selected |= {source.key: source for source in DATASETS[name].sources}
-        elif name in DATASETS:
-            raise ValueError(f"{name} cannot be downloaded: {DATASETS[name].how_to_get}")
-        elif name in sources:
-            selected[name] = sources[name]
-            keys += sources[name].checked_as[:1]
-        else:
-            all_names = dict.fromkeys((*downloadable, *sources))
-            raise ValueError(f"unknown dataset {name!r}. Did you mean {nearest(name, all_names)}?")
+    for name in requested:
+        if name not in choices:
+            raise ValueError(
+                f"unknown dataset {name!r}, or one that cannot be downloaded. Did you mean "
+                f"{nearest(name, choices)}?"
+            )
+        keys += [name] if name in downloadable else choices[name][0].checked_as[:1]
+    selected = {source.key: source for name in requested for source in choices[name]}
     return tuple(dict.fromkeys(keys)), tuple(selected.values())

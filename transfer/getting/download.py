@@ -1,53 +1,39 @@
 """Download one archive: resumed, retried, from several addresses, and verified.
 
-urllib3 retries requests, waits as servers ask, follows redirects and detects interrupted transfers.
-This module adds resumption and the checksum, which shows that all pieces belong to one file.
+The checksum shows that all pieces of a resumed transfer belong to one file.
 """
 
 import hashlib
-from contextlib import closing
+import time
+from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
-from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Retry, Timeout, make_headers
-from urllib3.exceptions import HTTPError, MaxRetryError
-from urllib3.util import parse_url
-
-from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError, explain_write_errors
 from pretrain.running.console import print_line, progress
 from transfer.datasets.expected import DataError
 from transfer.datasets.info import Archive
 
 MB = 1_000_000
-TIMEOUT = Timeout(connect=10, read=60)
-RETRY = Retry(
-    total=None,
-    connect=2,
-    read=5,
-    redirect=10,
-    status=5,
-    other=5,
-    status_forcelist=(408, 425, 429, 500, 502, 503, 504),
-    backoff_factor=1,
-    backoff_max=60,
-    retry_after_max=600,
-    raise_on_status=False,
-)
-"""Consecutive tries of one address; an interrupted transfer counts as a read."""
+CHUNK_BYTES = 200_000
+TIMEOUT_S = 30
+"""Maximum wait for a connection, and for the next bytes."""
+MAX_FAILURES = 6
+"""Consecutive failures of one address; a transfer with progress starts the count again."""
+MAX_WAIT_S = 60
+"""Maximum wait between two tries."""
 MIN_PROGRESS_BYTES = 60_000
 """Minimum number of bytes that count as progress of an interrupted transfer."""
-
-
-class _UnusableError(ValueError):
-    """Reason not to try an address again."""
+TEMPORARY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 
 
 def download(archive: Archive, file: Path) -> None:
     """Download an archive to a file, which appears when it is verified.
 
-    An earlier transfer is resumed. DataError if every address fails, WriteError if the file cannot
-    be written.
+    An earlier transfer is resumed. Raises DataError if every address fails, WriteError if the file
+    cannot be written.
     """
     partial = file.with_name(f"{file.name}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -55,9 +41,10 @@ def download(archive: Archive, file: Path) -> None:
     for address in archive.urls:
         try:
             _fetch(archive, address, partial)
-        except (HTTPError, ValueError) as error:  # a malformed redirect is a ValueError of urllib
-            cause = error.reason if isinstance(error, MaxRetryError) else error
-            reasons.append(f"{address}: {cause}")
+        except WriteError:
+            raise
+        except (OSError, HTTPException, ValueError) as error:
+            reasons.append(f"{address}: {' '.join(str(error).split())}")
             print_line("download", reasons[-1])
             continue
         partial.replace(file)
@@ -71,105 +58,72 @@ def download(archive: Archive, file: Path) -> None:
 
 def _fetch(archive: Archive, address: str, partial: Path) -> None:
     """Download from one address until the partial file is complete and verified."""
-    retries, was_wrong = RETRY, False
+    num_failures, was_wrong = 0, False
     while True:
         old_size = _size(partial)
-        error = _transfer(archive, address, partial)
-        if error is not None:
-            retries = RETRY if _size(partial) - old_size >= MIN_PROGRESS_BYTES else retries
-            retries = retries.increment("GET", address, error=error)
+        try:
+            _transfer(archive, address, partial)
+        except WriteError:
+            raise
+        except (OSError, HTTPException) as error:
+            is_final = isinstance(error, HTTPError) and error.code not in TEMPORARY_STATUSES
+            has_progress = _size(partial) - old_size >= MIN_PROGRESS_BYTES
+            num_failures = 1 if has_progress else num_failures + 1
+            if is_final or num_failures > MAX_FAILURES:
+                raise
             print_line("download", f"{error}; trying again")
-            retries.sleep()
+            time.sleep(min(2**num_failures, MAX_WAIT_S))
             continue
         difference = mismatch(archive, partial)
         if not difference:
             return
         partial.unlink()
         if was_wrong:
-            raise _UnusableError(f"the server has another file ({difference})")
+            raise ValueError(f"the server has another file ({difference})")
         was_wrong = True  # bytes of an earlier transfer or of another address may be wrong
 
 
-def _transfer(archive: Archive, address: str, partial: Path) -> HTTPError | None:
+def _transfer(archive: Archive, address: str, partial: Path) -> None:
     """Append the missing bytes to the partial file.
 
-    Returns the error that interrupted the transfer, or None.
+    Raises OSError or HTTPException if the transfer is interrupted, ValueError if the server has
+    another file.
     """
-    start = _size(partial) if archive.checksum else 0
-    if archive.exact and start == archive.num_bytes:
-        return None
-    headers = {"User-Agent": "transfer get-data"}
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    response = _pool(address).request(
-        "GET",
-        address,
-        headers=headers,
-        retries=RETRY,
-        timeout=TIMEOUT,
-        preload_content=False,
-        decode_content=False,
-    )
-    with closing(response):
-        if response.status == 416:  # no bytes are missing; the caller verifies the file
-            return None
-        _require_file(archive, response, start)
-        return _append(archive, response, partial, start if response.status == 206 else 0)
-
-
-def _append(
-    archive: Archive, response: BaseHTTPResponse, partial: Path, start: int
-) -> HTTPError | None:
-    """Write the body of a response to the partial file.
-
-    Returns the error that interrupted the transfer, or None.
-    """
-    max_bytes, num_bytes = archive.num_bytes if archive.exact else 2 * archive.num_bytes, start
-    with (
-        explain_write_errors(partial, "--data"),
-        partial.open("ab" if start else "wb") as output,
-        progress("download", archive.name, archive.num_bytes // MB, "MB", start // MB) as bar,
-    ):
-        while True:
-            try:
-                chunk = response.read1(MB)  # available bytes, without waiting for a full chunk
-            except HTTPError as error:
-                return error
-            if not chunk:
-                return None
-            output.write(chunk)
-            num_bytes += len(chunk)
-            bar.add(num_bytes // MB - bar.done)
-            if num_bytes > max_bytes:
-                raise _UnusableError(f"the server sent more than the expected {max_bytes:,} bytes")
-
-
-def _require_file(archive: Archive, response: BaseHTTPResponse, start: int) -> None:
-    """Raise _UnusableError unless a response is the file from byte `start` on.
-
-    A server may send the complete file instead.
-    """
-    span = response.headers.get("Content-Range", "no range")
-    if response.status not in (200, 206):
-        raise _UnusableError(f"status {response.status} {response.reason}")
-    if response.status == 206 and not span.startswith(f"bytes {start}-"):
-        raise _UnusableError(f"the server sent {span}, expected the bytes from {start} on")
-    length = response.length_remaining
-    if archive.exact and length is not None:
-        size = length + (start if response.status == 206 else 0)
-        if size != archive.num_bytes:
-            raise _UnusableError(f"the file has {size:,} bytes, {archive.num_bytes:,} expected")
-
-
-def _pool(address: str) -> PoolManager:
-    """Return connections to an address's server, or to the environment's proxy."""
-    url = urlsplit(address)
-    proxy = getproxies().get(url.scheme, "")
-    if not proxy or proxy_bypass(url.netloc):
-        return PoolManager()
-    return ProxyManager(
-        proxy, proxy_headers=make_headers(proxy_basic_auth=parse_url(proxy).auth or None)
-    )
+    num_bytes = _size(partial) if archive.checksum else 0
+    if archive.exact and num_bytes == archive.num_bytes:
+        return
+    request = Request(address, headers={"User-Agent": "transfer get-data"})
+    if num_bytes:
+        request.add_header("Range", f"bytes={num_bytes}-")
+    try:
+        response = urlopen(request, timeout=TIMEOUT_S)
+    except HTTPError as error:
+        if error.code == 416:  # no bytes are missing; the caller verifies the file
+            return
+        raise
+    with response:
+        if response.status != 206:  # the server sends the complete file
+            num_bytes = 0
+        if archive.exact and response.length is not None:
+            size = num_bytes + response.length
+            if size != archive.num_bytes:
+                raise ValueError(f"the file has {size:,} bytes, {archive.num_bytes:,} expected")
+        max_bytes = archive.num_bytes if archive.exact else 2 * archive.num_bytes
+        with explain_write_errors(partial, "--data"):
+            output = partial.open("ab" if num_bytes else "wb")
+        total_mb, done_mb = archive.num_bytes // MB, num_bytes // MB
+        with output, progress("download", archive.name, total_mb, "MB", done_mb) as bar:
+            while chunk := response.read(CHUNK_BYTES):
+                stop.exit_if_requested()
+                with explain_write_errors(partial, "--data"):
+                    output.write(chunk)
+                    output.flush()
+                num_bytes += len(chunk)
+                bar.add(num_bytes // MB - bar.done)
+                if num_bytes > max_bytes:
+                    raise ValueError(f"the server sent more than the expected {max_bytes:,} bytes")
+        if response.length:
+            raise ConnectionError(f"the connection broke off after {num_bytes:,} bytes")
 
 
 def _size(file: Path) -> int:

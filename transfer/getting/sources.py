@@ -89,7 +89,8 @@ def files_by_name(folder: Path) -> dict[str, list[Path]]:
 def get_source(source: Source, getting: Getting) -> Report | None:
     """Obtain one folder of files; return its check if one was made.
 
-    DataError if the user must fetch an archive, if one is damaged, or if the dataset is incomplete.
+    Raises DataError if the user must fetch an archive, if one is damaged, or if the dataset is
+    incomplete.
     """
     data, work_folder, report = getting.data, getting.data / WORK / source.key, None
     note = partial(print_line, "get-data", f"{source.key}: waiting for another process")
@@ -105,9 +106,8 @@ def get_source(source: Source, getting: Getting) -> Report | None:
                 staged.rename(data / source.folder)
             if source.finish is not None:
                 source.finish(data)
-            shutil.rmtree(
-                work_folder, ignore_errors=True
-            )  # a process that waited may have removed it
+            # a process that waited may have removed it
+            shutil.rmtree(work_folder, ignore_errors=True)
         with suppress(OSError):  # not empty while other datasets are being obtained
             work_folder.parent.rmdir()
     return report
@@ -115,7 +115,11 @@ def get_source(source: Source, getting: Getting) -> Report | None:
 
 def _unpack_all(source: Source, getting: Getting, work_folder: Path) -> None:
     """Unpack all remaining archives; download missing ones."""
-    _require_archives(source, getting)
+    missing = [a for a in getting.missing(source) if getting.local is not None or not a.urls]
+    if missing or not source.archives:
+        names = ", ".join(archive.name for archive in missing)
+        needed = f" get-data {source.key} --from FOLDER needs these files: {names}" if names else ""
+        raise DataError(f"{source.key}: {source.advice}{needed}")
     for archive in getting.archives(source):
         marker = work_folder / "done" / archive.name
         if marker.exists():
@@ -138,20 +142,6 @@ def _unpack_all(source: Source, getting: Getting, work_folder: Path) -> None:
         marker.touch()
 
 
-def _require_archives(source: Source, getting: Getting) -> None:
-    """Raise DataError with all archives that the user must fetch."""
-    missing = [a for a in getting.missing(source) if getting.local is not None or not a.urls]
-    if not missing and source.archives:
-        return
-    names = ", ".join(archive.name for archive in missing)
-    if source.access == "download":
-        raise DataError(
-            f"{source.key}: the folder of --from lacks {names}. Without --from they are downloaded"
-        )
-    command = f" Then: python -m transfer get-data {source.key} --from FOLDER, with {names}"
-    raise DataError(f"{source.key}: {source.advice}" + (command if missing else ""))
-
-
 def _stage(source: Source, raw: Path, staged: Path) -> None:
     """Sort the unpacked files, and move the dataset to `staged`."""
     if source.arrange is not None:
@@ -170,7 +160,7 @@ def _stage(source: Source, raw: Path, staged: Path) -> None:
 
 
 def _require_complete(source: Source, getting: Getting, folder: Path) -> Report | None:
-    """Return the check of a finished dataset; DataError if it is incomplete."""
+    """Return the check of a finished dataset; raises DataError if it is incomplete."""
     small = getting.data / SMALL_DATA
     if small.exists():
         shutil.copyfile(small, folder / SMALL_DATA)

@@ -41,7 +41,7 @@ def is_archive(name: str) -> bool:
 def unpack(file: Path, folder: Path, nested: str = "") -> None:
     """Unpack an archive, replacing existing files.
 
-    nested: pattern of archives inside it that are unpacked, too. DataError if the archive is
+    nested: pattern of archives inside it that are unpacked, too. Raises DataError if the archive is
     damaged.
     """
     with explain_write_errors(folder, "--data"), progress("unpack", file.name, 0, "files") as bar:

@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 from torchvision import datasets as torchvision_datasets
 
-from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import (
     DATASETS,
     SPLITS,
@@ -16,7 +15,6 @@ from transfer.datasets.catalog import (
     open_any,
     open_split,
 )
-from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles
 from transfer.datasets.synthetic.voc import CLASSES
 
@@ -137,11 +135,3 @@ def test_torchvision_reads_the_same_flowers_and_places(
     files = [str(small_data / ours.name(i)) for i in range(len(ours))]
     assert files == [file for file, _ in places365.imgs]
     assert ours.labels.tolist() == places365.targets
-
-
-def test_a_wrong_voc_mark_is_named(copy_of: CopyOf) -> None:
-    data = copy_of("voc07")
-    marks = data / "VOCdevkit" / "VOC2007" / "ImageSets" / "Main" / "cow_test.txt"
-    marks.write_text(marks.read_text().replace(" 1\n", " 7\n"))
-    with pytest.raises(DataError, match=r"cow_test\.txt.*7"):
-        open_split("voc07", data, "test")

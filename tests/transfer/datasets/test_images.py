@@ -2,7 +2,6 @@
 
 import base64
 import io
-import os
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.images import (
     class_names,
     decode_upright,
-    read_class_folders,
     read_pixels,
     thumbnail,
     upright_size,
@@ -75,14 +73,6 @@ def test_a_replaced_file_or_label_or_pixel_changes_the_fingerprint(
     second = open_split("cifar10", small_data, "test")
     second.source.pixels[7, 3, 2, 1] ^= 1  # type: ignore[union-attr]
     assert len({*observed, second.fingerprint}) == 5
-
-
-def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "set" / "class"
-    folder.mkdir(parents=True)
-    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.jpg")).touch()
-    with pytest.raises(DataError, match=r"set/class/caf\\xe9.jpg': the file's name is not UTF-8"):
-        read_class_folders(tmp_path, tmp_path / "set", ["class"])
 
 
 def test_system_folders_are_not_classes(copy_of: CopyOf, small_data: Path) -> None:

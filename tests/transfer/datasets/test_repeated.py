@@ -85,18 +85,6 @@ def test_a_line_twice_is_named_and_tolerated(copy_of: CopyOf) -> None:
     assert (report.fit(0), report.fit(1)) == (False, True)
 
 
-def test_an_image_under_two_labels_is_named_with_both(copy_of: CopyOf) -> None:
-    data = copy_of("pets")
-
-    def relabel(lines: list[str]) -> list[str]:
-        return [*lines[:-1], f"{lines[0].split()[0]} {lines[-1].split(maxsplit=1)[1]}"]
-
-    change(data / PETS / "trainval.txt", relabel)
-    (line,) = check("pets", data, decode=False).problems
-    assert line.startswith("trainval: 1 image is listed under two labels")
-    assert "(Abyssinian and Havanese)" in line
-
-
 def test_few_copies_under_other_names_are_a_remark(copy_of: CopyOf) -> None:
     data = copy_of("pets")
     (name,) = copy_to_test(data, "pets", 1)
@@ -151,16 +139,6 @@ def test_copies_in_arrays_are_found_by_their_pixels(copy_of: CopyOf) -> None:
     report = check("cifar10", data, decode=False)
     assert "3 of 120 images (2.5 %) are copies" in report.problems[0]
     assert "test_batch#0 = cifar-10-batches-py/data_batch_1#0" in report.problems[0]
-
-
-def test_copies_under_another_label_are_named(copy_of: CopyOf) -> None:
-    data = copy_of("caltech101")
-    test = open_split("caltech101", data, "test")
-    for last in (1, 2):
-        shutil.copy(data / test.name(0), data / test.name(len(test) - last))
-    (line,) = check("caltech101", data, decode=False).problems
-    assert line.startswith("test: 2 of 100 images are copies under another label")
-    assert "(BACKGROUND_Google and airplanes)" in line
 
 
 def test_the_record_keeps_the_share_of_copies(

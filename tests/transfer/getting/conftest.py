@@ -92,7 +92,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
     Nothing waits between two tries, and no proxy is asked.
     """
-    monkeypatch.setattr(download, "RETRY", download.RETRY.new(backoff_factor=0))
+    monkeypatch.setattr(download, "MAX_WAIT_S", 0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Server()
     state.released.set()

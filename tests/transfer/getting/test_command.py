@@ -47,6 +47,7 @@ def test_a_set_that_is_there_is_checked_and_not_got_again(
 ) -> None:
     publish("dtd")
     args = ["get-data", "dtd", "--data", str(data)]
+    (data / "dtd").mkdir()  # an empty folder is filled
     assert [main(args), main(args)] == [0, 0]
     next((data / "dtd").rglob("*.jpg")).unlink()
     assert main(args) == 1
@@ -71,7 +72,7 @@ def test_one_set_that_fails_does_not_stop_the_others(
     assert main(["get-data", "dtd", "pets", "--data", str(data)]) == 1
     message = capsys.readouterr().err
     assert "dtd is missing: dtd-r1.0.1.tar.gz cannot be downloaded" in message
-    assert "status 404" in message
+    assert "Error 404" in message
     assert check("pets", data, decode=False).ok
 
 
@@ -118,8 +119,8 @@ def test_hub_copy_is_pinned_and_said_to_be_untried(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (copy,) = all_sources()[key].hub_copies
-    assert re.fullmatch(r"hf://datasets/[\w-]+/[\w-]+@[0-9a-f]{40}", copy.address)
-    assert re.match(r"https://github.com/[\w-]+/\w+/blob/[0-9a-f]{40}/", copy.pinned_in)
+    assert re.search(r"hf://datasets/[\w-]+/[\w-]+@[0-9a-f]{40}\.", copy)
+    assert re.search(r"https://github.com/[\w-]+/\w+/blob/[0-9a-f]{40}/", copy)
     assert main(["get-data", key, "--plan", "--data", str(tmp_path)]) == 0
     assert f"{copy} Never downloaded by us." in capsys.readouterr().out
 

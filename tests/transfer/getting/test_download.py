@@ -81,16 +81,15 @@ def test_a_file_that_never_ends_is_refused(
 def test_failed_addresses_are_named(archive: Archive, server: Server, tmp_path: Path) -> None:
     """Malformed headers and redirects are reasons like any other."""
     refused = {
-        "length": "status 404",
+        "length": "Error 404",
         "bad": "Invalid IPv6 URL",
-        "ftp": "Not supported URL scheme ftp",
-        "loop": "too many redirects",
+        "loop": "infinite loop",
         "page": f"{len(CONTENT):,} expected",
-        "cut": "IncompleteRead",
+        "cut": "broke off after",
         "size": f"{len(CONTENT) - 1:,} bytes, {len(CONTENT):,} expected",
         "other": "the server has another file",
     }
-    server.redirects |= {"bad": "http://[bad/", "ftp": "ftp://127.0.0.1/x", "loop": "loop"}
+    server.redirects |= {"bad": "http://[bad/", "loop": "loop"}
     server.files["page"] = b"<html>Sorry, this moved.</html>"
     server.files["cut"], server.cuts["cut"] = CONTENT, [9] * 20
     server.files["other"] = b"?" * len(CONTENT)

@@ -185,13 +185,3 @@ def test_flat_val_images_that_no_list_names_are_counted(small_data: Path, tmp_pa
     write_kaggles_list(tmp_path, labels[:-1])
     with pytest.raises(DataError, match=rf"1 of {len(labels)} images"):
         sort_val_images(tmp_path)
-
-
-@pytest.mark.parametrize("wrong", ["n/1", "x01440764", "n01440764/.."])
-def test_a_list_of_imagenet_names_no_folders_of_its_own(
-    wrong: str, small_data: Path, tmp_path: Path
-) -> None:
-    labels = flat_val(small_data / "imagenet", tmp_path)
-    write_kaggles_list(tmp_path, [*labels[:-1], wrong])
-    with pytest.raises(DataError, match="in a list is not a class"):
-        sort_val_images(tmp_path)

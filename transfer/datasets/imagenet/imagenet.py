@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pretrain.running.reading import read_bytes, read_text
+from pretrain.running.reading import read_text
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import Images, class_names, image_files, read_class_folders, read_mat
 from transfer.datasets.info import SmallVersion, facts, info, source
-from transfer.datasets.lists import bad_line, read_list
+from transfer.datasets.lists import read_names
 from transfer.datasets.splits import with_val
 from transfer.datasets.synthetic.labeled import (
     Draw,
@@ -92,15 +92,14 @@ def read_subset(list_file: str, data: Path, split: str, sizes: Sizes) -> Images:
     classes = class_names(data / "imagenet" / "train")
     label_of = {wnid: label for label, wnid in enumerate(classes)}
     # a line is WNID_NUMBER.JPEG; its order in the file is random
-    listing, files = data / LISTS / list_file, []
-    for number, (file,) in read_list(listing, {"image": str}):
-        wnid = file.partition("_")[0]
-        if wnid not in label_of:
-            reason = f"{wnid!r} is not among the {len(classes)} classes of imagenet/train"
-            raise bad_line(listing, number, reason)
-        files.append((file, wnid))
-    names = [f"imagenet/train/{wnid}/{file}" for file, wnid in sorted(files)]
-    images = image_files(data, names, [label_of[wnid] for _, wnid in sorted(files)], classes)
+    files = sorted(read_names(data / LISTS / list_file))
+    wnids = [file.partition("_")[0] for file in files]
+    if unknown := sorted(set(wnids) - set(classes)):
+        raise DataError(
+            f"{list_file}: {unknown[:5]} are not among the {len(classes)} classes of imagenet/train"
+        )
+    names = [f"imagenet/train/{wnid}/{file}" for file, wnid in zip(files, wnids, strict=True)]
+    images = image_files(data, names, [label_of[wnid] for wnid in wnids], classes)
     return with_val(images, split, sizes)
 
 
@@ -146,7 +145,7 @@ VAL_FOLDERS = (
 def sort_val_images(raw: Path) -> None:
     """Move val images from the archive's flat folder to class folders.
 
-    Images in class folders stay. DataError if the lists do not give the class of each image.
+    Images in class folders stay. Raises DataError if the lists do not give the class of each image.
     """
     for val in (raw / name for name in VAL_FOLDERS):
         names = sorted(file.name for file in val.glob("ILSVRC2012_val_*.JPEG"))
@@ -159,9 +158,6 @@ def sort_val_images(raw: Path) -> None:
                 f"{val}: no list has the class of {len(unlisted):,} of {len(names):,} images, "
                 f"first {unlisted[0]}; expected it in the devkit or in {KAGGLE}. Get these again"
             )
-        wrong = [w for w in wnids.values() if not (w[:1] == "n" and w[1:].isdigit())]
-        if wrong:  # it must not name a folder
-            raise DataError(f"{raw}: {wrong[0]!r} in a list is not a class of ImageNet")
         for name in names:
             (val / wnids[name]).mkdir(exist_ok=True)
             (val / name).rename(val / wnids[name] / name)
@@ -175,15 +171,10 @@ def _from_devkit(folder: Path) -> dict[str, str]:
     meta, truth = (folder / "data" / name for name in DEVKIT_LISTS)
     if not (meta.is_file() and truth.is_file()):
         return {}
-    try:
-        (synsets,) = read_mat(meta, "synsets", squeeze_me=True)
-        wnids = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
-        lines = enumerate(read_bytes(truth).decode("utf-8-sig").split(), start=1)
-        return {f"ILSVRC2012_val_{i:08d}.JPEG": wnids[int(number)] for i, number in lines}
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise DataError(
-            f"{folder}: the devkit's lists cannot be read ({error}); get it again"
-        ) from error
+    (synsets,) = read_mat(meta, "synsets", squeeze_me=True)
+    wnids = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
+    numbers = enumerate(read_text(truth).split(), start=1)
+    return {f"ILSVRC2012_val_{i:08d}.JPEG": wnids[int(number)] for i, number in numbers}
 
 
 def _from_kaggle(folder: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transfer.datasets.expected import DataError, Sizes
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
 from transfer.datasets.imagenet.imagenet import SMALL_WNIDS, paint_small_class
 from transfer.datasets.images import Images, class_names, read_class_folders
 from transfer.datasets.info import SmallVersion, info, source
@@ -51,20 +51,10 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
         if num_images < MIN_IMAGES:  # only the total is published
             raise DataError(
                 f"{num_images:,} images in {len(classes)} class folders, but about "
-                "50,000 in 313 are published; unpack the complete archive again"
+                "50,000 in 313 are published; unpack the complete archive again. If it is an "
+                f"excerpt, enter its sizes in {SMALL_DATA}"
             )
-    return _read_matched_classes(data)
-
-
-def excerpt_sizes(data: Path) -> Sizes:
-    """Return the sizes of an excerpt: all images of the ImageNet-100 classes."""
-    return Sizes(classes=len(WNIDS), counts={"test": len(_read_matched_classes(data))})
-
-
-def _read_matched_classes(data: Path) -> Images:
-    """Return the images of the classes that are also in ImageNet-100."""
-    root = data / FOLDER
-    folder_labels = read_json(root / "mappings" / "folder_to_objectnet_label.json", str)
+    folder_labels = read_json(root / "mappings" / "folder_to_objectnet_label.json")
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
     wnids = sorted(folders)
     images = read_class_folders(data, root / "images", [folders[wnid] for wnid in wnids])
@@ -92,7 +82,6 @@ DATASETS = {
     "objectnet13": info(
         "objectnet13",
         read=read_objectnet13,
-        excerpt_sizes=excerpt_sizes,
         small=SmallVersion(
             sizes=Sizes(classes=4, counts={"test": 4 * SMALL_PER_CLASS}, drawn=True),
             write=_write_small,

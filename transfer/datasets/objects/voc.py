@@ -15,82 +15,56 @@ not in VOC's val. VOC's masks take precedence over SBD's. val is a seeded draw. 
 file per image: `convert-sbd` converts its masks to PNG files, once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
 from pretrain.pixels.image_names import is_hidden
 from pretrain.running import stop
-from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import progress
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageFiles, Images, encode_names, read_mat
-from transfer.datasets.info import SmallVersion, info, source, split_counts
-from transfer.datasets.lists import read_list, read_names, read_pairs
+from transfer.datasets.info import SmallVersion, generated_sizes, info, source
+from transfer.datasets.lists import read_list, read_names
 from transfer.datasets.objects.box_layouts import XYXY, contradictions
 from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat, without_objects
 from transfer.datasets.segmented import Mask, Segmented, write_mask
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import ADDED_MASKS, CLASSES, MASKED, SMALL_IMAGES, write_voc
 
-SBD_FOLDERS = (
-    "benchmark_RELEASE/dataset",
-    "sbd",
-    "SBD/dataset",
-    "VOCdevkit/benchmark_RELEASE/dataset",
-)
-"""Usual folders of SBD in the data folder."""
-AUGMENTED_LISTS = ("trainaug.txt", "train_aug.txt")
-"""Names of the image list that is distributed with SegmentationClassAug."""
-GET_SBD = (
-    "Unpack benchmark.tgz from https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/grouping/"
-    "semantic_contours/benchmark.tgz into the data folder (benchmark_RELEASE/dataset/cls/*.mat)."
-)
-
-
-def sbd_folder(data: Path) -> Path | None:
-    """Return the folder that contains cls/*.mat, or None."""
-    folders = (data / name for name in SBD_FOLDERS)
-    return next((folder for folder in folders if (folder / "cls").is_dir()), None)
+SBD_FOLDER = "benchmark_RELEASE/dataset"
+"""Folder of SBD in the data folder."""
+GET_SBD = "To get SBD: python -m transfer get-data sbd"
 
 
 def read_sbd_mask(file: Path) -> Mask:
     """Return the classes (H, W) of a file in cls/.
 
-    DataError if it contains none.
+    Raises DataError if it contains none.
     """
-    try:
-        (content,) = read_mat(file, "GTcls")
-        classes = np.asarray(content[0, 0]["Segmentation"])
-        mask = classes.astype(np.uint8)
-        if classes.ndim == 2 and np.array_equal(mask, classes):
-            return mask
-        reason = f"{classes.dtype} of shape {classes.shape}"
-    except (LookupError, ValueError, TypeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-    raise DataError(
-        f"{file}: has no GTcls.Segmentation (H, W) with ids from 0 to 255 ({reason}). {GET_SBD}"
-    )
+    (content,) = read_mat(file, "GTcls")
+    mask: Mask = content[0, 0]["Segmentation"]
+    if mask.ndim != 2 or mask.dtype != np.uint8:
+        raise DataError(f"{file}: GTcls.Segmentation is not (H, W) in uint8. {GET_SBD}")
+    return mask
 
 
 def convert_sbd(data: Path, sbd: Path | None = None) -> int:
-    """Write SegmentationClassAug and trainaug.txt from SBD; return the number of masks.
+    """Write SegmentationClassAug from SBD; return the number of masks.
 
-    Existing masks and list entries are kept. The list is written after all masks.
+    Existing masks are kept.
     """
-    folder = sbd or sbd_folder(data)
-    if folder is None or not (folder / "cls").is_dir():
-        searched = folder or " or ".join(str(data / name) for name in SBD_FOLDERS)
-        raise DataError(f"SBD is missing: no cls/*.mat in {searched}. {GET_SBD}")
+    folder = sbd or data / SBD_FOLDER
+    if not (folder / "cls").is_dir():
+        raise DataError(f"{folder}: no cls/*.mat of SBD. {GET_SBD}")
     voc = data / "VOCdevkit" / "VOC2012"
     lists, masks = voc / "ImageSets" / "Segmentation", voc / "SegmentationClassAug"
-    train_ids, test_ids = (read_ids(lists / f"{name}.txt") for name in ("train", "val"))
-    files = (file for file in (folder / "cls").glob("*.mat") if not is_hidden(file.name))
-    to_add = sorted({file.stem for file in files} - {*train_ids, *test_ids})
+    listed = {i for name in ("train", "val") for i in read_names(lists / f"{name}.txt")}
+    to_add = sorted(_stems(folder / "cls", "*.mat") - listed)
     masks.mkdir(exist_ok=True)
     with progress("masks", "SBD", len(to_add)) as counter:
         for image_id in to_add:
@@ -99,24 +73,16 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
             if not file.exists():
                 write_mask(file, read_sbd_mask(folder / "cls" / f"{image_id}.mat"))
             counter.add(1)
-    earlier_lists = [read_ids(lists / name) for name in AUGMENTED_LISTS if (lists / name).exists()]
-    image_ids = sorted({*train_ids, *to_add}.union(*earlier_lists) - {*test_ids})
-    list_file = lists / AUGMENTED_LISTS[0]
-    write_whole(list_file, "".join(f"{image_id}\n" for image_id in image_ids).encode(), "--data")
     return len(to_add)
 
 
-def read_ids(list_file: Path) -> list[str]:
-    """Return the image ids of a list of ids or paths."""
-    rows = read_list(list_file, {"image": str}, extra="ignored")
-    return [Path(image).stem for _, (image,) in rows]
+def _stems(folder: Path, pattern: str) -> set[str]:
+    return {file.stem for file in folder.glob(pattern) if not is_hidden(file.name)}
 
 
 def finish_conversion(data: Path) -> None:
-    """Convert SBD if it exists and is not converted yet."""
-    lists = data / "VOCdevkit" / "VOC2012" / "ImageSets" / "Segmentation"
-    listed = any((lists / name).exists() for name in AUGMENTED_LISTS)
-    if sbd_folder(data) is not None and lists.is_dir() and not listed:
+    """Convert SBD's masks that are not converted yet, if VOC 2012 exists."""
+    if (data / SBD_FOLDER / "cls").is_dir() and (data / SEGMENTATION).is_dir():
         convert_sbd(data)
 
 
@@ -139,23 +105,12 @@ def read_labels(year: str, data: Path, split: str, sizes: Sizes) -> Images:
     image_set = {"2007": split, "2012": "train" if is_drawn else "val"}[year]
     folder = data / "VOCdevkit" / f"VOC{year}" / "ImageSets" / "Main"
     ids = read_names(folder / f"{image_set}.txt")
-    columns = [_read_marks(folder / f"{name}_{image_set}.txt", ids) for name in CLASSES]
+    files = (folder / f"{name}_{image_set}.txt" for name in CLASSES)
+    marks = [dict(read_list(file, {"image": str, "mark": int})) for file in files]
     names = encode_names([f"VOCdevkit/VOC{year}/JPEGImages/{image_id}.jpg" for image_id in ids])
-    labels = np.ascontiguousarray(np.array(columns, dtype=np.int8).T)
+    labels = np.array([[mark[i] for mark in marks] for i in ids], dtype=np.int8)
     images = Images(ImageFiles(data, names), labels, CLASSES)
     return uniform_split(images, split, sizes) if is_drawn else images
-
-
-def _read_marks(file: Path, ids: list[str]) -> list[int]:
-    """Return the mark (1, 0, -1) of each image for one class."""
-    marks = read_pairs(file, {"image": str, "mark": int})
-    missing = [image_id for image_id in ids if image_id not in marks]
-    if missing or not set(marks.values()) <= {1, 0, -1}:
-        raise DataError(
-            f"{file}: {len(marks)} lines with the marks {sorted(set(marks.values()))}; expected "
-            f"1, 0 or -1 for each of {len(ids)} images; {len(missing)} have none {missing[:1]}"
-        )
-    return [marks[image_id] for image_id in ids]
 
 
 def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
@@ -256,98 +211,75 @@ def _box(element: ElementTree.Element) -> list[float]:
 
 
 def read_masks(data: Path, split: str, sizes: Sizes) -> Segmented:
-    """Read ImageSets/Segmentation, SegmentationClass, SegmentationClassAug and JPEGImages."""
-    lists = data / SEGMENTATION / "ImageSets" / "Segmentation"
-    test_ids = read_ids(lists / "val.txt")
+    """Read ImageSets/Segmentation, SegmentationClass, SegmentationClassAug and JPEGImages.
+
+    SegmentationClassAug may contain VOC's own images, too; VOC's masks of these are used.
+    """
+    folder = data / SEGMENTATION
+    lists = folder / "ImageSets" / "Segmentation"
+    train_ids, test_ids = (read_names(lists / f"{name}.txt") for name in ("train", "val"))
     if split == "test":
-        return _images_and_masks(data, test_ids, frozenset(test_ids), "")
-    train_ids = read_ids(lists / "train.txt")
-    added, source = _added_ids(data, frozenset([*train_ids, *test_ids]))
-    trainval = _images_and_masks(data, sorted([*train_ids, *added]), frozenset(train_ids), source)
+        return _images_and_masks(data, dict.fromkeys(test_ids, "SegmentationClass"))
+    augmented = folder / "SegmentationClassAug"
+    notes = []
+    if not augmented.is_dir():
+        has_sbd = (data / SBD_FOLDER / "cls").is_dir()
+        command = "convert-sbd" if has_sbd else "get-data voc12_seg"
+        notes = [f"augmented masks: {augmented} is missing; python -m transfer {command}"]
+    added = _stems(augmented, "*.png") - {*train_ids, *test_ids}
+    mask_folders = dict.fromkeys(train_ids, "SegmentationClass")
+    mask_folders |= dict.fromkeys(added, "SegmentationClassAug")
+    trainval = _images_and_masks(data, dict(sorted(mask_folders.items())), notes)
     return uniform_split(trainval, split, sizes)
 
 
 def _images_and_masks(
-    data: Path, image_ids: list[str], voc_ids: frozenset[str], source: str
+    data: Path, mask_folders: dict[str, str], notes: Sequence[str] = ()
 ) -> Segmented:
-    """Return a split.
-
-    Masks of `voc_ids` are VOC's, all others are augmented masks.
-    """
-    if not image_ids:
-        raise DataError(f"no image is listed in {data / SEGMENTATION}/ImageSets/Segmentation")
-    mask_folders = (
-        "SegmentationClass" if i in voc_ids else "SegmentationClassAug" for i in image_ids
-    )
-    return Segmented(
-        data,
-        [f"{SEGMENTATION}/JPEGImages/{i}.jpg" for i in image_ids],
-        [f"{SEGMENTATION}/{f}/{i}.png" for f, i in zip(mask_folders, image_ids, strict=True)],
-        MASK_CLASSES,
-        notes=[source] if source else [],
-    )
-
-
-def _added_ids(data: Path, listed: frozenset[str]) -> tuple[list[str], str]:
-    """Return the ids with augmented masks, and a line about their source."""
-    folder, sbd = data / SEGMENTATION / "SegmentationClassAug", sbd_folder(data)
-    if not folder.is_dir() and sbd is None:
-        return [], "augmented masks: neither SegmentationClassAug nor SBD is there"
-    if not folder.is_dir():
-        return [], (
-            f"augmented masks: SBD's .mat files in {sbd}, not converted yet; once: "
-            f"python -m transfer convert-sbd --data {data}"
-        )
-    for name in AUGMENTED_LISTS:
-        list_file = data / SEGMENTATION / "ImageSets" / "Segmentation" / name
-        if list_file.is_file():
-            added = set(read_ids(list_file)) - listed
-            return sorted(added), f"augmented masks: SegmentationClassAug, listed in {name}"
-    added = {file.stem for file in folder.glob("*.png") if not is_hidden(file.name)} - listed
-    return sorted(added), "augmented masks: SegmentationClassAug, all files but VOC's own"
-
-
-def _small(
-    trainval: int, val: int, test: int, classes: int = len(CLASSES), **written: Any
-) -> SmallVersion:
-    counts = split_counts(trainval - val, val, test)
-    return SmallVersion(sizes=Sizes(classes=classes, counts=counts, drawn=True), **written)
+    """Return a split, given the folder of each image's mask."""
+    images = [f"{SEGMENTATION}/JPEGImages/{i}.jpg" for i in mask_folders]
+    masks = [f"{SEGMENTATION}/{folder}/{i}.png" for i, folder in mask_folders.items()]
+    return Segmented(data, images, masks, MASK_CLASSES, notes=notes)
 
 
 VOC07 = source("voc07")
 VOC12 = source("voc12")
 IMAGES07, IMAGES12 = SMALL_IMAGES["2007"], SMALL_IMAGES["2012"]
-TRAINVAL07, TRAINVAL12 = (images["train"] + images["val"] for images in (IMAGES07, IMAGES12))
+NUM_TRAINVAL = sum(images["train"] + images["val"] for images in (IMAGES07, IMAGES12))
 
 DATASETS = {
     "voc07": info(
         "voc07",
         read=partial(read_labels, "2007"),
-        small=_small(
-            TRAINVAL07, IMAGES07["val"], IMAGES07["test"], write=partial(write_voc, "2007")
+        small=SmallVersion(
+            sizes=generated_sizes(20, IMAGES07["train"], IMAGES07["val"], IMAGES07["test"]),
+            write=partial(write_voc, "2007"),
         ),
         sources=(VOC07,),
     ),
     "voc12": info(
         "voc12",
         read=partial(read_labels, "2012"),
-        small=_small(IMAGES12["train"], 40, IMAGES12["val"], write=partial(write_voc, "2012")),
+        small=SmallVersion(
+            sizes=generated_sizes(20, IMAGES12["train"] - 40, 40, IMAGES12["val"]),
+            write=partial(write_voc, "2012"),
+        ),
         sources=(VOC12,),
     ),
     "voc0712": info(
         "voc0712",
         read=read_objects,
-        small=_small(TRAINVAL07 + TRAINVAL12, 60, IMAGES07["test"], needs=("voc07", "voc12")),
+        small=SmallVersion(
+            sizes=generated_sizes(20, NUM_TRAINVAL - 60, 60, IMAGES07["test"]),
+            needs=("voc07", "voc12"),
+        ),
         sources=(VOC07, VOC12),
     ),
     "voc12_seg": info(
         "voc12_seg",
         read=read_masks,
-        small=_small(
-            MASKED["train"] + ADDED_MASKS,
-            30,
-            MASKED["val"],
-            classes=len(MASK_CLASSES),
+        small=SmallVersion(
+            sizes=generated_sizes(21, MASKED["train"] + ADDED_MASKS - 30, 30, MASKED["val"]),
             needs=("voc12",),
         ),
         sources=(VOC12, SBD),

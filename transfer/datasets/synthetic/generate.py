@@ -44,7 +44,8 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
 def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
     """Write a dataset atomically, by moving a temporary folder.
 
-    DataError if its folder has another origin. Does nothing if it only uses other datasets' files.
+    Raises DataError if its folder has another origin. Does nothing if it only uses other datasets'
+    files.
     """
     info = None if key == POOL_FOLDER else dataset_info(key)
     name, write = (info.folder, info.small.write) if info else (POOL_FOLDER, _write_pool)

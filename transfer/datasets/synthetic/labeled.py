@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
-from transfer.datasets.info import SmallVersion
+from transfer.datasets.info import SmallVersion, generated_sizes
 from transfer.datasets.synthetic.patterns import draw_size_px, jpeg, kinds_of_classes, paint
 
 Draw = Callable[[int], bytes]
@@ -38,9 +38,8 @@ class PerClass:
     @property
     def sizes(self) -> Sizes:
         """Total images of each split, as `small-data.json` stores them."""
-        splits = ("train", "val", "trainval", "test")
-        counts = {split: self.classes * getattr(self, split) for split in splits}
-        return Sizes(classes=self.classes, counts=counts, drawn=True)
+        counts = (self.classes * n for n in (self.train, self.val, self.test))
+        return generated_sizes(self.classes, *counts)
 
 
 def labeled_jpegs(
