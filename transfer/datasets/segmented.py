@@ -91,6 +91,7 @@ def read_mask(file: Path) -> Mask:
     """
     try:
         with Image.open(io.BytesIO(read_bytes(file))) as image:
+            is_scaled = bool(image.tile) and image.tile[0].args in SCALED_LAYOUTS
             image.load()
     except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"{file}: cannot be decoded ({error}); replace the file") from error
@@ -98,7 +99,7 @@ def read_mask(file: Path) -> Mask:
     try:
         if image.mode == "P":
             return _classes_of_palette(image)
-        if image.mode == "L":
+        if image.mode == "L" and not is_scaled:
             return pixels
         if image.mode == "RGB" or (image.mode == "RGBA" and pixels[..., 3].min() == 255):
             red, green, blue = (pixels[..., k].astype(np.int64) for k in range(3))
@@ -108,9 +109,13 @@ def read_mask(file: Path) -> Mask:
     except ValueError as error:
         raise DataError(f"{file}: {error}") from error
     raise DataError(
-        f"{file}: mode {image.mode}, but class ids are expected; "
-        "save 8-bit palette indices or gray levels"
+        f"{file}: mode {image.mode}{' of fewer than 8 bits' * is_scaled}, but class ids are "
+        "expected; save 8-bit palette indices or gray levels"
     )
+
+
+SCALED_LAYOUTS = ("L;2", "L;4")
+"""Gray modes that Pillow scales to 255, which would change class ids."""
 
 
 def _classes_of_palette(image: Image.Image) -> Mask:

@@ -1,5 +1,7 @@
 """Masks in all the ways in which tools save class ids."""
 
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,3 +85,16 @@ def test_unknown_colors_are_refused(kind: str, mask: Mask, tmp_path: Path) -> No
         read_mask(tmp_path / "mask.png")
     assert str(tmp_path / "mask.png") in str(error.value)
     assert reason in str(error.value)
+
+
+def test_gray_of_4_bits_is_refused(tmp_path: Path) -> None:
+    """Pillow multiplies levels by 17, so class 15 would be ignored."""
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", 4, 1, 4, 0, 0, 0, 0))]
+    chunks += [(b"IDAT", zlib.compress(b"\0\x01\x2f")), (b"IEND", b"")]
+    content = b"\x89PNG\r\n\x1a\n"
+    for name, data in chunks:
+        content += struct.pack(">I", len(data)) + name + data
+        content += struct.pack(">I", zlib.crc32(name + data))
+    (tmp_path / "mask.png").write_bytes(content)
+    with pytest.raises(DataError, match="fewer than 8 bits"):
+        read_mask(tmp_path / "mask.png")
