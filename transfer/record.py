@@ -93,6 +93,12 @@ COPIED = "copied_test_images_percent"
 """Detail: percentage of test images that are copies of training images."""
 CONTENT_HASH = "content_hash"
 """Key of the hash in a record file."""
+NESTED = {
+    "backbone": ("name", "arch", "stem", "sha256"),
+    "protocol": ("name", "hash", "paper_hash", "fields"),
+}
+DATA = ("fingerprint", "small", "counts", "tolerated")
+"""Fields that readers need, in a record's dictionaries and in each dataset."""
 SIGNED_METRICS = ("mean_cosine",)
 RECORDS, SNAPSHOTS = "records", "snapshots"
 """Folder of records in the results folder, and its folder for snapshots."""
@@ -318,6 +324,11 @@ def record_of(content: dict[str, Any]) -> Record:
         raise RecordError(f"edited after it was written: its {CONTENT_HASH} does not match")
     if impossible := impossible_metrics(content["metrics"]):
         raise RecordError(impossible)
+    sections = [(label, content[label], names) for label, names in NESTED.items()]
+    sections += [(f"data of {key}", values, DATA) for key, values in content["data"].items()]
+    for label, section, names in sections:
+        if missing := [name for name in names if name not in section]:
+            raise RecordError(f"no {', '.join(missing)} in its {label}")
     return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
 
 

@@ -21,9 +21,10 @@ ONE_PAIR: Pairs = ((0, 1),)
 
 
 def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
-    """Return cross-entropy plus symmetric loss (B,) of affinities (B, P, N, N).
+    """Return the losses (B,) of affinities (B, P, N, N): equations 1 and 5.
 
-    The loss of each of B batches is averaged over its P pairs of views with N images each.
+    A loss is the cross-entropy of finding an image's other view among N, plus the symmetric loss,
+    averaged over P pairs of views.
     """
     logits = affinity / config.tau
     log_partition = logits.logsumexp(dim=3)
@@ -38,49 +39,49 @@ def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
 
 
 def uniclr_loss(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
-    """Return loss and metrics, averaged over pairs of views.
+    """Return the loss and metrics, averaged over pairs of views.
 
-    embeddings: projector outputs (V, N, D) of V views of N images, of any scale. Losses are
-    float32, also under autocast.
+    Computed in float32, also under autocast. The variants are:
 
-    SimAffinity: equations 1 and 6, InfoNCE of each row against the other view, plus the symmetric
-    loss, in nats. SimWhitening: the same for whitened rows (equation 2), normalized as in section
-    3.2. In each group of features, `ridge` times the mean variance is added to the diagonal of the
-    covariance of all rows. If this matrix has no Cholesky factor, the loss and its gradient are
-    zero.
+    - affinity (SimAffinity, equations 1 and 6): InfoNCE of each image against the other view, plus
+      the symmetric loss, in nats. Affinities are cosine similarities.
+    - whitening (SimWhitening, equation 2): the same with cosine similarities of whitened
+      embeddings, as in section 3.2. `ridge` times the mean variance is added to the diagonal of the
+      covariance. If it has no Cholesky factor, the loss and its gradient are zero.
+    - trace (SimTrace): equation 3 divided by N D, from -1 (best) to 1.
+    - trace_unscaled: equation 3 as printed. There, the covariance is a sum of outer products, so
+      the loss is D / 2 times as large.
 
-    SimTrace: equation 3 divided by N D, from -1 (best) to 1. The paper's covariance is a sum of
-    outer products, so its loss is D / 2 times as large: the variant trace_unscaled.
+    Args:
+        embeddings: (V, N, D), projector outputs of V views of N images, of any length.
+        pairs: the views to compare.
+        config: variant and weights.
     """
     with torch.autocast(embeddings.device.type, enabled=False):
-        return _loss_and_metrics(embeddings, pairs, config)
-
-
-def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
-    views = at_least_float32(embeddings)[None]  # one batch (1, V, N, D)
-    if config.variant == "affinity":
-        unit = normalize(views, dim=3)
-        affinity = torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1)
-        return {"loss": affinity_losses(affinity, config).mean(), **similarity_metrics(affinity)}
-    if config.prenorm:
-        views = normalize(views, dim=3)
-    if not config.pooled_stats:
-        views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
-        pairs = ONE_PAIR
-    whiten = whitened_trace if config.is_trace else whitened_cosines
-    result, factor = whiten(
-        views,
-        pairs,
-        ridge=config.ridge,
-        groups=config.groups,
-        detach=config.detach_covariance,
-    )
-    if config.is_trace:
-        scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
-        loss = -scale * result.mean() / embeddings[0].numel()
-        return {"loss": loss, **factor.metrics()}
-    losses = factor.mask_failures(affinity_losses(result, config))
-    return {"loss": losses.mean(), **similarity_metrics(result), **factor.metrics()}
+        views = at_least_float32(embeddings)[None]  # one batch (1, V, N, D)
+        if config.variant == "affinity":
+            unit = normalize(views, dim=3)
+            affinity = torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1)
+            loss = affinity_losses(affinity, config).mean()
+            return {"loss": loss, **similarity_metrics(affinity)}
+        if config.prenorm:
+            views = normalize(views, dim=3)
+        if not config.pooled_stats:
+            views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
+            pairs = ONE_PAIR
+        whiten = whitened_trace if config.is_trace else whitened_cosines
+        result, factor = whiten(
+            views,
+            pairs,
+            ridge=config.ridge,
+            groups=config.groups,
+            detach=config.detach_covariance,
+        )
+        if config.is_trace:
+            scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
+            return {"loss": -scale * result.mean() / embeddings[0].numel(), **factor.metrics()}
+        losses = factor.mask_failures(affinity_losses(result, config))
+        return {"loss": losses.mean(), **similarity_metrics(result), **factor.metrics()}
 
 
 class UniCLR(Method):
@@ -114,18 +115,15 @@ class UniCLR(Method):
         """
         large, small = views[:2], views[2:]
         # each large view has separate batch statistics, as in algorithm 1; small views share them
-        batches = [*large, torch.cat(small)] if small else large
-        projected = [self.encoder(images) for images in batches]
-        online = [self.predictor(embeddings) for embeddings in projected]
-        sources = [
-            *online[:2],
-            *(view_rows for rows in online[2:] for view_rows in rows.chunk(len(small))),
-        ]
+        projected = [self.encoder(view) for view in large]
+        sources = [self.predictor(rows) for rows in projected]
+        if small:
+            sources += self.predictor(self.encoder(torch.cat(small))).chunk(len(small))
         targets: list[Tensor] = []  # of the large views, without gradient; empty: use the sources
         if self.target_encoder is not None:
             targets = [self.target_encoder(images) for images in large]
         elif self.config.predictor:
-            targets = [rows.detach() for rows in projected[:2]]
+            targets = [rows.detach() for rows in projected]
         embeddings = torch.stack([*sources, *targets], dim=1).float()
         if self.config.affinity_scope == "global":
             embeddings = gather_with_gradient(embeddings)

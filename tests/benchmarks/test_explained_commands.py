@@ -36,7 +36,7 @@ def lines_of(path: Path) -> dict[str, str]:
 def planned_cell(words: list[str], backbone: Encoder, monkeypatch: pytest.MonkeyPatch) -> Cell:
     """Return the evaluation that a command plans without GPUs."""
     if words[:3] == ["python", "-m", "transfer"]:
-        monkeypatch.setattr(cell_module, "load", lambda *_, **__: backbone)
+        monkeypatch.setattr(cell_module, "open_file", lambda *_, **__: (backbone, None))
         monkeypatch.setattr(command, "check_is_checkpoint", lambda _: None)
         return Cell.of(tyro.cli(Evaluate, args=words[3:]).checked().request)
     request = tyro.cli(RunAll, args=words[2:])

@@ -326,14 +326,15 @@ def count_tensor_kinds(
     kinds: Counter[str] = Counter()
     unexpected = []
     for name in contents.tensors:
-        if kind := "head" if name in head_names else _kind(name, match, file_names, copies):
+        kind = "head" if name in head_names else _kind(name, match, file_names, copies, modules)
+        if kind:
             kinds[kind] += 1
         else:
             unexpected.append(name)
     for name, path in contents.opaque.items():
         # without a prefix, arguments and logs are among the network's modules
         is_inside = match.prefix or name.split(".")[0] in modules or "_rebuild" in path
-        if is_inside and not _kind(name, match, file_names, copies):
+        if is_inside and not _kind(name, match, file_names, copies, modules):
             unexpected.append(f"{name} (an object of {path})")
     if unexpected:
         raise BackboneError(
@@ -343,17 +344,23 @@ def count_tensor_kinds(
     return kinds
 
 
-def _kind(name: str, match: Match, file_names: set[str], copies: list[str]) -> str:
-    """Return the kind of a tensor; empty if it is unexpected."""
+def _kind(
+    name: str, match: Match, file_names: set[str], copies: list[str], modules: set[str]
+) -> str:
+    """Return the kind of a tensor (names.yaml); empty if it is unexpected.
+
+    modules: first parts of the names of the network's own modules. They hold no optimizer.
+    """
     if name in file_names:
         return "backbone"
     if any(name.startswith(copy) for copy in copies):
         return "another network"
-    if re.search(NAMES["optimizer"], name):
-        return "optimizer"
-    if not name.startswith(match.prefix):
-        return "outside the backbone"
     inside = name.removeprefix(match.prefix)
+    is_outside = not name.startswith(match.prefix)
+    if re.search(NAMES["optimizer"], name) and (is_outside or inside.split(".")[0] not in modules):
+        return "optimizer"
+    if is_outside:
+        return "outside the backbone"
     for kind, pattern in NAMES["parts"].items():
         if any(re.match(pattern, inside.removeprefix(head)) for head in ("", match.plan.heads)):
             return str(kind)

@@ -197,6 +197,15 @@ def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(file: Path) -> No
     assert (kinds["feature pyramid"], kinds["head"]) == (5, 2)
 
 
+@pytest.mark.parametrize("name", ["layer1.0.scaler", "layer3.0.momentum_gate", "layer2.amp"])
+@pytest.mark.parametrize("prefix", ["", "module.encoder_q."])
+def test_modules_within_the_backbone_are_no_part_of_an_optimizer(
+    prefix: str, name: str, file: Path
+) -> None:
+    content = {**another(weights()), f"{name}.weight": torch.ones(3)}
+    refuse({"state_dict": below(prefix, content)}, file, "belongs to a larger network", name)
+
+
 @pytest.mark.parametrize("words", [["inspect"], ["cifar10_knn", "--name", "long", "--ckpt"]])
 def test_a_long_name_ends_a_command_with_status_2(
     words: list[str], capsys: pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ import torch
 import torchvision
 
 from tests.transfer.encoders.conftest import another, load
-from transfer.detection.detectron2_engine import config, to_detectron2
+from transfer.detection.detectron2_engine import to_detectron2
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN, VOC_C4
 from transfer.encoders.architectures import FEATURE_DIM, WIDE
@@ -66,11 +66,6 @@ def test_the_torchvision_engine_builds_them(arch: str) -> None:
             if name.startswith("backbone.")
         }
         assert result == tensor_shapes(arch, "imagenet")
-
-
-def test_detectron2_is_not_asked_for_a_wide_network() -> None:
-    with pytest.raises(ValueError, match="--engine torchvision"):
-        config(COCO_FPN, arch="wide_resnet50_2", num_classes=3, norm="BN")
 
 
 def test_what_an_engine_cannot_build_is_unfit_before_training(

@@ -38,7 +38,7 @@ def test_metric_is_the_cosine_in_percent() -> None:
 
 def test_a_backbone_without_projector_is_unfit_for_embeddings_only(checkpoint: Path) -> None:
     backbone = load_backbone(checkpoint)
-    assert "without its projector" in TASKS[EMBEDDINGS].unsupported_reason(backbone)
+    assert "need its projector" in TASKS[EMBEDDINGS].unsupported_reason(backbone)
     assert TASKS[FEATURES].unsupported_reason(backbone) == ""
 
 

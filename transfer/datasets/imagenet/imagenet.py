@@ -6,8 +6,9 @@ choose learning rates. The probes only use trainval and test. No paper reports t
 training images of ImageNet-100.
 
 in1k_1pct, in1k_10pct: the labeled 1 % and 10 % of Chen et al., ICML 2020, arXiv:2002.05709. The
-lists are in its repository. If they are missing, `splits.draw_balanced_fraction` draws as many
-images. val is drawn from the labeled images.
+lists are in its repository. If they are missing, `splits.draw_balanced_fraction` draws 13 or 128
+images of each class, 13,000 and 128,000 in all instead of 12,811 and 128,116. val is drawn from
+the labeled images.
 
 val images are published in one flat folder. Their classes are in the 2012 devkit (numbers of
 `meta.mat`) and in Kaggle's copy (`LOC_val_solution.csv`).
