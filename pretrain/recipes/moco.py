@@ -1,6 +1,7 @@
 """Runs of MoCo and its variants.
 
-v1: He et al., arXiv:1911.05722; v2: Chen et al., arXiv:2003.04297.
+v1: He et al., arXiv:1911.05722; v2: Chen et al., arXiv:2003.04297. v2's views are the default of
+`ViewRecipe` in pretrain/data/views.py.
 """
 
 from dataclasses import dataclass, replace

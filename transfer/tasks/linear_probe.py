@@ -63,7 +63,9 @@ class LinearProbe(Probe):
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
     """Optimizer; lars uses a trust coefficient of 0.001 (SimSiam's probe)."""
     std: tuple[float, ...] | None = field(default=None, metadata={"added": True})
-    """Pixel standard deviation of the protocol; None: the backbone's."""
+    """The paper's standard deviation of pixels, which is hashed and reported as a deviation.
+
+    Images are normalized as the backbone's own, since it was trained so."""
     together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
     """Learning rate and decay of all protocol variants that are trained together.
 
