@@ -60,7 +60,7 @@ class Request:
 
 def task_type(number: Number) -> str:
     """Return the Hugging Face task of a result; empty if there is none."""
-    return TASK_TYPES.get(number.task, TASK_TYPES.get(number.run.heading, ""))
+    return TASK_TYPES.get(number.task, TASK_TYPES.get(number.runs[0].heading, ""))
 
 
 def _result(number: Number) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _result(number: Number) -> dict[str, Any]:
             }
         )
     return {
-        "task": {"type": task_type(number), "name": number.run.heading},
+        "task": {"type": task_type(number), "name": run.heading},
         "dataset": {"type": task.dataset, "name": dataset.title, "split": "test"},
         "metrics": metrics,
     }

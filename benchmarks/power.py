@@ -349,7 +349,7 @@ def _notes(rows: Sequence[Row], request: Request) -> list[str]:
         if row.model.seeded and not row.model.freedom:
             stated = run_deviation(row.first.task)
             notes.append(
-                f"{row.key}: one run each, so the deviation over seeds is assumed: "
+                f"{row.key}: one run each, so the deviation over seeds is assumed (?): "
                 f"{stated.points:g} points ({stated.source})."
             )
         if not math.isfinite(row.seeds[0]):

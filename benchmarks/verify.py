@@ -25,7 +25,7 @@ import tyro
 
 from benchmarks.results.differences import TWO_SIDED
 from benchmarks.results.records import plural, reason_of, require_folder
-from pretrain.running.command_line import one_line_errors, parse, run_command
+from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from transfer.encoders.public_files import recognize
 from transfer.outcomes import PER_IMAGE, RESAMPLED, read_per_image, read_resampled
 from transfer.record import (
@@ -49,7 +49,7 @@ class Request:
     """Verify the records of results folders."""
 
     results: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("results"),)
-    """Print only contradictions and counts."""
+    """Results folders, which contain the folder records."""
     quiet: bool = False
     """Print contradictions and the counts alone."""
 
@@ -164,6 +164,8 @@ def main(args: Sequence[str]) -> int:
     num_contradictions = 0
     for folder in request.results:
         require_folder(folder)
+        if not (folder / RECORDS).is_dir():
+            raise OptionError(f"{folder}: no folder {RECORDS}; pass the folder that contains it")
         for path, outcome, problems in verify(folder):
             outcome = "contradicts itself" if problems else outcome
             num_by_outcome[outcome] = num_by_outcome.get(outcome, 0) + 1

@@ -145,13 +145,18 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
     Our rows are next to the paper's if they have the protocol of their column. If the paper used
     another protocol for the row of the backbone's recipe, they must have that protocol.
     """
-    protocols = dict.fromkeys(table.tasks, table.columns[0].protocol)
-    protocols |= {column.task: column.protocol for column in table.columns}
+    protocols = {task: [table.columns[0].protocol] for task in table.tasks}
+    protocols |= grouped((column.task, column.protocol) for column in table.columns)
     row_protocols = {protocol for row in table.rows for protocol in row.own_protocols}
+
+    def protocol_of_column(number: Number) -> str | None:
+        """Return the protocol of the task's column; the number's own, if a column has it."""
+        names = protocols.get(number.task, [])
+        return number.protocol_name if number.protocol_name in names else next(iter(names), None)
 
     def belongs(number: Number) -> bool:
         """Return whether the table has this protocol or a variant."""
-        protocol = protocols.get(number.task)
+        protocol = protocol_of_column(number)
         return protocol is not None and (
             number.protocol_name == protocol
             or number.protocol_name.startswith(f"{protocol}-")
@@ -159,7 +164,7 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
         )
 
     def unexpected_protocol(number: Number) -> str:
-        name, protocol = number.protocol_name, protocols[number.task]
+        name, protocol = number.protocol_name, protocol_of_column(number) or ""
         rows = [r for r in rows_of_recipe(table, number.run) if r.task in ("", number.task)]
         expected = {row.protocol_for(number.task, protocol) for row in rows} - {""}
         if expected and name not in expected and name in {protocol, *row_protocols}:
@@ -267,13 +272,13 @@ def _checked_number(
     table: Table, block: Block, row: Number, column: Column, section_task: str
 ) -> Number:
     """Return our number, with a warning if close to random weights."""
-    number = _our_number(block, row, column, section_task)
+    number = _our_number(table, block, row, column, section_task)
     metric, margin = MARGINS_ABOVE_RANDOM.get(section_task or column.task, ("", 0.0))
     is_checked = block.comparable and metric == column.metric and not row.run.is_untrained
     if number.score is None or not is_checked:
         return number
     untrained = [other for other in block.rows if other.run.is_untrained]
-    ours = [_our_number(block, other, column, section_task).score for other in untrained]
+    ours = [_our_number(table, block, other, column, section_task).score for other in untrained]
     random = [printed.values.get(column.key) for printed in table.rows if printed.role == "random"]
     random += [score.mean for score in ours if score]
     random_score = next((value for value in random if value is not None), math.nan)
@@ -284,10 +289,14 @@ def _checked_number(
     return number._replace(failures=warnings)
 
 
-def _our_number(block: Block, row: Number, column: Column, section_task: str) -> Number:
+def _our_number(
+    table: Table, block: Block, row: Number, column: Column, section_task: str
+) -> Number:
     task = section_task or column.task
     members = transfer_tasks() if task == AVERAGE else (task,)
     name = next((name for member, name in block.columns if member in members), "")
+    if len({other.protocol for other in table.columns if other.task == column.task}) > 1:
+        name = column.protocol
     metric = "mean" if task == AVERAGE else column.metric
     return block.number(row, (task, name), metric)
 

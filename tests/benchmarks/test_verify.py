@@ -141,3 +141,8 @@ def test_committed_records_have_no_contradiction(capsys: pytest.CaptureFixture[s
 
 def test_missing_folder_ends_with_2(tmp_path: Path) -> None:
     assert main([str(tmp_path / "absent")]) == 2
+
+
+def test_a_folder_without_records_is_a_wrong_request(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert main([str(tmp_path / "records")]) == 2

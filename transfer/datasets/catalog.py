@@ -104,11 +104,13 @@ def open_any(key: str, data: Path, split: str) -> AnySplit:
     if split not in info.counts:
         raise DataError(f"{info.title} has no split {split!r}, only {', '.join(info.counts)}")
     if missing := info.missing_path(data):
-        raise DataError(f"{info.title}: {missing} does not exist or is empty. {instructions(key)}")
+        raise DataError(
+            f"{info.title}: {missing} does not exist or is empty. {instructions(key, data)}"
+        )
     try:
         return info.read(data, split, expected_sizes(key, data))
     except DAMAGES as error:
-        message = f"{info.title}, split {split}: {damage(error)}. {instructions(key)}"
+        message = f"{info.title}, split {split}: {damage(error)}. {instructions(key, data)}"
         raise DataError(message) from error
 
 
@@ -119,8 +121,13 @@ def damage(error: Exception) -> str:
     return str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
 
 
-def instructions(key: str) -> str:
-    """Return how to get a dataset: the command, if any, and what to do by hand."""
+def instructions(key: str, data: Path | None = None) -> str:
+    """Return how to get a dataset: the command, if any, and what to do by hand.
+
+    data: folder of all datasets, if it is known.
+    """
     info = dataset_info(key)
-    command = f"Run python -m transfer get-data {key}. By hand: " if info.sources else ""
-    return command + info.how_to_get
+    if any(source.access == "download" for source in info.sources):
+        option = f" --data {data}" if data else ""
+        return f"Run python -m transfer get-data {key}{option}. By hand: {info.how_to_get}"
+    return info.how_to_get

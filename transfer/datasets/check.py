@@ -196,7 +196,7 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     report = check(key, data, decode=False)
     title = dataset_info(key).title
     if not report.found:
-        raise DataError(f"{title}: {report.problems[0]}. {instructions(key)}")
+        raise DataError(f"{title}: {report.problems[0]}. {instructions(key, data)}")
     if report.fit(tolerated):
         return report
     num_classes, num_expected = report.classes
@@ -206,8 +206,8 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
         f"or unusable{broken}, {tolerated} are tolerated; {num_classes} classes found, "
         f"{num_expected} expected:\n  "
         + "\n  ".join([report.first_problems, *report.notes])
-        + f"\nSee all: python -m transfer check-data --data {data}. {instructions(key)} If it is "
-        f"an excerpt on purpose: python -m transfer register-subset {key} --data {data}"
+        + f"\nSee all: python -m transfer check-data --data {data}. {instructions(key, data)} "
+        f"If it is an excerpt on purpose: python -m transfer register-subset {key} --data {data}"
     )
 
 
@@ -417,12 +417,12 @@ def _describe(key: str, data: Path, tolerated: int) -> tuple[Sizes, tuple[str, .
     """Return the sizes of an existing excerpt, and remarks."""
     info = dataset_info(key)
     if missing := info.missing_path(data):
-        raise DataError(f"{missing} does not exist or is empty. {instructions(key)}")
+        raise DataError(f"{missing} does not exist or is empty. {instructions(key, data)}")
     named = [s for s in DISJOINT if s in info.counts]
     splits, problems = open_splits(key, data, named, expected_sizes(key, data))
     problems += differing_classes(splits)
     if problems:
-        raise DataError(f"{info.title}: {'; '.join(problems)}. {instructions(key)}")
+        raise DataError(f"{info.title}: {'; '.join(problems)}. {instructions(key, data)}")
     classes, _ = count_classes(key, splits, info.num_classes, excerpt=True)
     if not classes:
         raise DataError(f"{info.title}: no class has images in each of {', '.join(splits)}")

@@ -262,3 +262,11 @@ def test_published_weights_get_the_verdict_of_their_own_row_alone(tmp_path: Path
     assert not [line for line in text.splitlines() if "→ other" in line and "82.5" in line]
     assert "needs the published weights `dinov2_vits14_pretrain.pth`" in text
     assert "needs the published weights `dinov2_vitb14_pretrain.pth`" not in text
+
+
+def test_a_column_shows_only_the_protocol_that_it_names(tmp_path: Path) -> None:
+    for score, name in ((8.0, "hummingbird-2023-100k"), (9.0, "hummingbird-2023-1m")):
+        record(tmp_path, score, task="voc12_seg_incontext", protocol=f"{name}/1")
+    text = page(tmp_path, "dense_incontext.md")
+    (row,) = [line for line in text.splitlines() if "→ mine" in line]
+    assert [cell.strip() for cell in row.split("|")[3:6]] == ["8.0", "9.0", "not run"]

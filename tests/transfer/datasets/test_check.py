@@ -1,6 +1,7 @@
 """The check finds every damage and names it; a whole set passes."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -362,7 +363,10 @@ def test_excerpt_with_a_broken_image_is_described_if_tolerated(copy_of: CopyOf) 
 def test_an_empty_folder_is_reported_with_the_command(tmp_path: Path) -> None:
     for key, info in DATASETS.items():
         (tmp_path / info.folder).mkdir(parents=True, exist_ok=True)
-        with pytest.raises(DataError, match=f"does not exist or is empty.*get-data {key}"):
+        is_offered = any(source.access == "download" for source in info.sources)
+        command = f"get-data {key} --data {tmp_path}"
+        advice = re.escape(command if is_offered else info.how_to_get)
+        with pytest.raises(DataError, match=f"does not exist or is empty.*{advice}"):
             require(key, tmp_path, tolerated=0)
-        with pytest.raises(DataError, match=f"get-data {key}"):
+        with pytest.raises(DataError, match=advice):
             open_any(key, tmp_path, "test")
