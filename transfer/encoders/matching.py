@@ -257,8 +257,8 @@ def _refusal(matches: list[Match], contents: Contents, encoder: str) -> str:
     if not matches:
         return (
             f"{contained} belong to {vit or 'no ResNet'}. Expected is one of "
-            f"{', '.join(FEATURE_DIM)} under any prefix. Select another network with --encoder, "
-            f"such as --encoder timm:vit_small_patch16_224.dino{unread}"
+            f"{', '.join(FEATURE_DIM)} under any prefix. Select another network with --encoder"
+            f"{'' if vit else ', such as --encoder timm:vit_small_patch16_224.dino'}{unread}"
         )
     best = max(matches, key=lambda match: len(match.names) - match.num_flaws)
     flaws = best.flaws
@@ -267,8 +267,8 @@ def _refusal(matches: list[Match], contents: Contents, encoder: str) -> str:
     advice = next(rows, "")
     if flaws["not read"]:
         advice = "Untrusted code is never executed: save plain tensors where the file was made"
-    elif vit and not advice and vit != vit_description(dict(best.plan.tensors.values())):
-        advice = f"Its shapes match {vit}"
+    elif vit and vit != vit_description(dict(best.plan.tensors.values())):
+        advice = f"Its shapes match {vit}. {advice}".removesuffix(". ")
     elif flaws["wrong shape"] and not encoder:
         advice = "If a library has this architecture, select it, such as --encoder timm:resnet50d"
     advice = advice or "It is another network, or an incomplete one"
