@@ -15,10 +15,11 @@ from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 
 
 def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> dict[str, Tensor]:
-    """Return eq. 1 and 2 of projector outputs z1, z2 (N, D).
+    """Return the Barlow Twins loss (eq. 1, 2) and its two sums.
 
-    They are summed over (D, D). The outputs may have any scale; float32 also under autocast. To be
-    logged: the diagonal sum, and the off-diagonal sum without lambda.
+    z1, z2 (N, D): projector outputs of any scale. The loss is a sum over the (D, D)
+    cross-correlations, computed in float32, also under autocast. The sum over the diagonal, and the
+    sum over the other entries without lambda, are returned for the log.
 
     The loss is zero if both views agree and no two features are correlated. It is D if all features
     are uncorrelated, also with themselves in the other view. As in the released code, 1e-5 is added

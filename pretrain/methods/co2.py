@@ -16,10 +16,10 @@ from pretrain.recipes.co2 import CO2Config
 def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
     """Return the symmetric KL divergence of eq. 4, in nats.
 
-    It is averaged over the batch. query (n, d), key (n, d), queue (K, d), rows of unit length;
-    float32, also under autocast. It is half the sum of both directions, between softmaxes over the
-    negatives only, and 0 if the query equals its key. The key is a target: only the query gets a
-    gradient.
+    query (n, d), key (n, d), queue (K, d), rows of unit length. The two distributions are softmaxes
+    of the similarities to the negatives alone. The loss is half the sum of both directions,
+    averaged over the batch; it is 0 if each query equals its key. Only the query gets a gradient,
+    since the key is a target. Computed in float32, also under autocast.
     """
     return queue_divergence(query, key, queue, temperature=temperature).mean()
 

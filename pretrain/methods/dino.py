@@ -1,7 +1,7 @@
 """DINO: predict a momentum encoder's centered and sharpened output for other views.
 
-Caron et al., ICCV 2021, arXiv:2104.14294. The paper's student is the encoder here, its teacher the
-target encoder.
+Caron et al., ICCV 2021, arXiv:2104.14294. The encoder is the paper's student, and the target
+encoder is its teacher.
 """
 
 import torch
@@ -26,12 +26,13 @@ def dino_loss(
     temperature: float,
     target_temperature: float,
 ) -> dict[str, Tensor]:
-    """Return eq. 3 divided by its number of terms, in nats.
+    """Return the cross entropy between views (eq. 3), in nats.
 
-    To be logged: the entropy of the targets, and the loss minus this entropy.
+    The loss is the mean over the terms of eq. 3. The entropy of the targets, and the loss minus
+    this entropy, are returned for the log.
 
     logits (V, n, K) of all views; target_logits (A, n, K) of the first A views, which get no
-    gradient; center (K,). float32, also under autocast.
+    gradient; center (K,). Computed in float32, also under autocast.
     """
     targets = ((target_logits.detach().float() - center) / target_temperature).softmax(dim=2)
     loss = cross_view_entropy(logits.float() / temperature, targets)

@@ -25,13 +25,13 @@ def nce_loss(
     log_partition: Tensor,
     num_images: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return eq. 6 and 7, in nats, and log Z.
+    """Return the NCE loss (eq. 6, 7) in nats, and log Z.
 
-    The loss is averaged over the batch. query (n, d), positive_rows (n, d) and noise (n, m, d) have
-    unit length. positive_rows are the images' rows of the bank, and noise rows are sampled
-    uniformly from the whole bank. log_partition is log Z of eq. 4, a scalar; if it is infinite, it
-    is estimated without gradient. Only the query gets a gradient. float32 also under autocast. The
-    released code adds 1e-7 to the denominators of eq. 6.
+    query (n, d), positive_rows (n, d) and noise (n, m, d) have unit length. positive_rows are the
+    images' rows of the bank, and noise rows are sampled uniformly from the whole bank. The scalar
+    log_partition is log Z of eq. 4; if it is infinite, it is estimated from the batches of all
+    processes. The loss is averaged over the batch and computed in float32, also under autocast.
+    Only the query gets a gradient. The released code adds 1e-7 to the denominators of eq. 6.
     """
     with torch.autocast(query.device.type, enabled=False):
         query = at_least_float32(query)
@@ -50,10 +50,10 @@ def nce_loss(
 
 
 def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: float) -> Tensor:
-    """Return -log of eq. 2, averaged over the batch, in nats; float32.
+    """Return the mean cross entropy over all images (eq. 2).
 
     query (n, d), bank (N, d) of all images, rows of unit length; indices (n,) of the positive rows.
-    Only the query gets a gradient.
+    In nats and float32. Only the query gets a gradient.
     """
     with torch.autocast(query.device.type, enabled=False):
         logits = at_least_float32(query) @ bank.detach().T / temperature
@@ -116,7 +116,7 @@ class InstDisc(Method):
     def after_step(self, progress: float) -> None:
         """Move the bank's rows of all processes' images towards their embeddings.
 
-        Not in `forward`: the gradient of the full softmax needs the bank as it was there.
+        `forward` must not change the bank, which the gradient of the full softmax still needs.
         """
         query, indices = map(gather, self.last_batch)
         rows = torch.lerp(query, self.bank[indices], self.config.bank_momentum)

@@ -20,10 +20,11 @@ from pretrain.recipes.moco import MultiKeyConfig
 def jcl_loss(
     query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float, covariance_weight: float
 ) -> Tensor:
-    """Return the bound of eq. 8, averaged over the batch, in nats.
+    """Return JCL's upper bound for infinitely many keys (eq. 8), in nats.
 
-    query (n, d), keys (n, M, d), queue (K, d), rows of unit length; float32, also under autocast.
-    The queue gets no gradient. If all keys are equal, it is InfoNCE.
+    query (n, d), keys (n, M, d), queue (K, d), rows of unit length. Averaged over the batch, and
+    computed in float32, also under autocast. The queue gets no gradient. If all keys of a query are
+    equal, the loss is InfoNCE.
     """
     positive = similarities(query[:, None], keys) / temperature
     attraction = positive.mean(dim=1)
@@ -36,10 +37,10 @@ def jcl_loss(
 
 
 def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return eq. 3, averaged over the batch, in nats.
+    """Return InfoNCE, averaged over M positive keys (eq. 3), in nats.
 
-    query (n, d), keys (n, M, d), queue (K, d), rows of unit length; float32, also under autocast.
-    The queue gets no gradient. With one key, it is InfoNCE.
+    query (n, d), keys (n, M, d), queue (K, d), rows of unit length. Averaged over the batch, and
+    computed in float32, also under autocast. The queue gets no gradient.
     """
     positive = similarities(query[:, None], keys) / temperature
     negative = queue_logsumexp(query, queue, temperature=temperature)  # the same for all M keys
@@ -75,13 +76,14 @@ class MultiKey(Method):
             self.encoder, views, config.bn_splits, config.key_forward
         )
         loss = multi_key_loss(query, keys, self.queue.keys, temperature=config.temperature)
-        # the paper does not say which keys are queued: one normalized key per image, as in MoCo
+        # the paper does not say which keys are queued; here, one normalized key per image, as in
+        # MoCo
         self.queue.push(keys[:, 0])
         return {"loss": loss, **positive_metrics(query, keys)}
 
 
 class JCL(MultiKey):
-    """The same networks with a queue of mean keys."""
+    """The networks of `MultiKey`, with a queue of mean keys."""
 
     config: JCLConfig
 

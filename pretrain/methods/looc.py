@@ -21,13 +21,14 @@ from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 
 
 def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
-    """Return equation 2, averaged over heads and batch, in nats.
+    """Return LooC's loss (equation 2), averaged over heads and batch, in nats.
 
-    queries (h, n, d), keys (h, v, n, d) and queues (h, K, d) have rows of unit length; float32,
-    also under autocast. Keys are head h's embeddings of key view v; there are as many views as
-    heads. The positive of head i is key view i. The other key views of the image are negatives of
-    head i, even if one has the query's augmentation by chance. Head 0 has no such negatives and
-    reads only keys[0, 0]: keys[0, 1:] may have any finite values. With one head, it is InfoNCE.
+    queries (h, n, d), keys (h, v, n, d) and queues (h, K, d) have rows of unit length. The first
+    two axes of keys are heads and key views, equally many. The positive of head i is key view i.
+    The other key views of the image are negatives of head i, even if one has the query's
+    augmentation by chance. Head 0 has no such negatives and reads only keys[0, 0], so keys[0, 1:]
+    may have any finite values. With one head, the loss is InfoNCE. Computed in float32, also under
+    autocast.
     """
     similarity = similarities(queries[:, None], keys) / temperature  # (h, v, n)
     positive = similarity.diagonal().T
@@ -37,9 +38,9 @@ def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: flo
 
 
 def moco_pp_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
-    """Return equation 1 (InfoNCE), averaged over heads and batch, in nats; float32.
+    """Return InfoNCE (equation 1), averaged over heads and batch, in nats.
 
-    queries (h, n, d), keys (h, n, d), queues (h, K, d); rows of unit length.
+    queries (h, n, d), keys (h, n, d), queues (h, K, d), rows of unit length. Computed in float32.
     """
     positive = similarities(queries, keys) / temperature
     negative = negative_logsumexp(queries, queues, temperature=temperature)

@@ -55,11 +55,11 @@ def nuclear_norm(matrices: Tensor, *, joint: bool = False) -> Tensor:
 def lorac_loss(
     queries: Tensor, key: Tensor, queue: Tensor, *, temperature: float, log_prior: Tensor
 ) -> Tensor:
-    """Return eq. 12 and 13, averaged over queries and images, in nats.
+    """Return InfoNCE with a prior for each image (eq. 12, 13).
 
-    queries (V, n, d), key (n, d), queue (K, d), rows of unit length; log_prior (n,), log h of each
-    image, may have a gradient. float32, also under autocast. With a log_prior of zeros, it is
-    InfoNCE.
+    queries (V, n, d), key (n, d), queue (K, d), rows of unit length. The log_prior (n,) is log h of
+    each image, and may have a gradient; with zeros, the loss is InfoNCE. In nats, averaged over
+    queries and images. Computed in float32, also under autocast.
     """
     positive = similarities(queries, key) / temperature + log_prior.float()
     negative = queue_logsumexp(queries.flatten(0, 1), queue, temperature=temperature)
@@ -69,10 +69,10 @@ def lorac_loss(
 def norm_log_prior(
     norms: Tensor, config: LORACConfig, *, num_rows: int, temperature: float
 ) -> Tensor:
-    """Return log h of the nuclear norms of matrices Q.
+    """Return log h, the log prior, of the nuclear norms of matrices.
 
-    Q has num_rows (M_Q) rows. The result has the shape of `norms`. The Laplace prior is eq. 11. The
-    Gaussian, and the softmax with a constant margin, are from table V.
+    Each matrix Q has num_rows (M_Q) rows. The result has the shape of `norms`. The Laplace prior is
+    eq. 11. The Gaussian, and the softmax with a constant margin, are from table V.
     """
     match config.prior:
         case "laplace":
@@ -88,10 +88,10 @@ def norm_log_prior(
 def batch_log_prior(
     queries: Tensor, *, beta: float, temperature: float, scope: Literal["local", "global"]
 ) -> Tensor:
-    """Return log h (n,) of eq. 15, LORAC-bs, equal for all images.
+    """Return the log prior (n,) of LORAC-bs, equal for all images.
 
-    The rows of its matrix P are the queries (V, n, d) minus the mean query of their image. scope:
-    use the images of this process ("local") or of all processes ("global").
+    It is log h of eq. 15. The rows of its matrix P are the queries (V, n, d) minus the mean query
+    of their image. scope: use the images of this process ("local") or of all processes ("global").
     """
     centered = (queries - queries.mean(dim=0)).flatten(0, 1)
     # the paper does not say whether N counts the images of one process or of all

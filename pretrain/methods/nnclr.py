@@ -28,10 +28,10 @@ def nearest_keys(query: Tensor, queue: Tensor) -> Tensor:
 def neighbor_loss(neighbor: Tensor, prediction: Tensor, *, temperature: float) -> Tensor:
     """Return the cross entropy of matching predictions and neighbors.
 
-    It is averaged over rows and columns. neighbor (n, d), prediction (n, d), of unit length;
-    float32, also under autocast. Row i classifies which prediction of the batch belongs to neighbor
-    i, and column j which neighbor belongs to prediction j. Neighbors are constants: only
-    predictions get a gradient.
+    neighbor (n, d), prediction (n, d), rows of unit length. Row i of the logits classifies which
+    prediction of the batch belongs to neighbor i, and column j which neighbor belongs to prediction
+    j. The loss is averaged over rows and columns, and computed in float32, also under autocast.
+    Only predictions get a gradient.
     """
     with torch.autocast(prediction.device.type, enabled=False):
         logits = neighbor.detach().float() @ prediction.float().T / temperature

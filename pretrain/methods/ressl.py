@@ -24,9 +24,9 @@ def relation_loss(
 ) -> Tensor:
     """Return the cross entropy of two softmaxes over the queue, in nats.
 
-    It is averaged over the batch. student (n, d), teacher (n, d), queue (K, d), rows of unit
-    length; float32, also under autocast. The target is the softmax of the teacher's similarities
-    over target_temperature. It uses no positive pairs, and only the student gets a gradient.
+    student (n, d), teacher (n, d), queue (K, d), rows of unit length. The target is the softmax of
+    the teacher's similarities divided by target_temperature. The loss is averaged over the batch,
+    and computed in float32, also under autocast. Only the student gets a gradient.
     """
     expected = expected_key(teacher, queue, temperature=target_temperature)
     similarity = (student.float() * expected).sum(dim=1) / temperature

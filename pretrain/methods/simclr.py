@@ -17,12 +17,11 @@ from pretrain.recipes.simclr import SimCLRConfig
 def nt_xent_loss(z1: Tensor, z2: Tensor, *, temperature: float) -> dict[str, Tensor]:
     """Return NT-Xent (eq. 1, algorithm 1), in nats.
 
-    It is averaged over this process's 2n views. To be logged: the percentage of views that are most
-    similar to the other view of their image.
-
-    z1, z2 (n, d), projector outputs of any length; float32, also under autocast. The negatives of a
-    view are the 2N - 2 views of the other images of all processes. They get a gradient too, so the
-    mean over processes is the loss of the whole batch.
+    z1, z2 (n, d): projector outputs of any length. The loss is averaged over the 2n views of this
+    process, and computed in float32, also under autocast. The negatives of a view are the 2N - 2
+    views of the other images of all processes. They get a gradient too, so the mean over processes
+    is the loss of the whole batch. The percentage of views that are most similar to the other view
+    of their image is returned for the log.
     """
     with torch.autocast(z1.device.type, enabled=False):
         local_views = [normalize(at_least_float32(rows), dim=1) for rows in (z1, z2)]

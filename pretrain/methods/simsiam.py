@@ -12,10 +12,11 @@ from pretrain.recipes.simsiam import SimSiamConfig
 
 
 def simsiam_loss(p1: Tensor, p2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
-    """Return eq. 4, averaged over the batch: -1 (best) to 1.
+    """Return the symmetric negative cosine (eq. 4): -1 (best) to 1.
 
-    p1, p2 (n, d) are predictions and z1, z2 (n, d) embeddings of two views, of any length; float32,
-    also under autocast. Targets get no gradient, which prevents collapse.
+    p1, p2 (n, d) are predictions and z1, z2 (n, d) embeddings of two views, of any length. The loss
+    is averaged over the batch, and computed in float32, also under autocast. The embeddings get no
+    gradient, which prevents collapse.
     """
     return negative_cosine(p1, z2) / 2 + negative_cosine(p2, z1) / 2
 

@@ -63,10 +63,11 @@ def _log_sinkhorn(logits: Tensor, num_iterations: int) -> Tensor:
 
 
 def swav_loss(scores: Tensor, codes: Tensor, *, temperature: float) -> Tensor:
-    """Return eq. 6 divided by its number of terms, in nats.
+    """Return the cross entropy of codes and predictions (eq. 6), in nats.
 
     scores (V, n, K) are cosines of embeddings and prototypes; codes (A, n, K) belong to the first A
-    views. float32, also under autocast. With two views, it is half of eq. 1.
+    views. The loss is the mean over the terms of eq. 6; with two views, it is half of eq. 1.
+    Computed in float32, also under autocast.
     """
     return cross_view_entropy(scores.float() / temperature, codes)
 

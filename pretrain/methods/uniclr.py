@@ -21,10 +21,10 @@ ONE_PAIR: Pairs = ((0, 1),)
 
 
 def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
-    """Return the losses (B,) of affinities (B, P, N, N): equations 1 and 5.
+    """Return the losses (B,) of affinities (B, P, N, N).
 
-    A loss is the cross-entropy of finding an image's other view among N, plus the symmetric loss,
-    averaged over P pairs of views.
+    A loss (equations 1 and 5) is the cross-entropy of finding an image's other view among N, plus
+    the symmetric loss, averaged over P pairs of views.
     """
     logits = affinity / config.tau
     log_partition = logits.logsumexp(dim=3)

@@ -25,13 +25,13 @@ def vicreg_loss(
     variance_weight: float,
     covariance_weight: float,
 ) -> dict[str, Tensor]:
-    """Return equation 6 for projector outputs z1, z2 (N, D).
+    """Return the VICReg loss (equation 6) and its three terms.
 
-    To be logged: its three unweighted terms, s, v(Z) + v(Z') and c(Z) + c(Z').
-
-    float32 also under autocast. For constant outputs, the loss is nearly twice the variance weight.
-    The invariance is averaged over features, as in algorithm 1 and the released code; equation 5
-    sums over them. Variances and covariances are divided by N - 1.
+    z1, z2 (N, D): projector outputs. The unweighted terms s, v(Z) + v(Z') and c(Z) + c(Z') are
+    returned for the log. For constant outputs, the loss is nearly twice the variance weight. The
+    invariance is averaged over features, as in algorithm 1 and the released code; equation 5 sums
+    over them. Variances and covariances are divided by N - 1. Computed in float32, also under
+    autocast.
     """
     with torch.autocast(z1.device.type, enabled=False):
         first, second = at_least_float32(z1), at_least_float32(z2)
@@ -48,7 +48,7 @@ def vicreg_loss(
 
 
 def variance_loss(embeddings: Tensor) -> Tensor:
-    """Return v (equations 1 and 2), 0 to 1.
+    """Return the variance term v (equations 1 and 2): 0 to 1.
 
     embeddings (N, D); gamma is 1.
     """
@@ -57,7 +57,7 @@ def variance_loss(embeddings: Tensor) -> Tensor:
 
 
 def covariance_loss(embeddings: Tensor) -> Tensor:
-    """Return c (equations 3 and 4) of embeddings (N, D)."""
+    """Return the covariance term c (equations 3, 4) of embeddings (N, D)."""
     scaled = (embeddings - embeddings.mean(dim=0)) / (len(embeddings) - 1) ** 0.5
     return off_diagonal_squares(scaled, scaled) / embeddings.shape[1]
 

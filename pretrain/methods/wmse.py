@@ -20,13 +20,13 @@ from pretrain.recipes.wmse import WMSEConfig
 def wmse_loss(
     embeddings: Tensor, orders: Tensor, *, whitening_size: int, ridge: float = 0.0
 ) -> dict[str, Tensor]:
-    """Return equation 6 with the distance of equation 5: 0 to 4.
+    """Return the mean distance of whitened views (equations 5, 6): 0 to 4.
 
-    0 is best; the distance is normalized. embeddings (V, N, D), projector outputs of any scale;
-    float32 also under autocast. Each row of orders (I, N) is a permutation that divides the images
-    into sub-batches of `whitening_size`; the loss is averaged over all sub-batches. If a
-    sub-batch's covariance has no Cholesky factor, its loss and gradient are zero. The metrics
-    describe the factors of all sub-batches and views.
+    0 is best; the distance is between rows of unit length. embeddings (V, N, D): projector outputs
+    of any scale. Each row of orders (I, N) is a permutation that divides the images into
+    sub-batches of `whitening_size`; the loss is averaged over all sub-batches. Computed in float32,
+    also under autocast. If a sub-batch's covariance has no Cholesky factor, its loss and gradient
+    are zero. The metrics describe the factors of all sub-batches and views.
     """
     num_views = len(embeddings)
     with torch.autocast(embeddings.device.type, enabled=False):

@@ -19,12 +19,11 @@ from pretrain.recipes.zero_cl import ZeroCLConfig
 def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> dict[str, Tensor]:
     """Return Zero-FCL plus Zero-ICL of projector outputs z1, z2 (N, D).
 
-    To be logged: both terms, sums over features and over images.
-
-    The outputs may have any scale; float32 also under autocast. The loss is N + D if views are
-    independent, and smallest if they agree. The larger of D and N cannot be whitened completely, so
-    its term stays above zero. Features are standardized over images for one term, images over
-    features for the other.
+    The outputs may have any scale. Both terms, sums over features and over images, are returned for
+    the log. The loss is N + D if views are independent, and smallest if they agree. It is computed
+    in float32, also under autocast. The larger of D and N cannot be whitened completely, so its
+    term stays above zero. Features are standardized over images for one term, images over features
+    for the other.
     """
     # biased variances plus 1e-5; the released code adds 1e-4 to unbiased standard deviations
     with torch.autocast(z1.device.type, enabled=False):

@@ -27,7 +27,8 @@ def off_diagonal_squares(first: Tensor, second: Tensor) -> Tensor:
     """
     num_rows, dim = first.shape
     if dim > num_rows:
-        # |A' B|^2 is the inner product of AA' and BB': N x N matrices instead of a D x D one
+        # |A' B|^2 is the inner product of AA' and BB', which needs N x N matrices instead of a D x
+        # D one
         total = ((first @ first.T) * (second @ second.T)).sum()
     else:
         total = (first.T @ second).square().sum()
@@ -35,7 +36,7 @@ def off_diagonal_squares(first: Tensor, second: Tensor) -> Tensor:
 
 
 def negative_cosine(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return eq. 1, averaged over the batch: -1 (equal directions) to 1.
+    """Return the mean negative cosine (eq. 1): -1 (equal directions) to 1.
 
     prediction (n, d), target (n, d), of any length. Computed in float32, also under autocast. The
     target gets no gradient.
@@ -47,10 +48,10 @@ def negative_cosine(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def embedding_spread(embeddings: Tensor) -> Tensor:
-    """Return the mean standard deviation of normalized rows' coordinates.
+    """Return the mean standard deviation of the coordinates of normalized rows.
 
-    embeddings (n, d). It is multiplied by sqrt(d): about 1 for uniform directions, 0 after a
-    collapse (figure 2). No gradient.
+    embeddings (n, d). The result is multiplied by sqrt(d), so that it is about 1 for uniformly
+    distributed directions and 0 after a collapse (figure 2). It has no gradient.
     """
     unit = normalize(embeddings.detach().float(), dim=1)
     spread: Tensor = unit.std(dim=0).mean() * math.sqrt(unit.shape[1])
@@ -60,8 +61,8 @@ def embedding_spread(embeddings: Tensor) -> Tensor:
 def cross_view_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the cross entropy of views with other views' targets.
 
-    logits (V, n, K); targets (A, n, K) of the first A views, rows sum to 1. Averaged over images
-    and pairs of different views, in nats; float32, also under autocast.
+    logits (V, n, K); targets (A, n, K) of the first A views, rows sum to 1. In nats, averaged over
+    images and over pairs of different views. Computed in float32, also under autocast.
     """
     log_probabilities = logits.float().log_softmax(dim=2)
     # a sum of products: autocast would round a matrix product to bfloat16
@@ -79,13 +80,13 @@ def instance_discrimination(
 ) -> dict[str, Tensor]:
     """Return InfoNCE of queries with keys and a queue, in nats.
 
-    It is averaged over the batch. To be logged: InfoNCE with plain labels, and the top-1 accuracy
-    in percent among K + 1 keys.
+    query (n, d), key (n, d), queue (K, d), rows of unit length. The loss is averaged over the
+    batch, and computed in float32, also under autocast. The queue gets no gradient. InfoNCE without
+    label smoothing, and the top-1 accuracy in percent among K + 1 keys, are returned for the log.
 
-    query (n, d), key (n, d), queue (K, d), rows of unit length; float32, also under autocast. The
-    queue gets no gradient. Label smoothing e sets the target to 1 - e for the key, and to e / K for
-    each key of the queue. In contrast to Szegedy et al., arXiv:1512.00567, it is spread only over
-    negatives.
+    Label smoothing e sets the target to 1 - e for the key, and to e / K for each key of the queue.
+    Szegedy et al., arXiv:1512.00567, spread e over all classes; here, only negatives get a part of
+    it.
     """
     query = query.float()
     positive = (query * key.float()).sum(dim=1) / temperature

@@ -89,7 +89,8 @@ def block_keys(num_queries: int, device: torch.device) -> int:
 def expected_key(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
     """Return the queue's mean under each query's softmax: (n, d).
 
-    query (n, d), queue (K, d). float32, also under autocast; memory holds one block of logits.
+    query (n, d), queue (K, d). Computed in float32, also under autocast. Memory holds one block of
+    logits at a time.
     """
     with torch.autocast(query.device.type, enabled=False):
         sums = _softmax(query.float(), queue.float(), temperature, with_mean=True)

@@ -2,7 +2,8 @@
 
 nn.SyncBatchNorm allows different numbers of rows per process: it reads the gathered counts, and so
 waits for the device in each layer. This one assumes equal numbers. CPUs have no such kernels, and
-torch.compile cannot trace them; there a formula is used, which torch.compile fuses.
+torch.compile cannot trace them. In both cases, plain tensor operations are used instead, which
+torch.compile fuses.
 """
 
 from collections.abc import Callable
@@ -39,8 +40,8 @@ def synchronize_batch_norms(network: nn.Module) -> nn.Module:
 class FusedBatchNorm(_BatchNorm):
     """Batch norm over the images of all processes.
 
-    All processes have equally many. It uses torch's fused kernels, tracks running statistics, and
-    never waits for the device.
+    All processes must have the same number of images. It uses torch's fused kernels, tracks running
+    statistics, and never waits for the device.
     """
 
     momentum: float
@@ -63,7 +64,7 @@ class FusedBatchNorm(_BatchNorm):
         return fused
 
     def _by_formula(self, rows: Tensor) -> Tensor:
-        """Return the same without kernels, in the dtype of the rows."""
+        """Return the same as the fused kernels, computed by plain tensor operations."""
         precise = at_least_float32(rows)
         axes = [axis for axis in range(rows.ndim) if axis != 1]
         moments = torch.stack(torch.var_mean(precise, axes, correction=0))
@@ -92,7 +93,7 @@ def has_kernels(rows: Tensor) -> bool:
 
 
 class _Normalize(SyncBatchNorm):
-    """nn.SyncBatchNorm's function with known instead of gathered counts.
+    """The function of nn.SyncBatchNorm, but without gathering counts, which are known here.
 
     The backward pass is torch's: it reads no count.
     """
