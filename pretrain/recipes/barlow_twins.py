@@ -1,9 +1,9 @@
 """The run of Barlow Twins: Zbontar et al., ICML 2021, arXiv:2103.03230.
 
 Deviations: crops are bilinear, and residual branches are initialized as in torchvision, not to
-zero. The method's `loss_scale` sets the learning rate of biases and batch norm, so the paper's
-weight decay is multiplied by it, too. The first release of the code scaled the loss, but not the
-decay.
+zero. `loss_scale` multiplies the loss, which with LARS changes only the steps of biases and batch
+norm; the paper's weight decay is multiplied by it as well. The first release of the code scaled the
+loss, but not the decay.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,12 @@ class BarlowTwinsConfig:
     """Lambda; the released code has 0.0051."""
     loss_scale: Positive = 0.024
     """Factor of the loss.
-    It only sets the learning rate of biases and batch norm: the paper's 0.0048, where weights have
-    0.2. The other steps of LARS do not depend on it if the weight decay is scaled, too, as in the
-    recipe."""
+    With LARS, it only determines the learning rate of biases and batch norm, since the weight decay
+    is scaled as well: the paper's 0.0048, where weights have 0.2."""
     hidden_dim: Dimension = 8192
     """Width of the projector's two hidden layers."""
     embedding_dim: Dimension = 8192
-    """D."""
+    """D, dimension of the embeddings."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
 

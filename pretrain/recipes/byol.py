@@ -21,7 +21,7 @@ class BYOLConfig:
     hidden_dim: Dimension = 4096
     """Width of the hidden layer of projector and predictor."""
     embedding_dim: Dimension = 256
-    """d."""
+    """d, dimension of the embeddings."""
     sync_bn: bool = True
     """Batch norm over all processes' images, as in the released code."""
 

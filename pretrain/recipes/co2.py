@@ -12,11 +12,11 @@ class CO2Config(KeySettings):
     """Settings of CO2; by default, the paper's for ImageNet-1k, MoCo v2."""
 
     temperature: Positive = 0.2
-    """Tau, divides the cosine similarities of instance discrimination; 0.07 on MoCo v1."""
+    """Tau, the temperature of instance discrimination; 0.07 on MoCo v1."""
     consistency_temperature: Positive = 0.05
-    """Tau_con, divides the cosine similarities of eq. 4; 0.04 on MoCo v1."""
+    """Tau_con, temperature of the consistency loss; 0.04 on MoCo v1."""
     consistency_weight: NotNegative = 0.3
-    """Alpha of eq. 5; 10 on MoCo v1."""
+    """Alpha, weight of the consistency loss; 10 on MoCo v1."""
     projector: Projector = "mlp"
     """Kind of the projector; "linear" on MoCo v1."""
 

@@ -14,9 +14,9 @@ class DINOConfig:
     """Settings of DINO; by default, the authors' for 800 ResNet-50 epochs."""
 
     temperature: Positive = 0.1
-    """Tau_s, divides the logits of the encoder."""
+    """Tau_s, temperature of the encoder's logits."""
     target_temperature: Positive = 0.07
-    """Tau_t, divides the logits of the target encoder after the warm-up."""
+    """Tau_t, temperature of the target encoder's logits after the warm-up."""
     first_target_temperature: Positive = 0.04
     """Tau_t at the start of the run."""
     temperature_warmup: Fraction = 50 / 800
@@ -30,13 +30,13 @@ class DINOConfig:
     """Fraction of the run until which the last layer is frozen.
     The default is one epoch."""
     output_dim: Dimension = 60_000
-    """K, outputs of the last layer."""
+    """K, number of outputs of the last layer."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 6
-    """Small views, in addition to the two large ones."""
+    """Number of small views, in addition to the two large ones."""
     hidden_dim: Dimension = 2048
     """Width of the head's hidden layers."""
     embedding_dim: Dimension = 256
-    """d, inputs of the last layer."""
+    """d, number of inputs of the last layer."""
     head_norm: bool = True
     """Batch norm in the head, as for the authors' ResNets.
     Their transformers have none."""

@@ -16,7 +16,7 @@ class InstDiscConfig:
     """m, rows of the bank drawn as negatives for each image.
     0: no sampling; the loss is the softmax over all rows, as in the released code."""
     temperature: Positive = 0.07
-    """Tau, divides cosine similarities."""
+    """Tau, temperature: divides cosine similarities."""
     bank_momentum: Momentum = 0.5
     """Fraction of the old row that an update of the bank keeps.
     The default is the released code's; the paper has 0."""
@@ -24,7 +24,7 @@ class InstDiscConfig:
     """Lambda of eq. 10: pulls embeddings to their rows.
     The released code has 0."""
     embedding_dim: Dimension = 128
-    """d."""
+    """d, dimension of the embeddings."""
 
 
 RECIPES: Recipes = {

@@ -1,8 +1,8 @@
 """Runs of JCL: Cai et al., NeurIPS 2020, arXiv:2009.14776.
 
 According to the paper, each step removes the oldest 256 keys from the queue, although its batches
-of 512 images add 512. Then the queue would not keep its length. Here as many keys are removed as
-added, as in the released code.
+of 512 images add 512 keys. The queue would then grow with each step. Here, each step removes as
+many keys as it adds, as in the released code.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class JCLConfig(KeySettings):
     covariance_ramp: Literal["constant", "linear"] = "constant"
     """Schedule of lambda: constant (paper), or a linear ramp (released code)."""
     num_keys: NumViews = 5
-    """M', positive keys per image; the query is not counted."""
+    """M', number of positive keys per image, without the query."""
     unit_mean: bool = False
     """Normalize mean keys before they enter the queue.
     The paper does not say; its code does not."""

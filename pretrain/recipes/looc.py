@@ -1,9 +1,10 @@
 """Runs of LooC and its baselines: Xiao et al., ICLR 2021, arXiv:2008.05659.
 
-Appendix F.1 says that LooC++ features have 2048 dimensions times the number of augmentations. This
-omits the head that is invariant to all of them. But the text concatenates all spaces, and the 2
-bits of entropy in figure 4 need four heads. So that head is included here: three augmentations have
-four heads and 8192 dimensions, and MoCo++ has as many.
+The paper contradicts itself about the number of heads. According to appendix F.1, LooC++ features
+have 2048 dimensions times the number of augmentations, without the head that is invariant to all of
+them. However, the main text concatenates all embedding spaces, and the 2 bits of entropy in figure
+4 require four heads for three augmentations. These runs include the invariant head: three
+augmentations have four heads and 8192 dimensions, and so does MoCo++.
 """
 
 from dataclasses import dataclass, replace
@@ -27,26 +28,25 @@ from pretrain.running.command_line import Range
 
 @dataclass(frozen=True, kw_only=True)
 class LooCConfig(KeySettings):
-    """Settings of LooC and LooC++; MoCo v2's if the paper names none."""
+    """Settings of LooC and LooC++; MoCo v2's where the paper names none."""
 
     designated: tuple[Augmentation, ...] = ("color", "rotation")
-    """Augmentations that have a head which is not invariant to them.
-    In the order of heads 1 to n; empty: MoCo."""
+    """Augmentations that heads 1 to n preserve, in this order. None: MoCo."""
     conv5_heads: bool = False
-    """LooC++: each head has its own layer4.
-    The features of all heads are exported, concatenated."""
+    """Give each head its own layer4 (LooC++).
+    The exported features are those of all heads, concatenated."""
     queue_size: QueueSize = 16_384
-    """K, keys of each head."""
+    """K, number of keys in the queue of each head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MoCoPPConfig(KeySettings):
-    """Settings of MoCo++; MoCo v2's if the paper names none."""
+    """Settings of MoCo++; MoCo v2's where the paper names none."""
 
     num_heads: NumViews = 4
     """h, the number of heads of LooC++ with three designated augmentations."""
     queue_size: QueueSize = 16_384
-    """K, keys of each head."""
+    """K, number of keys in the queue of each head."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class SupervisedConfig:
     """Settings of supervised training; the defaults are torchvision's for ImageNet-1k."""
 
     num_classes: Annotated[int, Range(1, 2**24)] = 1000
-    """L, classes."""
+    """L, number of classes."""
     label_smoothing: Momentum = 0.0
     """Probability mass spread evenly over all classes."""
 
@@ -90,7 +90,7 @@ SUPERVISED: Recipe[Any] = Recipe(
 
 
 def moco(table_row: str, *added: Augmentation, **settings: Any) -> Recipe[Any]:
-    """Return MoCo with MoCo v2's views, plus rotation and texture if requested."""
+    """Return a run of MoCo v2, with rotation or texture if added."""
     views = replace(
         MOCO_V2_VIEWS,
         rotation_probability=HALF * ("rotation" in added),
@@ -100,7 +100,7 @@ def moco(table_row: str, *added: Augmentation, **settings: Any) -> Recipe[Any]:
 
 
 def looc(table_row: str, *designated: Augmentation, conv5_heads: bool = False) -> Recipe[Any]:
-    """Return LooC with a head per designated augmentation, or LooC++."""
+    """Return a run of LooC, or of LooC++ with conv5_heads."""
     config = LooCConfig(designated=designated, conv5_heads=conv5_heads)
     method = "loocpp" if conv5_heads else "looc"
     return replace(moco(table_row, *designated), method=method, config=config)

@@ -53,26 +53,26 @@ class LORACConfig(KeySettings):
     margin: Real = 3.0
     """c of the margin, a nuclear norm."""
     batch_scope: Literal["local", "global"] = "local"
-    """Images of the batch-wise prior: of one process, or of all."""
+    """Images that the batch-wise prior uses: those of one process (local), or all (global)."""
     temperature: Positive = 0.2
-    """Tau, divides cosine similarities and the exponent of the prior."""
+    """Tau, temperature: divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
-    """Use temperature 1 with the prior, as the released code erroneously does.
-    The paper keeps tau."""
+    """Use temperature 1 once the prior is used, as the released code erroneously does. The paper
+    keeps tau."""
     num_large_views: NumViews = 3
-    """Views of the recipe's large size."""
+    """Number of views of the recipe's large size."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 5
-    """Views of the small size, all of them queries."""
+    """Number of views of the small size; all are queries."""
     num_keys: NumViews = 2
     """Number of key views.
     If several, the first large views are both keys and queries. If one, the last large view is the
     key and not a query (figure 4(b), M = num_large_views)."""
     q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
-    """Rows of Q.
-    Large queries and all keys (released code); one key and the large queries of the other views
-    (eq. 12); or all queries and all keys."""
+    """Embeddings that are the rows of Q. large_and_keys: large queries and all keys (released
+    code). per_key: one key and the large queries of the other views (eq. 12). all_views: all
+    queries and all keys."""
     queue_size: QueueSize = 65_536
-    """K, keys in each of the num_keys queues.
+    """K, number of keys in each of the num_keys queues.
     The paper names one queue; its code has two."""
 
     @property
@@ -131,7 +131,7 @@ EQUAL_VIEWS = {
     )
     for number in range(2, 9)
 }
-"""Points of figure 4(b): views of one size, one is the key."""
+"""Points of figure 4(b). All views have one size, and one of them is the key."""
 
 RECIPES: Recipes = {
     "lorac/in1k-r50": IN1K,

@@ -46,7 +46,7 @@ class MultiKeyConfig(KeySettings):
     """Settings of the vanilla average; the defaults are JCL's for ImageNet-1k."""
 
     num_keys: NumViews = 5
-    """M, positive keys per image; the query is not counted."""
+    """M, number of positive keys per image, without the query."""
     key_forward: KeyForward = "concatenated"
     """Images in one batch-norm batch of the keys.
     Either all M views of a batch together, or one view at a time."""

@@ -1,10 +1,10 @@
 """Runs of NNCLR: Dwibedi et al., ICCV 2021, arXiv:2104.14548.
 
-The authors published no code. The following is taken from reimplementations that cite the paper:
-temperature 0.1, and a queue of 98,304 projections of the first view. There are four loss terms,
-over both views and over rows and columns. Views are BYOL's. LARS has learning rate 0.3 per 256
-images and weight decay 1e-6. Training takes 1000 epochs with batches of 4096 images. Projector and
-predictor are as described in the paper.
+The authors published no code. These settings are taken from reimplementations that cite the paper:
+temperature 0.1, a queue of 98,304 projections of the first view, and BYOL's views. The loss has
+four terms, for both views and for rows and columns. LARS has learning rate 0.3 per 256 images and
+weight decay 1e-6, for 1000 epochs with batches of 4096 images. Projector and predictor are as
+described in the paper.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class NNCLRConfig:
     """Settings of NNCLR; the defaults are our interpretation for ImageNet-1k."""
 
     temperature: Positive = 0.1
-    """Tau, divides cosine similarities; from reimplementations."""
+    """Tau, temperature: divides cosine similarities. From reimplementations."""
     queue_size: QueueSize = 98_304
     """Number of past projections to search for neighbors; from reimplementations."""
     hidden_dim: Dimension = 2048
@@ -34,7 +34,7 @@ class NNCLRConfig:
     predictor_dim: Dimension = 4096
     """Width of the predictor's hidden layer."""
     embedding_dim: Dimension = 256
-    """d."""
+    """d, dimension of the embeddings."""
     sync_bn: bool = True
     """Batch norm over the images of all processes; from reimplementations."""
 

@@ -1,7 +1,7 @@
 """The recipe of a run; views and learning rates that papers share.
 
-`learning_rate` is the value that the optimizer gets; functions compute it from the batch size if
-needed.
+`learning_rate` is the value for the optimizer, not a rate per 256 images; `linear_scaling` computes
+it from the batch size.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,13 +71,13 @@ class KeySettings:
     """Settings of methods with a momentum encoder and a queue."""
 
     temperature: Positive = 0.2
-    """Tau, divides cosine similarities."""
+    """Tau, temperature: divides cosine similarities."""
     queue_size: QueueSize = 65_536
-    """K, keys."""
+    """K, number of keys in the queue."""
     momentum: Fraction = 0.999
     """Momentum of the momentum encoder, per step."""
     embedding_dim: Dimension = 128
-    """d."""
+    """d, dimension of the embeddings."""
     bn_splits: PositiveCount = 1
     """Groups of images in one process, each with separate batch-norm statistics."""
 
@@ -92,10 +92,10 @@ class Recipe(Generic[Config]):
     arch: str = "resnet50"
     stem: Stem = "imagenet"
     images: Description = "ImageNet-1k train"
-    """Images that --data should hold."""
+    """Images that the folder --data should contain."""
     views: ViewRecipe = MOCO_V2_VIEWS
     test_px: Annotated[int, Range(0, MAX_SIDE_PX)] = 0
-    """Image size in px for tests of the backbone. 0: the size of the views."""
+    """Image size in px at which the backbone is evaluated. 0: the size of the views."""
     epochs: Annotated[float, Range(0, 1e6)]
     """Length of the run and of its schedule, which may be fractional."""
     batch_size: Annotated[int, Range(2, 2**24)]

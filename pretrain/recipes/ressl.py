@@ -17,17 +17,17 @@ class ReSSLConfig:
     """Settings of ReSSL; the defaults are the authors' code's for ImageNet-1k."""
 
     temperature: Positive = 0.1
-    """Tau_s, divides the student's cosine similarities."""
+    """Tau_s, temperature of the student's cosine similarities."""
     target_temperature: Positive = 0.04
-    """Tau_t, divides the teacher's cosine similarities."""
+    """Tau_t, temperature of the teacher's cosine similarities."""
     queue_size: QueueSize = 131_072
-    """K, keys."""
+    """K, number of keys in the queue."""
     momentum: Fraction = 0.999
     """m, momentum of the momentum encoder, per step."""
     hidden_dim: Dimension = 4096
     """Width of the projector's hidden layer."""
     embedding_dim: Dimension = 512
-    """d."""
+    """d, dimension of the embeddings."""
     bn_splits: PositiveCount = 1
     """Groups of images in one process, each with separate batch-norm statistics."""
 

@@ -1,9 +1,9 @@
 """Runs of SimCLR: Chen et al., ICML 2020, arXiv:2002.05709.
 
-Deviations from its code: LARS multiplies the momentum buffer by the learning rate, instead of the
-gradient that enters it, which matters while the learning rate changes. Crops are bilinear, not
-bicubic. Residual branches are initialized as in torchvision, not to zero. Images are normalized,
-which the code does not show.
+Deviations from the authors' code: LARS multiplies the momentum buffer by the learning rate, not the
+gradient that is added to it, which makes a difference while the learning rate changes. Crops are
+bilinear, not bicubic. Residual branches are initialized as in torchvision, not to zero. Images are
+normalized, which the authors' code does not show.
 """
 
 import math
@@ -20,11 +20,11 @@ class SimCLRConfig:
     """Settings of SimCLR; the defaults are the paper's for ImageNet-1k."""
 
     temperature: Positive = 0.1
-    """Tau, divides cosine similarities; 0.5 on CIFAR-10."""
+    """Tau, temperature: divides cosine similarities. 0.5 on CIFAR-10."""
     hidden_dim: Dimension = 2048
     """Width of the projector's hidden layer."""
     embedding_dim: Dimension = 128
-    """d."""
+    """d, dimension of the embeddings."""
     sync_bn: bool = True
     """Global batch norm over all processes' images (section 2.2)."""
 
@@ -48,7 +48,7 @@ UNCLEAR = (
 
 
 def root_rate(batch_size: int) -> float:
-    """Return a learning rate proportional to sqrt(batch size): appendix B.1."""
+    """Return a learning rate proportional to the root of the batch size (appendix B.1)."""
     return 0.075 * math.sqrt(batch_size)
 
 

@@ -21,7 +21,7 @@ class SimSiamConfig:
     predictor_dim: Dimension = 512
     """Width of the predictor's hidden layer."""
     embedding_dim: Dimension = 2048
-    """d."""
+    """d, dimension of the embeddings."""
     sync_bn: bool = True
     """Batch norm over all processes' images, as in the released code."""
 

@@ -114,8 +114,7 @@ CONFIGS: Mapping[str, Any] = {
     "supervised": looc.SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }
-"""Method -> settings at every small scale, except the queue's.
-`at_scale` adds those."""
+"""Method -> settings at every small scale, without those of the queue, which `at_scale` adds."""
 
 MULTI_CROP: Mapping[str, Any] = {"num_large_views": 2, "num_small_views": 2, "num_keys": 2}
 SMOKE_CONFIGS = {
@@ -162,9 +161,9 @@ SMOKE: Recipe[Any] = Recipe(
 
 
 def at_scale(recipe: Recipe[Any], method: str, config: Any, **queue: Any) -> Recipe[Any]:
-    """Return a method's run.
+    """Return a method's run at a scale.
 
-    Its config also gets those settings of the queue that it has.
+    queue: settings of queues; only those that the method has are used.
     """
     names = {field.name for field in fields(config)}
     settings = {name: value for name, value in queue.items() if name in names}

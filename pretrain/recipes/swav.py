@@ -18,33 +18,33 @@ class SwAVConfig:
     """Settings of SwAV; by default, the paper's for 800 ImageNet-1k epochs."""
 
     temperature: Positive = 0.1
-    """Tau, divides the cosines of embeddings and prototypes."""
+    """Tau, temperature: divides the cosines of embeddings and prototypes."""
     epsilon: Positive = 0.05
     """Epsilon, weight of the codes' entropy."""
     sinkhorn_iterations: Annotated[int, Range(1, 1000)] = 3
     """Iterations of eq. 5 per step."""
     num_prototypes: Dimension = 3000
-    """K, prototypes."""
+    """K, number of prototypes."""
     prototypes_from: Fraction = 1 / 800
     """Fraction of the run until which the prototypes are frozen.
     The default is one epoch."""
     queue_size: QueueSize = 0
-    """Embeddings of past steps that get codes, too; 0: none.
-    For each assigned view, over all processes. Small batches need them, so that there are more
-    embeddings than prototypes."""
+    """Number of embeddings of past steps that also get codes, for each assigned view and over all
+    processes. 0: none. Small batches need a queue, so that there are more embeddings than
+    prototypes."""
     queue_from: Fraction = 0.0
     """Fraction of the run after which the queue is filled.
     It is used once it is full."""
     num_assigned_views: NumViews = 2
-    """A, the first A large views get codes."""
+    """A: the first A large views get codes."""
     num_large_views: NumViews = 2
-    """Views of the recipe's large size."""
+    """Number of views of the recipe's large size."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 6
-    """Views of the small size; they get no codes."""
+    """Number of views of the small size; they get no codes."""
     hidden_dim: Dimension = 2048
     """Width of the projector's hidden layer."""
     embedding_dim: Dimension = 128
-    """d."""
+    """d, dimension of the embeddings."""
     sync_bn: ClassVar[bool] = True
     """Batch norm over the images of all processes."""
 

@@ -58,8 +58,7 @@ class UniCLRConfig:
     """Loss: SimAffinity, SimWhitening or SimTrace.
     SimTrace is divided by N D; trace_unscaled is equation 3 as printed."""
     temperature: Positive | None = None
-    """Tau, divides affinities.
-    None: the paper's, 0.5 for affinity and 1 otherwise."""
+    """Tau, temperature: divides affinities. None: the paper's, 0.5 for affinity and 1 otherwise."""
     symmetry_weight: NotNegative | None = None
     """Gamma, weight of the symmetric loss.
     None: the paper's, 0 for trace and 0.01 otherwise."""
@@ -76,14 +75,14 @@ class UniCLRConfig:
     detach_covariance: bool = False
     """No gradient through the covariance."""
     prenorm: bool = False
-    """Normalize rows before whitening, as in code released later."""
+    """Normalize rows before whitening, as in the code that was released later."""
     pooled_stats: bool = False
     """Compute one mean and covariance from all embeddings of a step.
     Otherwise, one for each pair of views."""
     affinity_scope: Literal["global", "local"] = "global"
-    """Images in affinities and statistics: of all processes, or of each process."""
+    """Images that affinities and statistics use: those of all processes, or of each process."""
     momentum_encoder: bool = False
-    """Targets from a momentum encoder, without gradient."""
+    """Compute the targets by a momentum encoder, without gradient."""
     momentum: Fraction = 0.99
     """Initial momentum of the momentum encoder, per step.
     It rises to 1 by half a cosine."""
@@ -92,11 +91,11 @@ class UniCLRConfig:
     predictor_dim: Dimension = 512
     """Width of the predictor's hidden layer."""
     num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 0
-    """Small views, in addition to the two large ones; 6 with multi-crop."""
+    """Number of small views, in addition to the two large ones; 6 with multi-crop."""
     hidden_dim: Dimension = 2048
     """Width of the projector's hidden layers."""
     embedding_dim: Dimension = 2048
-    """D."""
+    """D, dimension of the embeddings."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
 

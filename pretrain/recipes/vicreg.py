@@ -24,7 +24,7 @@ class VICRegConfig:
     hidden_dim: Dimension = 8192
     """Width of the projector's (the paper's expander's) two hidden layers."""
     embedding_dim: Dimension = 8192
-    """D."""
+    """D, dimension of the embeddings."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
 

@@ -2,7 +2,7 @@
 
 The paper uses code and settings of Chen et al., 2020b, which we take to be SimCLRv2,
 arXiv:2006.10029. These settings are a projector of three layers, LARS, learning rate, weight decay,
-warm-up and views. The authors released a loss for that code, but no script of the run.
+warm-up and views. The authors released their loss for that code, but not the script of the run.
 
 Deviations from SimCLRv2: the projector has no final norm layer, which whitening would cancel. LARS,
 crops, normalization and residual branches are as in simclr.py. Deviation from the released loss,
@@ -26,8 +26,7 @@ class WMSEConfig:
     """
 
     num_views: Annotated[int, Range(2, MAX_VIEWS)] = 2
-    """V, views of an image (the paper's d).
-    2 in W-MSE 2, 4 in W-MSE 4."""
+    """V, number of views of an image (the paper's d): 2 in W-MSE 2, 4 in W-MSE 4."""
     whitening_size: PositiveCount = 256
     """Images in a sub-batch; twice the number of features in the paper."""
     num_orders: NumViews = 1
@@ -41,7 +40,7 @@ class WMSEConfig:
     """Number of hidden layers: 1 in the released code.
     SimCLRv2, which the paper used on ImageNet, has 2."""
     embedding_dim: Dimension = 128
-    """D."""
+    """D, dimension of the embeddings."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
 

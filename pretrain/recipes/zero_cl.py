@@ -31,13 +31,12 @@ class ZeroCLConfig:
     The variance is 1 on average."""
     loss_scale: Positive = 0.016
     """Factor of the loss.
-    It only sets the learning rate of biases and batch norm: 0.0048, where weights have 0.3. The
-    other steps of LARS do not depend on it if the weight decay is scaled, too, as in the
-    recipes."""
+    With LARS, it only determines the learning rate of biases and batch norm, since the recipes
+    scale the weight decay as well: 0.0048, where weights have 0.3."""
     hidden_dim: Dimension = 2048
-    """Width of the projector's two hidden layers; the released code's is 8192."""
+    """Width of the projector's two hidden layers; the released code has 8192."""
     embedding_dim: Dimension = 2048
-    """D; the released code's is 8192."""
+    """D, dimension of the embeddings; the released code has 8192."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
 
