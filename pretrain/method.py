@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
@@ -100,11 +100,11 @@ class Method(nn.Module):
         """Return the conditions on a batch; they are checked before building networks."""
         return BatchNeeds(**{name: getattr(config, name) for name in cls.batch_settings})
 
-    def after_step(self, progress: float) -> None:
+    def after_step(self, progress: float | Tensor) -> None:
         """Update state that depends on the weights, after each optimizer step.
 
         progress is the fraction of the run before the step. It counts steps, even if the recipe's
-        schedules change per epoch.
+        schedules change per epoch. It may be a scalar tensor on the device, which is not read.
         """
 
     def cautions(self, batch_size: int) -> list[str]:

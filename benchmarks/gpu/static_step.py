@@ -1,11 +1,12 @@
 """A pre-training step that can be captured in a CUDA graph.
 
-It supports methods with a constant momentum. A graph replays kernels on the tensors that it was
-captured with. Therefore, views, permutations of the keys, learning rates and progress are static
-tensors, which are set before each step.
+A graph replays kernels on the tensors that it was captured with. Therefore, views, labels,
+permutations of the keys, learning rates and the fractions of the run, which determine the momentum
+of moving averages, are static tensors. They are set before each step.
 """
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
@@ -15,28 +16,33 @@ from torch import Tensor
 from pretrain.data.feed import Batch
 from pretrain.job import Job
 from pretrain.loop import Training, begin_step
+from pretrain.optim import LARS
 from pretrain.parts import sync_bn
 from pretrain.parts.sync_bn import upload
 
-METHODS = ("moco", "multi_key", "jcl")
-"""Methods without labels and without an update after the optimizer's step."""
+WAITS = "its losses wait for the device"
+FREEZES = "it trains other parameters after the first epochs"
+EXCLUDED: Mapping[str, str] = {
+    **dict.fromkeys(("lorac", "simwhitening", "simtrace", "wmse", "zero_cl"), WAITS),
+    **dict.fromkeys(("dino", "swav"), FREEZES),
+}
+"""Methods without a static step, and why."""
 
 
 class StaticStep:
-    """Steps of a training after the first one.
+    """Steps of a training after the first one, in one process.
 
-    The first step creates the momentum buffers. Requires SGD in one process with a constant set of
-    parameters. On a CPU, weights and losses equal the results of `training_step` bit for bit.
+    The first step creates the momentum buffers. On a CPU, weights and losses equal the results of
+    `training_step` bit for bit.
     """
 
     def __init__(self, job: Job, training: Training, batch: Batch) -> None:
-        if job.recipe.method not in METHODS or job.recipe.optimizer != "sgd":
-            raise ValueError(
-                f"no static step for {job.name}, only for {', '.join(METHODS)} with SGD"
-            )
+        if job.recipe.method in EXCLUDED:
+            raise ValueError(f"{job.name} has no static step: {EXCLUDED[job.recipe.method]}")
         device = job.process.device
         self.job, self.training = job, training
         self.views = [view.clone() for view in batch.views]
+        self.extras = [extra.clone() for extra in batch.extras]
         self.permutations: list[Tensor] = []
         """Permutations of the keys in order of use, from the first step."""
         self.learning_rates = [
@@ -44,6 +50,8 @@ class StaticStep:
         ]
         # a product with a float64 scalar tensor rounds like a product with a number
         self.progress = torch.zeros((), dtype=torch.float64, device=device)
+        self.progress_before = torch.zeros_like(self.progress)
+        """Fraction of the run before the step; determines the momentum of moving averages."""
         self.metrics: dict[str, Tensor] = {}
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -60,13 +68,15 @@ class StaticStep:
     def set_inputs(self, batch: Batch) -> None:
         """Set the views and all other inputs that change in each step."""
         self.progress.fill_(begin_step(self.job, self.training))
+        self.progress_before.fill_(self.training.step / self.job.num_steps)
         groups = self.training.optimizer.param_groups
         for learning_rate, group in zip(self.learning_rates, groups, strict=True):
             learning_rate.fill_(group["lr"])
         for permutation in self.permutations:
             permutation.copy_(upload(torch.randperm(len(permutation)), permutation.device))
-        for static_view, view in zip(self.views, batch.views, strict=True):
-            static_view.copy_(view)
+        new_inputs = (*batch.views, *batch.extras)
+        for static_input, new_input in zip(self.views + self.extras, new_inputs, strict=True):
+            static_input.copy_(new_input)
 
     def compute(self) -> None:
         """Compute losses, gradients and weights from the inputs; the graph captures this."""
@@ -83,11 +93,12 @@ class StaticStep:
             patch.object(sync_bn, "upload", static_permutation),
             torch.autocast(job.process.device.type, torch.bfloat16, enabled=enabled),
         ):
-            metrics = self.training.method(self.views, self.progress)
+            metrics = self.training.method(self.views, self.progress, *self.extras)
         optimizer.zero_grad(set_to_none=True)
         metrics["loss"].backward()
         for group, learning_rate in zip(optimizer.param_groups, self.learning_rates, strict=True):
-            sgd_step(optimizer, group, learning_rate)
+            move_weights(optimizer, group, learning_rate)
+        self.training.method.after_step(self.progress_before)
         self.metrics = {name: value.detach() for name, value in metrics.items()}
 
     def capture(self) -> None:
@@ -108,15 +119,18 @@ class StaticStep:
 
 
 @torch.no_grad()
-def sgd_step(
+def move_weights(
     optimizer: torch.optim.Optimizer, group: dict[str, Any], learning_rate: Tensor
 ) -> None:
-    """Apply torch's SGD step with a learning rate on the device."""
-    weights = group["params"]
-    gradients = [weight.grad for weight in weights]
-    momenta = [optimizer.state[weight]["momentum_buffer"] for weight in weights]
-    directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
-    torch._foreach_mul_(momenta, group["momentum"])
-    torch._foreach_add_(momenta, directions)
+    """Apply a step of SGD or LARS to one group, with a learning rate on the device."""
+    if isinstance(optimizer, LARS):
+        weights, momenta = optimizer.directions(group) or ([], [])
+    else:
+        weights = [weight for weight in group["params"] if weight.grad is not None]
+        gradients = [gradient for weight in weights if (gradient := weight.grad) is not None]
+        momenta = [optimizer.state[weight]["momentum_buffer"] for weight in weights]
+        directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
+        torch._foreach_mul_(momenta, group["momentum"])
+        torch._foreach_add_(momenta, directions)
     # rounds once, as torch's `add` with a number alpha does
     torch._foreach_addcmul_(weights, momenta, [-learning_rate] * len(weights))

@@ -47,7 +47,7 @@ class BYOL(Method):
         loss = loss + byol_loss(self.predictor(second), targets[0])
         return {"loss": loss, "embedding_spread": embedding_spread(first)}
 
-    def after_step(self, progress: float) -> None:
+    def after_step(self, progress: float | Tensor) -> None:
         """Update the target encoder with the momentum of this step.
 
         Section 3.2; progress is k / K.

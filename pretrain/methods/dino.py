@@ -112,7 +112,7 @@ class DINO(Method):
         self.center.copy_(torch.lerp(mean, self.center, config.center_momentum))
         return metrics
 
-    def after_step(self, progress: float) -> None:
+    def after_step(self, progress: float | Tensor) -> None:
         """Update the target encoder with the released code's momentum for this step."""
         self.target_encoder.update(self.encoder, progress)
 

@@ -113,7 +113,7 @@ class InstDisc(Method):
         }
 
     @torch.no_grad()
-    def after_step(self, progress: float) -> None:
+    def after_step(self, progress: float | Tensor) -> None:
         """Move the bank's rows of all processes' images towards their embeddings.
 
         `forward` must not change the bank, which the gradient of the full softmax still needs.

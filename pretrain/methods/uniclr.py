@@ -146,7 +146,7 @@ class UniCLR(Method):
             f"{config.ridge:g}) removes almost all information; pass --ridge 1 or more --groups"
         ]
 
-    def after_step(self, progress: float) -> None:
+    def after_step(self, progress: float | Tensor) -> None:
         """Update the momentum encoder, if there is one."""
         if self.target_encoder is not None:
             self.target_encoder.update(self.encoder, progress)

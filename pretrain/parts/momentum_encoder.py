@@ -6,6 +6,7 @@ NeurIPS 2020, arXiv:2009.14776. Their appendix C says that the keys of all views
 
 import copy
 import math
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from torch.nn.functional import normalize
 
 from pretrain.parts.sync_bn import shuffled_forward, split_forward
 from pretrain.parts.view import KeyForward
+
+Number = TypeVar("Number", float, Tensor)
 
 
 class MomentumEncoder(nn.Module):
@@ -27,17 +30,21 @@ class MomentumEncoder(nn.Module):
         self.momentum = momentum
 
     @torch.no_grad()
-    def update(self, encoder: nn.Module, progress: float = 0.0) -> None:
+    def update(self, encoder: nn.Module, progress: float | Tensor = 0.0) -> None:
         """Update the moving average.
 
         The parameters become momentum * self + (1 - momentum) * encoder. The momentum starts at the
-        constructor's and rises to 1 with `progress`, the fraction of the run.
+        constructor's and rises to 1 with `progress`, the fraction of the run. A progress () in
+        float64 on the device is not read, so that a CUDA graph can hold the update.
         """
         # one fused call: a loop over a ResNet-50's parameters takes several times as long
-        weight = 1 - rising_momentum(self.momentum, progress)
         averaged: list[Tensor] = list(self.network.parameters())
         source: list[Tensor] = list(encoder.parameters())
-        torch._foreach_lerp_(averaged, source, weight)
+        if isinstance(progress, Tensor):
+            weight = 1 - rising_momentum(self.momentum, progress)
+            torch._foreach_lerp_(averaged, source, [weight.to(t.dtype) for t in averaged])
+        else:
+            torch._foreach_lerp_(averaged, source, 1 - rising_momentum(self.momentum, progress))
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
@@ -76,11 +83,13 @@ class MomentumEncoder(nn.Module):
         return normalize(query.float(), dim=1), keys
 
 
-def rising_momentum(start: float, progress: float) -> float:
+def rising_momentum(start: float, progress: Number) -> Number:
     """Return the momentum at a fraction of the run.
 
     It rises to 1 by half a cosine, as in BYOL.
     """
+    if isinstance(progress, Tensor):
+        return 1 - (1 - start) * (1 + torch.cos(math.pi * progress)) / 2
     return 1 - (1 - start) * (1 + math.cos(math.pi * progress)) / 2
 
 

@@ -80,8 +80,8 @@ class Recorder(Method):
             "loss": self.backbone.get_parameter("weight").sum() * (float("nan") if bad else 1.0)
         }
 
-    def after_step(self, progress: float) -> None:
-        self.followed.append(progress)
+    def after_step(self, progress: float | Tensor) -> None:
+        self.followed.append(float(progress))
 
 
 def test_infinite_loss_keeps_the_previous_checkpoint(image_folder: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_waits_for_batches_are_those_of_their_own_window(
         return make(feed, step)
 
     class Slow(Recorder):
-        def after_step(self, progress: float) -> None:
+        def after_step(self, progress: float | Tensor) -> None:
             nonlocal clock_s
             clock_s += 1.0
 
