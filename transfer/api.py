@@ -35,7 +35,7 @@ class Result:
     record: Record
 
     def __repr__(self) -> str:
-        """Return one line per fact: metrics, protocol, deviations, data."""
+        """Return metrics, protocol, deviations and data, one per line."""
         return table_text(*self._title_and_facts())
 
     def _repr_html_(self) -> str:

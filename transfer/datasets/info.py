@@ -128,7 +128,7 @@ class DatasetInfo:
     list_file: str = ""
     """Required file in `folder` that lists images of another dataset."""
     num_classes: int
-    """L."""
+    """L, number of classes."""
     metric: Literal["top1", "mean_per_class", "mAP", "AP", "mIoU"]
     """AP: a detection dataset, read as `Scenes`; mIoU: segmentation, read as `Segmented`."""
     counts: Mapping[str, int]

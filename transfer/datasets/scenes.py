@@ -21,8 +21,9 @@ from transfer.datasets.images import ImageFiles, ImageSplit
 class Scene:
     """One image and its m objects, in px of the original image.
 
-    Boxes are (left, top, right, bottom). In a test, a missed `aside` object is not an
-    error. In training, COCO's crowds are skipped; VOC's difficult objects count like any other.
+    Boxes are (left, top, right, bottom). Objects `aside` are COCO's crowds or VOC's difficult
+    objects: a detector is not penalized for missing them. Training skips crowds, and treats
+    difficult objects like any other.
     """
 
     name: str

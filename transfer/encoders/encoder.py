@@ -151,7 +151,7 @@ class Encoder:
     """Function of the network that returns maps; None: the network returns them."""
 
     def __repr__(self) -> str:
-        """Return a line per fact, without the weights."""
+        """Return the fields, one per line, without the weights."""
         return table_text(f"Encoder {self.name}", self._facts())
 
     def _repr_html_(self) -> str:

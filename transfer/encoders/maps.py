@@ -1,9 +1,9 @@
 """Maps of an encoder: (n, 3, S, S) -> (n, C, h, w).
 
 They are the patch tokens or the output of the last convolution. Class, distillation and register
-tokens are dropped. The network's final norm is applied at each position, even if the network pools
-before it. Position embeddings are resampled by the same method for all sources, `POSITIONS`; at its
-native size a network keeps its own.
+tokens are dropped. The network's final norm is applied at each position, even if the network itself
+pools before it. If the image size differs from the network's own, its position embeddings are
+resampled, by the same method for all sources (`POSITIONS`).
 """
 
 from __future__ import annotations

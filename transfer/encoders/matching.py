@@ -31,7 +31,7 @@ class Plan:
 
     arch: str
     stem: Stem
-    """Empty for an encoder that is not a ResNet."""
+    """Both are empty for an encoder that is not a ResNet."""
     scheme: str
     """Name of the scheme, or the encoder as the user named it."""
     tensors: Mapping[str, tuple[str, tuple[int, ...]]]

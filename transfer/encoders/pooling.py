@@ -37,7 +37,7 @@ class Built:
     own_pooling: Callable[[nn.Module, Tensor], Tensor] | None = None
     """Features (n, C) with the network's own pooling, or None."""
     last_four: Callable[[nn.Module, Tensor], Tensor] | None = None
-    """Normalized class tokens of the last four blocks, then mean patch.
+    """Normalized class tokens of the last four blocks, and mean patch token.
 
     Shape (n, 5 C); None if unavailable.
     """
@@ -75,7 +75,7 @@ class Pooled(nn.Module):
         """Return features (n, C) of images (n, 3, H, W)."""
         features = self.features(self.network, images)
         if self.pool == LAST_FOUR[0]:
-            return features[:, : features.shape[1] * 4 // 5]  # without the mean patch
+            return features[:, : features.shape[1] * 4 // 5]  # without the mean of the patch tokens
         if self.pool in ("", *LAST_FOUR):
             return features
         return pooled(features, self.pool, self.network)

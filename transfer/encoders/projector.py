@@ -47,7 +47,7 @@ class Head:
     network: nn.Sequential
     """(n, stop - start) -> (n, d), in eval mode, without gradients."""
     embedding_dim: int
-    """d."""
+    """d, dimension of the embeddings."""
 
 
 @dataclass(frozen=True, eq=False)

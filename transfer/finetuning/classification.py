@@ -53,7 +53,7 @@ class FineTuning(TrainingSchedule):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Crops(Sample):
-    """The crops of a micro-batch with labels; the network normalizes them."""
+    """The crops and labels of a micro-batch; the network normalizes the crops."""
 
     pixels: Tensor
     """(n, 3, H, W) uint8, RGB, channels last."""
@@ -129,7 +129,7 @@ def fine_tune(
 
     Raises NotFiniteError if the training diverges.
 
-    name: of the training, for messages and for its folder in `work`.
+    name: name of the training in messages, and of its folder in `work`.
     """
     classifier = Classifier(backbone, len(images.class_names), seed).to(process.device)
     # everything that affects the weights

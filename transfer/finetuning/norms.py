@@ -1,8 +1,8 @@
-"""Norm layers of the trainings, and their statistics after training.
+"""Norm layers for training, and their precise statistics afterwards.
 
-Precise statistics: Wu and Johnson, Rethinking "Batch" in BatchNorm, arXiv:2105.07576. With fixed
-weights, population statistics replace the moving averages. Each batch is weighted by its number of
-values, as in detectron2.
+Precise statistics (Wu and Johnson, Rethinking "Batch" in BatchNorm, arXiv:2105.07576) are computed
+from many batches with the final weights. They replace the moving averages of the training. As in
+detectron2, each batch is weighted by its number of values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -44,9 +44,9 @@ def norm_layer(norm: Norm) -> Callable[[int], nn.Module]:
 class NaiveSyncBatchNorm(nn.BatchNorm2d):
     """Batch norm over all processes, with equal weight for each process.
 
-    This is detectron2's layer of the same name, which MoCo's VOC runs use; it also runs on CPUs. It
-    is exact only if all processes have the same number of values. As in detectron2, running
-    variances are biased. torch's layers (also used in pre-training) correct them by n / (n - 1),
+    This is detectron2's layer of the same name, which MoCo's VOC runs use. In contrast to torch's
+    layer, it also runs on CPUs. It is exact only if all processes have the same number of values.
+    As in detectron2, the running variances are biased; torch's layers multiply them by n / (n - 1),
     where n is the number of values per channel.
     """
 
@@ -72,7 +72,7 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
 def sum_over_processes(values: Tensor) -> Tensor:
     """Return the elementwise sum over all processes, with gradient.
 
-    torch's function for this is deprecated.
+    torch.distributed.nn has such a function, but it is deprecated.
     """
     total: Tensor = _AllReduce.apply(values)
     return total

@@ -71,7 +71,7 @@ class TrainingOptions:
         return {o.name: value for o in fields(self) if (value := vars(self)[o.name]) != o.default}
 
     def num_processes(self, batch_size: int) -> int:
-        """Return torchrun's number of processes, or `gpus`, or the largest possible number."""
+        """Return torchrun's number of processes, otherwise `gpus` or the largest divisor."""
         choices = range(1, max(1, num_gpus()) + 1)
         return started_processes() or self.gpus or max(n for n in choices if batch_size % n == 0)
 

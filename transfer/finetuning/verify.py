@@ -45,8 +45,8 @@ def verify_maps(
         feature_maps: function from images (n, 3, H, W) uint8 to the network's maps by name.
         state_dict: the loaded backbone, with torchvision's names and shapes.
         arch: the backbone's architecture.
-        mean: per channel, for pixels from 0 to 1.
-        std: the same.
+        mean: mean of each channel, for pixels from 0 to 1.
+        std: standard deviation of each channel, for pixels from 0 to 1.
         changed: applies the network's changes to torchvision's network.
         advice: inserted into the error message.
 

@@ -3,7 +3,7 @@
 feature_cache.py   features and predictions; the feature cache, its keys and precision
 transforms.py      evaluation transforms, normalization, settings of random views
 rankme.py          RankMe: the effective rank of features
-finite.py          errors and checks of features
+finite.py          raises errors for features and scores that are not finite
 network.py         the frozen network: device, precision, forward pass
 extraction.py      extraction of missing features
 feature_file.py    a file of the cache, written row by row

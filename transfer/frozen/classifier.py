@@ -59,7 +59,7 @@ def save_classifier(folder: Path, head: Heads) -> str:
     from pretrain.running.atomic_files import save_stage
 
     name = hash_of(head.weight, head.bias)[:16]
-    # clone: of a view, torch would store all heads
+    # clone, since torch would store the tensor of all heads
     tensors = {"weight": head.weight.clone(), "bias": head.bias.clone()}
     save_stage(classifier_file(folder, name), tensors)
     return name

@@ -27,8 +27,8 @@ def cross_validate(
 ) -> tuple[Tensor, int]:
     """Cross-validate features (n, C) with positive (n, L) bool at every cost.
 
-    Each cost starts from the planes of the previous one, so costs should increase. It takes
-    minutes, so no state is saved. The seed draws the folds.
+    The solution at each cost is the start at the next one, so costs should increase. No state is
+    saved, since this takes only minutes. The seed draws the folds.
 
     Returns the average precision (costs, L) in percent, the mean over the folds, and the number of
     problems for which the solver did not converge.

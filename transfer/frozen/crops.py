@@ -1,8 +1,8 @@
 """Random crops of training images, and the order of the images.
 
 Each crop depends only on the seed and its number in the run, so neither the number of loader
-processes nor an interruption changes a pixel. Pre-training has other crops: pretrain/data/views.py.
-Loader processes send crops as bytes; they are normalized on the device.
+processes nor an interruption changes a pixel. The crops of pre-training differ: see
+pretrain/data/views.py. Loader processes send crops as bytes; they are normalized on the device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ def draw_seed(seed: int, number: int) -> int:
 
 
 class RandomCrops:
-    """Random crops, flipped or not.
+    """Random crops with random horizontal flips.
 
     Crops have 8 to 100 % of the area (torchvision's default). With labels "rotations", each crop is
     rotated by a random multiple of 90 degrees, its label.

@@ -129,7 +129,7 @@ def extract(
                         entry.put(indices.start, raw)
                     except WriteError:
                         raise
-                    except Exception as error:  # of one network, such as an out-of-memory error
+                    except Exception as error:  # such as running out of memory
                         if len(entries) == 1:
                             raise
                         errors.append(error)

@@ -1,8 +1,8 @@
 """Few-shot linear classifiers, trained at once for all trials and shots.
 
 The P problems differ only in support set, initial weights and order of images. Their weights are
-one tensor (P, L, C), and a step is a batched matrix product. Adam is elementwise, so each
-classifier ends with the weights of a separate training.
+one tensor (P, L, C), and a step is a batched matrix product. Adam updates each weight separately,
+so each classifier gets the same weights as in a separate training.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def train_together(
     for step in range(iterations):
         rows = orders[:, step * batch_size : (step + 1) * batch_size]
         scores = torch.baddbmm(bias[:, None], features[rows], weight.transpose(1, 2))
-        # sum over problems: the gradient of a problem depends only on its mean loss
+        # summed over problems, so that the gradient of each depends only on its own mean loss
         losses = cross_entropy(
             scores.flatten(0, 1), labels[rows].flatten(), reduction="none"
         ).view_as(rows)

@@ -24,9 +24,9 @@ def image_shares(
 ) -> tuple[Tensor, Tensor]:
     """Return contributions (m, num_heads) and image indices (m,).
 
-    classifier: R = 1. features (n, C), concatenated over heads; labels (n,). Only correctly
-    classified images with a positive contribution count. The contributions to an image are at least
-    0 and add up to 1.
+    classifier: a single one (R = 1). features (n, C), concatenated over heads; labels (n,). Only
+    correctly classified images with a positive contribution count. The contributions to an image
+    are at least 0 and add up to 1.
     """
     weight = classifier.weight[0].float()
     relative = weight - weight.mean(dim=0)

@@ -59,11 +59,11 @@ class CachedFiles(ImageFiles):
 
 
 def with_cached_pixels(images: Images, num_crops: float) -> Images:
-    """Return the images, with cached pixels if that pays.
+    """Return the images, with cached pixels if that saves time.
 
-    It pays for many crops, if the pixels fit into the limit. Subsets share the pixels. Names and
-    fingerprint do not change. Raises ImageMemoryError if the pixels fit into the user's limit but
-    not into memory.
+    It does if there are many crops per image and the pixels fit into the limit. Subsets share the
+    pixels. Names and fingerprint do not change. Raises ImageMemoryError if the pixels fit into the
+    user's limit but not into memory.
     """
     source = images.source
     pays = num_crops >= MIN_EPOCHS * len(images)
@@ -91,7 +91,7 @@ def with_cached_pixels(images: Images, num_crops: float) -> Images:
             f"but {free / 1e9:.1f} GB of memory are free. Pass a smaller {OPTION} (0: decode in "
             "every epoch), or run with more memory"
         )
-    # anonymous memory: forks inherit it, and /dev/shm is small in containers
+    # anonymous memory, since forks inherit it, and since /dev/shm is small in containers
     block = np.frombuffer(mmap.mmap(-1, num_bytes), np.uint8)
     ends = 3 * sizes.prod(axis=1).cumsum()
     cached = CachedFiles(source.folder, source.encoded_names, sizes, ends, block)

@@ -157,7 +157,7 @@ class Pass:
 
 
 def training_hash(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
-    """Return a hash of everything that determines the weights."""
+    """Return a hash of everything that determines the trained weights."""
     settings = asdict(training)
     fields = [backbone.sha256, backbone.precision, images.fingerprint, settings, seed, CROPS]
     return content_hash(fields, 16)

@@ -16,9 +16,9 @@ from torch import Tensor
 
 NEWTON_STEPS = 200
 CG_STEPS = 500
-CG_REDUCTION = 0.1  # of the residual; more exact Newton steps are hardly better
+CG_REDUCTION = 0.1  # of the residual; a larger reduction hardly improves the Newton step
 LINE_SEARCH_STEPS = 40
-LINE_SEARCH_REDUCTION = 1e-6  # of the slope; exact, since its steps are cheap
+LINE_SEARCH_REDUCTION = 1e-6  # of the slope; small, since steps of the search are cheap
 MIN_FRACTION = 0.01
 LIBLINEAR_TOLERANCE = 1e-4
 LIBLINEAR_STEPS = 2000
@@ -38,7 +38,7 @@ class Problems:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Solution:
-    """One separating plane per problem."""
+    """The separating hyperplane of each problem."""
 
     weights: Tensor
     """(P, C + 1) float64 on the CPU, the bias last."""
@@ -52,7 +52,7 @@ class Solution:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Eigenbasis:
-    """The images in the eigenbasis of X'X, where the preconditioner is diagonal."""
+    """Images in the eigenbasis of X'X, in which the preconditioner is diagonal."""
 
     images: Tensor
     """(n, r): X @ axes, with bias column; r = min(n, C+1)."""
@@ -65,7 +65,7 @@ class Eigenbasis:
 def eigenbasis(features: Tensor) -> Eigenbasis:
     """Rotate features (n, C) and a bias column into the eigenbasis.
 
-    It computes in float64; the rotated images have the dtype of the features.
+    Computed in float64; the rotated images have the dtype of the features.
     """
     ones = features.new_ones(len(features), 1)
     images = torch.cat([features, ones], dim=1).double()
@@ -92,7 +92,8 @@ def solve_batched(
 ) -> Solution:
     """Solve all problems at once by truncated Newton with exact line search.
 
-    costs (P,): the problems' C. start (P, C + 1): for instance the solution at a lower cost.
+    costs (P,): C of each problem. start (P, C + 1): initial weights, such as the solution at a
+    lower cost.
 
     The stopping rule is LIBLINEAR's for the primal problem. The norm of the gradient must be at
     most `tolerance * fraction` times its norm at w = 0, with the fraction of the rarer class.
@@ -144,9 +145,9 @@ def newton_direction(
 ) -> tuple[Tensor, Tensor]:
     """Return the Newton direction -H^-1 gradient, and its product with the images.
 
-    curvature (P, n), gradient (P, r); H = I + X' diag(curvature) X. Preconditioned conjugate
-    gradients solve for it. The preconditioner replaces the images' curvatures by their mean, which
-    makes H diagonal in this basis.
+    curvature (P, n), gradient (P, r); H = I + X' diag(curvature) X. It is computed by conjugate
+    gradients. The preconditioner is H with the mean curvature instead of each image's, which is
+    diagonal in this basis.
     """
     mean_curvature = curvature.mean(dim=1, keepdim=True)
     inverse = 1 / (1 + mean_curvature * basis.eigenvalues)
@@ -182,9 +183,9 @@ def line_search(
 ) -> Tensor:
     """Return step lengths (P, 1) to the minima along the directions.
 
-    point, direction (P, r); margin, change, weight (P, n): y_i w'x_i, its change, and 2 C c_i. The
-    slope is piecewise linear and increasing. Newton's method finds its zero; steps that leave the
-    bracket are replaced by bisection.
+    point, direction (P, r). margin, change, weight (P, n): y_i w'x_i, its change along the
+    direction, and 2 C c_i. The slope of the objective is piecewise linear and increasing. Newton's
+    method finds its zero; a step that leaves the bracket is replaced by a bisection.
     """
     linear = (point * direction).sum(dim=1, keepdim=True)
     quadratic = direction.square().sum(dim=1, keepdim=True)

@@ -1,8 +1,8 @@
 """The frozen network: device, precision and forward pass.
 
-In bfloat16, batch norms are folded into convolutions, which needs a third to a half of the time.
-This changes 0.3 % of a ResNet-50's predictions at 224 px, and up to 3 % for networks after one
-epoch, since their features are similar (docs/explanation/speed.md).
+In bfloat16, batch norms are folded into convolutions, which shortens the forward pass to a third or
+a half. This changes 0.3 % of a ResNet-50's predictions at 224 px, and up to 3 % for networks after
+one epoch, since their features are similar (docs/explanation/speed.md).
 """
 
 from itertools import chain, pairwise

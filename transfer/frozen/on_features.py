@@ -182,7 +182,7 @@ def _features(train: Values, test: Values, dtype: torch.dtype) -> tuple[Tensor, 
                 f"{name} is {tuple(features.shape)}; expected features (n, C), a row per image"
             )
         require_finite(features.float(), "row {}".format, f"of {name}")
-        checked.append(features.to(dtype).contiguous())  # rounding depends on the layout
+        checked.append(features.to(dtype).contiguous())  # the layout affects rounding
     if checked[0].shape[1] != checked[1].shape[1]:
         raise FeatureError(
             f"train has {checked[0].shape[1]} features per row and test has {checked[1].shape[1]}; "

@@ -33,7 +33,7 @@ IMAGES_PER_BATCH = 8  # 256 views in a forward pass at 32 views per image
 def blur(image: Image.Image, sigma_px: tuple[float, float]) -> Image.Image:
     """Blur with a random standard deviation.
 
-    With Pillow, as in MoCo; torchvision takes ten times as long.
+    It uses Pillow, as MoCo does; torchvision takes ten times as long.
     """
     std_px = float(torch.empty((), dtype=torch.float32).uniform_(*sigma_px))
     return image.filter(ImageFilter.GaussianBlur(std_px))

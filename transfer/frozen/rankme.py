@@ -1,6 +1,6 @@
 """RankMe: the effective rank of features, without labels.
 
-Garrido et al., ICML 2023, arXiv:2210.02885. A collapsed network has a low one.
+Garrido et al., ICML 2023, arXiv:2210.02885. The features of a collapsed network have a low rank.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ def rankme_details(
     backbone: Encoder,
     folders: Folders,
 ) -> dict[str, Any]:
-    """Return RankMe of the features that a task extracts, with images and layer; empty without any.
+    """Return RankMe of a task's features, as details of its record.
 
-    Up to NUM_IMAGES equally spaced training images are used, or images of the first other split
-    that the task extracts.
+    The details also name the images and the layer; they are empty if the task extracts nothing. Up
+    to NUM_IMAGES equally spaced training images are used, or images of the first split if the task
+    extracts no training images.
     """
     from transfer.frozen.feature_cache import features_of_backbones
     from transfer.frozen.network import device, upload

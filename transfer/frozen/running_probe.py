@@ -53,7 +53,7 @@ class HeadOptimizer:
         label_index = labels.view(-1, 1, 1).expand(-1, num_heads, 1)
         losses = -log_p.gather(2, label_index).squeeze(2).mean(dim=0)
         # d loss / d logits of cross-entropy: softmax minus one-hot
-        # in place: log_p is not needed any more
+        # in place, since log_p is not used below
         gradient = log_p.exp_()
         gradient.scatter_add_(2, label_index, gradient.new_full(label_index.shape, -1.0))
         gradient = gradient.view(len(labels), num_heads * classes) / len(labels)

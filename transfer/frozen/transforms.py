@@ -17,14 +17,14 @@ QUARTER_TURNS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class EvalTransform:
-    """Evaluation transform: resize and crop the center, or squash."""
+    """Evaluation transform: resize and crop the center, or resize to a square."""
 
     resize_px: int
     crop_px: int
     squash: bool = False
     """Resize to a square of resize_px, then to a square of crop_px."""
     border_px: int = 0
-    """Border to remove from all sides first."""
+    """Width of the border to remove from all sides before resizing."""
     turns: int = 0
     """Number of counterclockwise 90 degree rotations of the crop."""
 
@@ -88,10 +88,10 @@ class Normalization:
 
 @dataclass(frozen=True, kw_only=True)
 class ViewSettings:
-    """Number and augmentation of the views; defaults of MoCo v2: arXiv:2003.04297."""
+    """Number and augmentation of views; the defaults are MoCo v2's (arXiv:2003.04297)."""
 
     num_views: int = 32
-    """V."""
+    """V, number of views of each image."""
     size_px: int = 224
     crop_area: tuple[float, float] = (0.2, 1.0)
     """Range of the crop's fraction of the image area."""

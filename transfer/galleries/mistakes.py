@@ -60,8 +60,8 @@ def corrupted_mistakes(
 ) -> list[Tile]:
     """Return tiles of each corruption's worst mistake, worst first.
 
-    Each source image is shown only once. Otherwise, one source image under all corruptions would
-    fill the gallery. corruptions (n,): type and severity of each image; classes: L names.
+    Each source image is shown only once, since one image under all corruptions could fill the
+    gallery. corruptions (n,): type and severity of each image; classes: L names.
     """
 
     def unique_keys(mistake: Mistake) -> list[Hashable]:
@@ -113,7 +113,7 @@ def _tile(images: Images, index: int, caption: str, group: str) -> Tile:
 def worst_ranked(
     images: Images, scores: Tensor, present: Tensor, absent: Tensor, classes: Sequence[str]
 ) -> list[Tile]:
-    """Return false positives with high ranks, missed ones with low ranks.
+    """Return tiles of high-ranked false positives and low-ranked true ones.
 
     Each class contributes at most one image of each kind, and no image is shown twice. Mistakes
     are ordered by rank: average precision depends on ranks only, and the scores of two classes

@@ -1,4 +1,4 @@
-"""Gallery pictures, selection of images, and the gallery folder RECORD.gallery/."""
+"""Galleries: selection of images, thumbnails, and the folder RECORD.gallery/."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ QUALITY = 72
 SUFFIX = ".gallery"
 CAPTIONS = "captions.jsonl"
 MAX_BYTES = 300_000
-"""Maximum size of a gallery; further pictures are skipped."""
+"""Maximum size of all pictures of a gallery; others are skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Tile:
 
     jpeg: bytes
     group: str
-    """Outcome, such as found, missed or confused, by which galleries are sorted."""
+    """Outcome, such as found, missed or confused; galleries are sorted by it."""
     caption: str
     name: str
     """Path of the image in the data folder."""
@@ -37,7 +37,7 @@ class Tile:
 def select_images(names: Sequence[str]) -> list[int]:
     """Return NUM_IMAGES indices, selected by a hash of file names.
 
-    Thus, the same images are selected for each backbone and on each machine.
+    So the same images are shown for every backbone and on every machine.
     """
     digests = [hashlib.sha256(PurePosixPath(name).name.encode()).digest() for name in names]
     return sorted(sorted(range(len(names)), key=lambda i: digests[i])[:NUM_IMAGES])
@@ -51,7 +51,7 @@ def thumbnail(image: Image.Image, side_px: int = SIDE_PX) -> Image.Image:
 
 
 def side_by_side(left: Image.Image, right: Image.Image) -> Image.Image:
-    """Return two images of equal size, concatenated with a white gap."""
+    """Concatenate two images of equal size, with a white gap."""
     pair = Image.new("RGB", (left.width + GAP_PX + right.width, left.height), "white")
     pair.paste(left, (0, 0))
     pair.paste(right, (left.width + GAP_PX, 0))
@@ -73,8 +73,10 @@ def gallery_folder(record: Path) -> Path:
 def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: str = "") -> None:
     """Draw and write the gallery of a record; failures are only printed.
 
-    The gallery of an earlier record is always deleted, since it shows other results. finished: time
-    of the record, by which the report matches galleries and records.
+    The gallery of an earlier record is always deleted, since it shows other results.
+
+    draw: returns the pictures. finished: time of the record; the report shows only galleries with
+    the time of their record.
     """
     try:
         shutil.rmtree(gallery_folder(record), ignore_errors=True)
@@ -88,8 +90,8 @@ def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: 
 def write_gallery(record: Path, tiles: Sequence[Tile], *, finished: str = "") -> Path:
     """Write the pictures, then their captions, replacing earlier ones; return their folder.
 
-    Captions are lines of JSON, with the time of the record if given. The suffix .json is not used,
-    since it marks records.
+    The captions are lines of JSON, with the time of the record if given. Their file does not have
+    the suffix .json, which marks records.
     """
     folder = gallery_folder(record)
     shutil.rmtree(folder, ignore_errors=True)

@@ -43,7 +43,7 @@ class NearestImages(CenterCrops):
 
     protocol: str = "looc-2020/1"
     num_neighbors: int = 8
-    """k."""
+    """k, number of neighbors."""
     num_queries: int = 20
     """Number of test images in the record, spread over classes."""
     query_draw: int = 0

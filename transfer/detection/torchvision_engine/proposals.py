@@ -47,7 +47,7 @@ class RPN(nn.Module):
         cells = torch.stack([cell_anchors(level, recipe.anchor_ratios) for level in levels])
         self.cells: Tensor  # (levels, A, 4)
         self.register_buffer("cells", cells, persistent=False)
-        # CO2
+        # the norm layer that CO2 adds before the RPN
         self.input_norm = norm(channels) if recipe.extra_norms == "co2" else nn.Identity()
         # all levels share one norm layer; the last, smallest level dominates its running statistics
         head_norm = norm if "rpn_head" in recipe.normed else None

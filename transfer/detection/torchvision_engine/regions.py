@@ -1,4 +1,4 @@
-"""Regions: boxes that the heads are trained on; RoIAlign."""
+"""Regions: sampling boxes to train the heads on, and RoIAlign."""
 
 import math
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def sample_regions(
 
 
 LARGEST_GROWTH = math.log(1000 / 16)
-"""Upper limit of dw and dh, which prevents an overflow."""
+"""Upper limit of dw and dh, against overflow of their exponentials."""
 
 Weights = tuple[float, float, float, float]
 
@@ -81,7 +81,7 @@ def decode(boxes: Tensor, deltas: Tensor, weights: Weights) -> Tensor:
 def _on_device(weights: Weights, boxes: Tensor) -> Tensor:
     """Return the weights (4,) with the dtype and device of the boxes.
 
-    The device fills them, since a copy would wait for all its previous work.
+    They are written on the device, since a copy from the CPU would wait for all earlier work.
     """
     return torch.stack([boxes.new_full((), weight) for weight in weights])
 
@@ -94,10 +94,11 @@ def match(
 ) -> tuple[Tensor, Tensor]:
     """Return the best object (r,) of each box, and its label (r,).
 
-    iou (m, r) with m objects. Labels are OBJECT, BACKGROUND or IGNORED, all background for m = 0.
+    iou (m, r) with m objects. Labels are OBJECT, BACKGROUND or IGNORED; without objects, all are
+    BACKGROUND.
 
-    best_too: the boxes with the highest IoU for an object are labeled OBJECT, however small the IoU
-    is.
+    best_too: also label the box with the highest IoU for each object as OBJECT, however small that
+    IoU is.
     """
     if len(iou) == 0:
         zeros = iou.new_zeros(iou.shape[1], dtype=torch.int64)
@@ -107,7 +108,7 @@ def match(
     labels[overlap < below] = BACKGROUND
     labels[overlap >= above] = OBJECT
     if best_too:
-        # the matched object of such a box is still the one with the highest IoU, maybe another one
+        # the object returned for such a box is still the one with which its own IoU is highest
         labels[(iou == iou.amax(dim=1, keepdim=True)).any(dim=0)] = OBJECT
     return objects, labels
 
@@ -115,10 +116,11 @@ def match(
 def sample_positives_and_negatives(
     positive: Tensor, negative: Tensor, *, num_samples: int, positive_share: float
 ) -> tuple[Tensor, Tensor]:
-    """Return indices of random positives, up to their fraction, and of negatives.
+    """Return the indices of random positives and negatives.
 
-    positive and negative are masks (r,). torch's generator draws the two permutations in
-    detectron2's order, so both engines have equal samples for a seed.
+    positive and negative are masks (r,). At most `positive_share` of the samples are positive.
+    torch's generator draws the two permutations in detectron2's order, so both engines draw equal
+    samples for a seed.
     """
     positives, negatives = positive.nonzero()[:, 0], negative.nonzero()[:, 0]
     num_positives = min(len(positives), int(num_samples * positive_share))
@@ -159,7 +161,7 @@ def pool(
 
 
 def _roi_align(features: Tensor, regions: Tensor, stride_px: int, size: int) -> Tensor:
-    # float32 even with autocast: in half precision, box coordinates are off by pixels
+    # float32 even with autocast, since half precision rounds box coordinates by pixels
     dtype = torch.promote_types(features.dtype, regions.dtype)
     pooled: Tensor = roi_align(
         features.to(dtype),
