@@ -48,7 +48,7 @@ METRIC_TYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Print one checkpoint's results in a format of others."""
+    """Print one checkpoint's results in a format of another project."""
 
     name: str
     """Name of the checkpoint."""

@@ -45,7 +45,7 @@ PATTERNS = ("*.ckpt", "*.pth", "*.pth.tar", "snapshots/*.pt")
 EXIT_BELOW = 3
 """Exit status if a result is below --stop-below."""
 POLL_S, JOBS_POLL_S = 5.0, 60.0
-"""Time between two looks at the folder, and between two questions to Slurm, in s."""
+"""Seconds between checks of the folder, and between queries of Slurm."""
 ENDINGS = re.compile(r"(\.(pth|pt|ckpt|tar))+$")
 KEYS = {
     "epoch": ("epoch", "current_epoch", "meta.epoch"),
@@ -57,7 +57,7 @@ Evaluate = Callable[[RunAll, Sequence[Checkpoint]], int]
 
 
 class Stamp(NamedTuple):
-    """What changes when a file is written."""
+    """Properties of a file that change when it is written."""
 
     size: int
     modified_ns: int
@@ -77,10 +77,10 @@ class Watch:
     waiting: dict[Path, tuple[Stamp, float]] = field(default_factory=dict)
     """Files to evaluate, with the time from which they have not changed."""
     taken: dict[Path, Stamp] = field(default_factory=dict)
-    """Files that were copied, or cannot be used, as they were then."""
+    """Copied and unusable files, with their stamps at that time."""
 
     def ready(self, now_s: float) -> list[Path]:
-        """Return the files that have not changed for settle_s, from the oldest to the newest."""
+        """Return the files that have not changed for settle_s, oldest first."""
         try:
             stamps = dict(self._stamps())
         except OSError:  # a subfolder vanished while it was listed
@@ -152,7 +152,7 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def origin_of(path: Path, modified_ns: int, values: Mapping[str, str | int | float]) -> Origin:
-    """Return the origin of a file, with the epoch and step that it states, or else its name."""
+    """Return the origin of a file, with its stated epoch and step."""
     stated = {}
     for name, keys in KEYS.items():
         in_file = [values[key] for key in keys if type(values.get(key)) in (int, float)]
@@ -165,7 +165,7 @@ def origin_of(path: Path, modified_ns: int, values: Mapping[str, str | int | flo
 
 
 def curve_name(folder: Path) -> str:
-    """Return the default name of a run's curve: that of its folder."""
+    """Return a curve's default name, the name of the run's folder."""
     resolved = folder.resolve()
     names = [parent.name for parent in (resolved, *resolved.parents)]
     return next((name for name in names if name not in RUN_SUBFOLDERS), "")
@@ -188,7 +188,7 @@ def thresholds(options: FollowOptions, keys: Sequence[str]) -> dict[str, float]:
 
 
 def pause(seconds: float) -> None:
-    """Sleep, but not beyond a signal."""
+    """Sleep until the time is over or a signal arrives."""
     end_s = time.monotonic() + seconds
     while not stop.is_requested() and (left_s := end_s - time.monotonic()) > 0:
         time.sleep(min(0.2, left_s))
@@ -254,9 +254,9 @@ class _Follower:
     submitted: dict[str, Path] = field(default_factory=dict)
     """Copies that jobs of a cluster read, by the name of the checkpoint."""
     asked_s: float = -JOBS_POLL_S
-    """Time of the last question to Slurm."""
+    """Time of the last query of Slurm."""
     job_has_ended: bool = False
-    """Whether the job of --until-job has ended, or Slurm does not know it any more."""
+    """Whether the job of --until-job has ended, or Slurm forgot it."""
     failed: bool = False
     ended: int | None = None
     """Exit status if the run ends here."""
@@ -287,7 +287,7 @@ class _Follower:
                 sleep(min(POLL_S, max(options.settle_s / 4, 0.1)))
 
     def ask_slurm(self, job: str) -> None:
-        """Note the end of the job of --until-job, and of jobs that read copies."""
+        """Check whether the followed job, and jobs that read copies, have ended."""
         if job and not self.job_has_ended:
             from slurm.cluster import ClusterError  # other runs need neither
             from slurm.state import job_states
@@ -306,7 +306,10 @@ class _Follower:
                 self._end(name, copy, failed={*names} != {"done"})
 
     def resume(self) -> None:
-        """Evaluate the copies that an earlier process has left; ValueError if of another run."""
+        """Evaluate the copies that an earlier process has left.
+
+        Raises ValueError if they belong to another run.
+        """
         for state in self._states():
             checkpoint = from_json(Checkpoint, state.stored.content["request"]["checkpoint"])
             source = checkpoint.origin.file
@@ -351,7 +354,10 @@ class _Follower:
         self._evaluate(checkpoint, sha256)
 
     def _name(self, path: Path, sha256: str) -> str:
-        """Return the name of a checkpoint: with its hash if other content has that of the file."""
+        """Return the name of a checkpoint.
+
+        It contains the hash if another checkpoint has the same file name.
+        """
         taken = {name: other for other, name in self.seen.items()}
         taken |= {
             state.identity[0]: state.stored.content["file_sha256"] for state in self._states()

@@ -51,7 +51,7 @@ class Request:
     points: float = 0.5
     """Smallest true difference in points that matters to you."""
     tasks: str = ""
-    """Tasks with commas between them: in1k_linear,voc07_svm@11point. All if empty."""
+    """Tasks, separated by commas, such as in1k_linear,voc07_svm@11point. Empty: all."""
     results: tuple[Path, ...] = (Path("results"),)
     """Folders of records."""
     with_reference: bool = False
@@ -85,15 +85,15 @@ class PowerModel:
     image_variance: float = 0.0
     """Variance of the difference over test images, for any number of seeds."""
     answer_variance: float = 0.0
-    """Further variance over test images; k seeds divide it by k."""
+    """Variance over test images that k seeds divide by k."""
     sigma: float = 0.0
     """Standard deviation of one checkpoint's number over seeds."""
     freedom: int = 0
     """Degrees of freedom of sigma; 0 if it is assumed."""
     paired: bool = True
-    """Both use the same images, so single runs have no seed variance."""
+    """Whether both use the same images; single runs then have no seed variance."""
     seeded: bool = True
-    """The seed changes the number (not so for kNN)."""
+    """Whether the seed changes the number; for kNN, it does not."""
 
     def power(self, points: float, runs: tuple[int, int], level: float = LEVEL) -> float:
         """Return the probability that a true difference gives p < level.
@@ -256,7 +256,10 @@ class Row(NamedTuple):
 
     @property
     def further_hours(self) -> float:
-        """Return the hours of the further runs, as long as present ones."""
+        """Return the hours of the further runs.
+
+        Each is assumed to take as long as the present ones.
+        """
         hours = 0.0
         for number in (self.first, self.second):
             seconds = [

@@ -55,7 +55,7 @@ class Request:
 
 
 def contradictions(record: Record) -> Iterator[str]:
-    """Yield what in a record contradicts itself."""
+    """Yield a sentence for each contradiction in a record."""
     yield from _metric_contradictions(record)
     public = recognize({"sha256": str(record.backbone.get("file_sha256", "")), "md5": ""})
     if public and record.declared and public.recipe not in ("", record.declared):

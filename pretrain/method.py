@@ -63,7 +63,7 @@ class Method(nn.Module):
     batch_settings: tuple[str, ...] = ()
     """Settings that are conditions on a batch, by their names in `BatchNeeds`."""
     num_classes: int = 0
-    """L, number of classes; 0: the method uses no labels."""
+    """L, number of classes. 0: the method uses no labels."""
     num_images: int = 0
     """N, number of images; 0: the method uses no indices."""
     fixed_rate: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Method(nn.Module):
     ) -> None:
         """Set `backbone`, `encoder` (backbone and projector), and `predictor` if given.
 
-        sync_bn: their batch norms use the images of all processes.
+        sync_bn: whether their batch norms use the images of all processes.
         """
         self.backbone = backbone
         self.projectors = (projector,)

@@ -14,10 +14,10 @@ from pretrain.recipes import Recipe
 def scheduled_rate(recipe: Recipe[Any], done: float, started: float) -> float:
     """Return the learning rate of a step.
 
-    done: the fraction of the run before it. started: the fraction before the step's epoch, or
-    before the step, depending on the recipe's unit. Warm-up is linear and always changes at each
-    step. cosine: half a period, down to the final learning rate. step: division by ten after each
-    milestone, a fraction of the run.
+    done: fraction of the run before this step. started: fraction of the run before the epoch or
+    step, whichever is the recipe's unit. The warm-up is linear and changes in every step.
+    Afterwards, the schedule "cosine" decays by half a cosine to the final learning rate, and "step"
+    divides by ten after each milestone (a fraction of the run).
     """
     warmup = recipe.warmup_epochs / (recipe.epochs or 1)
     if done < warmup:

@@ -1,10 +1,10 @@
 """Run a command in a job, signal it before the time limit, requeue it.
 
-This fills gaps of Slurm and submitit. On some clusters the signal reaches only the process that
-Slurm started (proctrack/cgroup). submitit ignores SIGTERM. Slurm does not requeue a job that it
-killed at its time limit, so a command that does not exit in time is killed a moment earlier. After
-a job with a nonzero exit status, the batch script calls python -m slurm.requeue FOLDER STATUS,
-which decides whether the job is requeued.
+This is needed for three reasons. On some clusters (proctrack/cgroup), the signal reaches only the
+process that Slurm started. submitit ignores SIGTERM. Slurm does not requeue a job that it killed at
+its time limit, so here a command that does not exit in time is killed a moment earlier. After a job
+with a nonzero exit status, the batch script calls python -m slurm.requeue FOLDER STATUS, which
+decides whether the job is requeued.
 """
 
 import ctypes

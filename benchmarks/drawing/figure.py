@@ -18,7 +18,7 @@ from benchmarks.results.records import STAND_IN_TEXTURE, Run, value_words
 from transfer.record import features_in
 
 OBJECTS = {"line": MethodLine, "point": PublishedPoint}
-"""Class that a mapping of the file becomes, by its `kind`."""
+"""Class of the mappings with each `kind`."""
 
 
 class Figure(NamedTuple):
@@ -29,7 +29,7 @@ class Figure(NamedTuple):
     kind: str
     """Key of KINDS."""
     what: str
-    """Content of the figure, a noun phrase."""
+    """Content of the figure, as a noun phrase."""
     arguments: Mapping[str, Any]
     """Keyword arguments of the function of its kind."""
     remarks: Sequence[str] = ()
@@ -74,8 +74,8 @@ class Figure(NamedTuple):
     def draw(self, inputs: Inputs) -> tuple[Picture | None, list[str]]:
         """Return the best picture, and error messages.
 
-        A picture of the paper's runs has precedence. None without inputs, or if a record is
-        malformed (with a message).
+        A picture of the paper's runs has precedence. The picture is None without results. It is
+        also None if a record is malformed; then a message says so.
         """
         try:
             drawn = [*KINDS[self.kind](inputs, **self.arguments)]

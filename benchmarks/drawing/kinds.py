@@ -55,7 +55,7 @@ SPACES = {"embedding": "the projector's output", "feature": "the backbone's outp
 
 
 class Inputs(NamedTuple):
-    """Everything that figures are made of."""
+    """Everything that figures are drawn from."""
 
     results: Results
     logs: Sequence[TrainingLog]
@@ -78,7 +78,7 @@ class Picture:
     labels: Iterable[str] = ()
     """Labels of the paper's figure, to name those without a run."""
     exact: bool
-    """All results are from the paper's recipes under its protocol."""
+    """Whether all results are from the paper's recipes under its protocol."""
     rank: tuple[Any, ...] = ()
     """Sort key of pictures of one figure; the highest is drawn."""
 
@@ -102,10 +102,11 @@ def sweep(
 ) -> Drawings:
     """Draw a metric over a setting of pre-training.
 
-    There is a line per method and a point per value. setting: setting on the x axis, such as
-    config.num_keys; symbol is its label. levels: lines without a value of it. published: points of
-    the paper, shown only next to runs of its recipes. y_label: required for metrics other than the
-    accuracy of the task.
+    There is a line per method and a point per value.
+
+    setting: the setting on the x axis, such as config.num_keys. symbol: its label. levels:
+    horizontal lines for methods without this setting. published: points of the paper, shown only
+    next to runs of its recipes. y_label: required for metrics other than the accuracy of the task.
     """
     for key, results in _swept_results(inputs, setting, tasks, metric).items():
         swept_lines = _with_points(lines, results, setting)

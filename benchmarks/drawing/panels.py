@@ -188,7 +188,7 @@ class Histograms(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Shares of several parts, one bar each."""
+    """Contributions of several parts, one bar each."""
 
     y_label: str
     names: Sequence[str]

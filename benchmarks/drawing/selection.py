@@ -1,8 +1,9 @@
 """Select the results that may share a picture or a line.
 
-Lines of one picture share task, length, data and precision of the evaluation, and data, network and
-length of pre-training. Points of one line also share the protocol and all other settings.
-Statistics over views share the protocol, too, since it determines the images and the views.
+All lines of a picture have the same task, length, data and precision of the evaluation, and the
+same data, network and length of pre-training. All points of a line also have the same protocol and
+the same other settings. If the task measures statistics over views, all lines have the same
+protocol, since it determines the images and the views.
 """
 
 import json

@@ -83,8 +83,8 @@ def cell_id(cell: Cell) -> CellId:
 def write_requested(rows: Sequence[PlannedCell], *, named: bool, is_local: bool) -> None:
     """Write the states of requested cells, and delete outdated states.
 
-    The report uses them to list cells without a result. States of earlier cells of these
-    checkpoints that could not start are deleted.
+    The report lists requested cells without a result by these states. If an earlier cell of these
+    checkpoints could not start, its state is deleted.
 
     named: the user named the tasks; otherwise, cells with missing data were not requested.
     is_local: the cells run on this machine; a submission to a cluster writes the states itself.

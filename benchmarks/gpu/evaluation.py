@@ -55,7 +55,7 @@ PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 
 
 class Subject(NamedTuple):
-    """A network, its optimizer and the samples of every step."""
+    """A network, its optimizer, and the samples on which every step trains."""
 
     network: nn.Module
     optimizer: torch.optim.SGD
@@ -90,8 +90,10 @@ def training_throughput(
 ) -> Facts:
     """Measure training steps with the largest batch that fits.
 
-    Facts are given for each precision. key: name of the training in `transfer.hours`. one_size:
-    all images of a training have the same size.
+    Each precision is measured.
+
+    key: name of the training in `transfer.hours`. one_size: whether all images of a training have
+    the same size.
     """
 
     def measure(precision: Precision, images: int) -> Facts:
@@ -117,10 +119,9 @@ def training_throughput(
 def frozen_features(
     backbone: Encoder, device: torch.device
 ) -> tuple[Callable[[], Tensor], int, int]:
-    """Return a forward pass on noise, its number of images, and how often to time it.
+    """Return a forward pass on noise, batch size and number of calls.
 
-    As in an extraction, the pass uploads pixels in memory as bytes and normalizes them on the
-    device.
+    As in an extraction, the pixels are uploaded as bytes and normalized on the device.
     """
     batch, px, calls = (256, 224, 10) if device.type == "cuda" else (4, 64, 1)
     network, normalize = frozen_network(backbone), Normalization(backbone.input, device)
@@ -276,7 +277,7 @@ def detector_subject(
     *,
     learning_rate: float,
 ) -> Subject:
-    """Return a detector with a small learning rate, which cannot diverge."""
+    """Return a detector with a learning rate too small to diverge."""
     move_to_device(detector, device)
     optimizer = detector.optimizer(recipe)
     for group in optimizer.param_groups:

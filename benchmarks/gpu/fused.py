@@ -20,7 +20,7 @@ from transfer.encoders.encoder import random_backbone
 from transfer.frozen.network import forward, frozen_network
 
 Convolution = Callable[[nn.Conv2d, Tensor, Tensor | None], Tensor]
-"""ReLU of a convolution of maps, plus the shortcut if it is not None."""
+"""Function: ReLU of a convolution plus the shortcut, if there is one."""
 
 
 def cudnn_convolution(conv: nn.Conv2d, maps: Tensor, shortcut: Tensor | None) -> Tensor:

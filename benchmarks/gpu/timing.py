@@ -47,7 +47,7 @@ def with_peak_memory(measure: Callable[[], float], device: torch.device) -> tupl
 
 
 def first_that_fits(measure: Callable[[int], Facts], sizes: Sequence[int]) -> Facts:
-    """Return the facts for the first batch size that fits into memory.
+    """Return the quantities for the first batch size that fits into memory.
 
     OutOfMemoryError if none fits.
     """

@@ -1,6 +1,6 @@
 """Line charts as SVG, with colors for light and dark mode.
 
-Names of lines come from files. They are only in the HTML legend, where they are escaped.
+Names of lines come from files, so they appear only in the HTML legend, which is escaped.
 """
 
 import math
@@ -34,7 +34,7 @@ class Draft:
     series: Mapping[str, Points]
     """Points of each line by its name."""
     marked: Mapping[str, float] = field(default_factory=dict)
-    """Value of x to mark with a ring, by line."""
+    """Value of x at which a line gets a ring."""
     note: str = ""
     log_x: bool = False
     edges: bool = False

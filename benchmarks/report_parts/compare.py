@@ -31,7 +31,7 @@ from transfer.record import SIGNED_METRICS
 SHOWN = 0.05
 """Points below which a difference is shown as 0.0."""
 MAX_PAIRED = 3
-"""Maximum number of trained checkpoints of which all pairs have a sentence."""
+"""Maximum number of trained checkpoints for which all pairs get a sentence."""
 Pair = tuple[int, int]
 """Sorted indices of two checkpoints."""
 
@@ -42,7 +42,7 @@ class Checkpoint(NamedTuple):
     name: str
     network: str
     parameters: int
-    """0 if the records do not say how many."""
+    """Number of parameters; 0 if the records do not state it."""
     data: str
     """Pre-training set; empty if it is not known."""
     is_random: bool
@@ -65,7 +65,7 @@ class Task(NamedTuple):
     """Schedule and data."""
     family: str
     scores: Sequence[Score | None]
-    """Number of each checkpoint."""
+    """The number of each checkpoint; None if it has no result."""
     addresses: Sequence[str]
     differences: dict[Pair, Difference]
     """Difference of each pair of checkpoints."""
@@ -111,7 +111,7 @@ class Compared:
 
     checkpoints: Sequence[Checkpoint]
     references: Sequence[int]
-    """Index of the checkpoint that each one's sentence compares it with."""
+    """Index of the checkpoint that each checkpoint is compared with in a sentence."""
     tasks: Sequence[Task]
 
     @property

@@ -22,7 +22,7 @@ TITLES = {
 }
 """Titles of the quantities that every run logs, in order."""
 POSITIONS = ("step", "epoch")
-"""Entries of a log line that are positions."""
+"""Entries of a log line that give the position in the run."""
 
 
 class Log(NamedTuple):

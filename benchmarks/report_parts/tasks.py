@@ -38,7 +38,7 @@ SIZES |= {"APs": "small", "APm": "medium", "APl": "large"}
 KINDS = {"bbox": "boxes", "segm": "masks", "keypoints": "keypoints"}
 PER_CLASS = {"accuracy_per_class": "Accuracy by class", "IoU_per_class": "IoU by class"}
 MAX_COLUMNS = 6
-"""Checkpoints next to each other in one table."""
+"""Maximum number of checkpoints in one table."""
 MAX_RECORDS, MAX_QUERIES = 2, 6
 """Maximum number of records with images per task, and of queries."""
 Record = tuple[str, Run]

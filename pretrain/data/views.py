@@ -58,7 +58,7 @@ class ViewRecipe:
     small_crop_area: tuple[PositiveFraction, PositiveFraction] = (0.05, 0.14)
     """Range of the crop area of small views, as a fraction of the image."""
     crop_aspect: tuple[Positive, Positive] = ASPECT
-    """Range of the crop's aspect ratio (width over height), log-uniform."""
+    """Range of the crop's aspect ratio (width / height), sampled log-uniformly."""
     jitter_probability: Fraction = 0.8
     brightness: Fraction = 0.4
     """x: the factor is between 1 - x and 1 + x; also for contrast and saturation."""
@@ -141,8 +141,8 @@ def draw_view_numbers(seed: int, epoch: int, index: int, views: Sequence[View]) 
     """Draw random numbers for one image's views in one epoch.
 
     They are (V, NUM_UNIFORMS), in [0, 1]. If a view copies an augmentation, it gets the first
-    view's numbers for it. If it goes without one, the deciding number is 1, above every
-    probability.
+    view's numbers for it. If a view excludes an augmentation, the number that decides whether it is
+    applied is 1, above every probability.
     """
     # epoch and image are the high words of the counter: streams of images never overlap
     bits = np.random.Philox(key=seed, counter=[0, 0, epoch, index])

@@ -1,7 +1,7 @@
 """Boxes of random resized crops, as in torchvision.
 
-Szegedy et al., CVPR 2015. Ten attempts of an area and an aspect ratio, then the largest central box
-with an allowed aspect ratio.
+Szegedy et al., CVPR 2015. Ten areas and aspect ratios are tried. If none fits into the image, the
+box is the largest central one with an allowed aspect ratio.
 """
 
 from __future__ import annotations

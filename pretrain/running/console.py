@@ -38,7 +38,7 @@ _callback: ContextVar[Callable[[str], None] | None] = ContextVar("callback", def
 
 
 class _Output(io.FileIO):
-    """A standard stream that drops its text once nobody can receive it."""
+    """A standard stream that discards text once nothing reads it any more."""
 
     def write(self, content: Any, /) -> int:
         """Write bytes; return how many were written or dropped."""

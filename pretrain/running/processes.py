@@ -62,7 +62,7 @@ class Process:
 
     @property
     def is_main(self) -> bool:
-        """True for rank 0, which writes records and prints."""
+        """Whether this is rank 0, which writes records and prints."""
         return self.rank == 0
 
 
