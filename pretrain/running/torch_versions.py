@@ -3,7 +3,8 @@
 - The option of DistributedDataParallel that sends buffers to all processes before a forward pass is
   `forward_sync_buffers` in torch 2.15, and `broadcast_buffers` in torch 2.11 and earlier.
 - torch 2.15 has `isolate_recompiles` for compiled modules; torch 2.11 and earlier do not. Without
-  it, all modules of a class share the limit of graphs.
+  it, all compiled modules share the limit of 8 graphs, which is too low for the stages of DINO on
+  several GPUs and for LooC++ with three heads.
 - Autocast supports the device "mtia" since torch 2.7.
 - Since torch 2.9, each backend has a separate attribute for the precision of float32 products;
   transfer/process_state.py reads it if the common setting cannot be read.
@@ -18,6 +19,9 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+SHARED_GRAPH_LIMIT = 64
+"""Maximum number of graphs of all compiled modules, if torch does not limit each one's."""
 
 
 def data_parallel(network: nn.Module, device: torch.device) -> DistributedDataParallel:
@@ -38,12 +42,14 @@ def data_parallel(network: nn.Module, device: torch.device) -> DistributedDataPa
 def compile_module(module: nn.Module, *, backend: str = "inductor") -> None:
     """Compile a module in place, with one graph per input size.
 
-    It is compiled at its first call. Symbolic sizes give slower kernels. The limit of graphs
-    applies to each module; beyond it, torch runs uncompiled code.
+    It is compiled at its first call. Symbolic sizes give slower kernels. Beyond its limit of
+    graphs, torch would run uncompiled code.
     """
     options: dict[str, Any] = {}
     if "isolate_recompiles" in inspect.signature(torch.compile).parameters:
         options["isolate_recompiles"] = True
+    else:
+        torch._dynamo.config.cache_size_limit = SHARED_GRAPH_LIMIT
     module.compile(backend=backend, dynamic=False, **options)
 
 
