@@ -53,6 +53,7 @@ from benchmarks.planning.options import (
 )
 from benchmarks.planning.plan import (
     MAX_LINES,
+    NO_GPU,
     PlannedCell,
     get_data_command,
     plan_cell,
@@ -131,6 +132,8 @@ def plan(
         processes = request.cluster.parallel or len(cells)
     rows = with_classifiers([plan_cell(cell) for cell in cells])
     rows = with_shared_work_counted_once(rows, cores, processes)
+    if not (num_gpus() or request.cluster.slurm):
+        rows = [replace(row, limit=NO_GPU) if row.limit else row for row in rows]
     to_run = grouped((row.cell.backbone.name, row.cell) for row in rows if row.state == "run")
     for cells_of_name in to_run.values():
         check_records_of_name(cells_of_name)

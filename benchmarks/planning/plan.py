@@ -20,6 +20,8 @@ from transfer.tasks import task_of
 
 IMAGE_BYTES = 3 * 500 * 375
 """Size of a decoded image of ImageNet."""
+NO_GPU = "this machine has no GPU; a ResNet-50 computes about 7 images/s per core (assumed)"
+"""What limits frozen networks on a CPU (docs/explanation/speed.md)."""
 State = Literal["run", "cached", "missing data", "unsupported"]
 
 
@@ -39,7 +41,7 @@ class PlannedCell:
     core_hours: float = 0.0
     """Estimated hours to decode images for a frozen network on one core."""
     limit: str = ""
-    """What limits the speed of a frozen network: decoding or the GPU."""
+    """What limits the speed of a frozen network: decoding, the GPU, or NO_GPU."""
     job_index: int = 0
     """Index of its job, if several jobs share one extraction."""
 
@@ -218,7 +220,9 @@ def _source_line(rows: Sequence[PlannedCell]) -> str:
         throughput = 1 / ASSUMED["forward"]
         line += f"; frozen ResNet-50 at 224 px: {throughput:.0f} images/s (assumed)"
     limits = grouped((row.limit, row.gpu_hours) for row in rows if row.limit)
-    if limits:
+    if NO_GPU in limits:
+        line += f"\nfrozen networks: {NO_GPU}"
+    elif limits:
         decode_s = measured.seconds.get("decode")
         throughput = 1 / (decode_s or ASSUMED["decode"])
         decoding = f"one core decodes {throughput:.0f} images/s"

@@ -243,6 +243,16 @@ def test_a_cell_beside_others_is_planned_for_the_gpus_that_it_will_have(
         assert main(f"{args} --gpus 16".split()) == 2
 
 
+@pytest.mark.parametrize(
+    ("gpus", "line"), [(0, "networks: this machine has no GPU"), (1, "networks are limited by")]
+)
+def test_a_plan_says_what_limits_frozen_networks(
+    gpus: int, line: str, request_for: Request
+) -> None:
+    with assume_gpus(gpus):
+        assert f"frozen {line}" in render_plan_groups(plan(request_for()))
+
+
 def test_frozen_cells_use_all_gpus_of_a_machine_in_a_process_each(
     request_for: Request, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
