@@ -11,8 +11,8 @@ from pretrain.running.atomic_files import load_stage, write_whole
 
 FREE = {"paper", "table_row", "images", "norm_groups", "config.bn_splits"}
 """Settings that may change on resume.
-Facts about the paper do not affect the run. For bn_splits, only its product with the number of
-processes matters, batch_norm_groups."""
+Facts about the paper do not affect the run. bn_splits affects it only by its product with the
+number of processes, which is the setting batch_norm_groups."""
 
 
 SET_BY: Mapping[str, str] = {
@@ -24,7 +24,7 @@ SET_BY: Mapping[str, str] = {
     "data": "the images of --data",
     "texture": "--style-bank",
 }
-"""Dependencies of settings that are not options themselves."""
+"""What determines the settings that are not options themselves."""
 
 
 class CheckpointError(ValueError):
@@ -32,7 +32,7 @@ class CheckpointError(ValueError):
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write tensors and plain values.
+    """Write a state of tensors and plain values.
 
     The previous file is kept until the new one is complete.
     """
@@ -47,11 +47,11 @@ def load(
     """Return the state saved with the same settings, on the CPU.
 
     None if there is no checkpoint. published: settings of the recipe. If a checkpoint lacks a
-    setting, since the option did not exist yet, it is assumed to have the recipe's value.
+    setting because the option did not exist yet, the recipe's value is assumed.
     """
     if not path.exists():
         return None
-    # written without digest, so that users can open it with torch.load
+    # checkpoints have no digest, so that users can open them with torch.load
     state = load_stage(path)
     if state is None or "settings" not in state:
         raise CheckpointError(
@@ -76,7 +76,7 @@ def load(
 
 
 def option_of(setting: str) -> str:
-    """Return the option of a setting, or its dependencies."""
+    """Return the option of a setting, or what else determines it."""
     if setting in SET_BY:
         return f"{SET_BY[setting]}: {setting}"
     return f"--{setting.rpartition('.')[2].replace('_', '-')}"

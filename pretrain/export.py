@@ -45,7 +45,7 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
         "seed": job.command.seed,
         "precision": dtype_name(job.dtype),
         "tf32_convolutions": job.tf32,
-        "num_processes": job.process.num_processes,  # since the last start
+        "num_processes": job.process.num_processes,  # of the last start
         "images_per_process": recipe.batch_size // job.process.num_processes,
         **{name: job.settings[name] for name in extra_settings},
         "commit": commit(),
@@ -80,7 +80,7 @@ def write_snapshot(job: Job, steps: int) -> None:
 
 
 def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
-    """Return `export` with the run's stem, evaluation image size, and origin."""
+    """Return `export` with the run's stem, evaluation image size and origin."""
     views = replace(job.recipe.views, size_px=job.recipe.test_px or job.recipe.views.size_px)
     return partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
 

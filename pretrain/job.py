@@ -41,7 +41,8 @@ class Job:
     feed: Feed
     num_steps: int
     settings: dict[str, object]
-    """Settings that must be the same in a checkpoint."""
+    """Settings by name.
+    A run resumes only from a checkpoint with the same settings."""
     process: Process
 
     @property
@@ -81,7 +82,7 @@ class Job:
 
 
 def planned_memory(command: Command[Any]) -> int:
-    """Return the bytes of a step, before processes join.
+    """Return the bytes of memory that a step needs.
 
     0 without a GPU, unless --dry-run is given.
     """
@@ -172,7 +173,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
 def usual_workers() -> int:
     """Return the number of CPU cores per process of this machine.
 
-    Only cores available to the run count.
+    It counts only cores that the run may use.
     """
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return min(max(1, len(os.sched_getaffinity(0)) // local), MAX_WORKERS)
@@ -213,7 +214,7 @@ def printable(name: str) -> str:
 def describe(job: Job) -> str:
     """Return one line about the run.
 
-    Networks, views, data, length, processes and precision.
+    It names the networks, views, data, length, processes and precision.
     """
     recipe, plan, device = job.recipe, job.feed.plan, job.process.device.type
     source = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"

@@ -39,7 +39,7 @@ class Result:
         return table_text(*self._title_and_facts())
 
     def _repr_html_(self) -> str:
-        """Return the same as an HTML table, for notebooks."""
+        """Return the values of `__repr__` as an HTML table, for notebooks."""
         return table_html(*self._title_and_facts())
 
     def _title_and_facts(self) -> tuple[str, dict[str, object]]:

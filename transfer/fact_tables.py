@@ -16,7 +16,7 @@ def table_text(title: str, values: Mapping[str, object]) -> str:
 
 
 def table_html(title: str, values: Mapping[str, object]) -> str:
-    """Return the same as an HTML table."""
+    """Return title and values as an HTML table, without empty ones."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
         f"<td style='text-align:left'>{html.escape(text)}</td></tr>"

@@ -1,4 +1,4 @@
-"""A published linear segmentation head is tested on VOC 2012 val, without training.
+"""Test a published linear segmentation head on VOC 2012 val, without training.
 
 This checks the feature maps, resampling, sliding windows and mIoU of
 `voc12_seg_linear` against published numbers. DINOv2's README links heads for its encoders;

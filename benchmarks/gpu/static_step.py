@@ -1,8 +1,9 @@
 """A pre-training step that can be captured in a CUDA graph.
 
-A graph replays kernels on the tensors that it was captured with. Therefore, views, labels,
-permutations of the keys, learning rates and the fractions of the run, which determine the momentum
-of moving averages, are static tensors. They are set before each step.
+A graph replays kernels on the tensors that it was captured with. Therefore, all inputs of a step
+are static tensors, which are set before each step. They are the views, labels, permutations of
+shuffled batch norm, learning rates, and fractions of the run, which determine the momentum of
+moving averages.
 """
 
 import copy
@@ -44,14 +45,16 @@ class StaticStep:
         self.views = [view.clone() for view in batch.views]
         self.extras = [extra.clone() for extra in batch.extras]
         self.permutations: list[Tensor] = []
-        """Permutations of the keys in order of use, from the first step."""
+        """Permutations of shuffled batch norm, in order of use.
+        The first step adds them."""
         self.learning_rates = [
             torch.zeros((), device=device) for _ in training.optimizer.param_groups
         ]
         # a product with a float64 scalar tensor rounds like a product with a number
         self.progress = torch.zeros((), dtype=torch.float64, device=device)
         self.progress_before = torch.zeros_like(self.progress)
-        """Fraction of the run before the step; determines the momentum of moving averages."""
+        """Fraction of the run before the step.
+        It determines the momentum of moving averages."""
         self.metrics: dict[str, Tensor] = {}
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -79,7 +82,10 @@ class StaticStep:
             static_input.copy_(new_input)
 
     def compute(self) -> None:
-        """Compute losses, gradients and weights from the inputs; the graph captures this."""
+        """Compute losses, gradients and weights from the inputs.
+
+        The graph captures this method.
+        """
         job, optimizer, uses = self.job, self.training.optimizer, iter(range(2**31))
 
         def static_permutation(permutation: Tensor, device: torch.device) -> Tensor:
@@ -132,5 +138,5 @@ def move_weights(
         directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
         torch._foreach_mul_(momenta, group["momentum"])
         torch._foreach_add_(momenta, directions)
-    # rounds once, as torch's `add` with a number alpha does
+    # this rounds once, like torch's `add` with a number alpha
     torch._foreach_addcmul_(weights, momenta, [-learning_rate] * len(weights))

@@ -28,8 +28,8 @@ def dino_loss(
 ) -> dict[str, Tensor]:
     """Return the cross entropy between views (eq. 3), in nats.
 
-    The loss is the mean over the terms of eq. 3. The entropy of the targets, and the loss minus
-    this entropy, are returned for the log.
+    The loss is the mean over the terms of eq. 3. For the log, the entropy of the targets and the
+    loss minus this entropy are returned as well.
 
     logits (V, n, K) of all views; target_logits (A, n, K) of the first A views, which get no
     gradient; center (K,). Computed in float32, also under autocast.
@@ -43,7 +43,7 @@ def dino_loss(
 class Head(nn.Module):
     """The projector: features (n, C) -> logits (n, K), float32.
 
-    Logits are cosines with K directions.
+    A logit is the cosine of the embedding with one of K learned directions.
     """
 
     def __init__(self, feature_dim: int, config: DINOConfig) -> None:
@@ -85,10 +85,10 @@ class DINO(Method):
         self.views = (View(), View()) + config.num_small_views * (View(small=True),)
         self.encoder = synchronize_batch_norms(nn.Sequential(backbone, Head(feature_dim, config)))
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
-        # exported: the paper evaluates its teacher
+        # the target encoder's backbone is exported, since the paper evaluates its teacher
         self.backbone = self.target_encoder.network.get_submodule("0")
         self.projectors = (self.target_encoder.network.get_submodule("1.layers"),)
-        # the loop drops these gradients until this fraction of the run
+        # until this fraction of the run, the loop drops the gradients of these weights
         self.frozen_until = {"encoder.1.last_layer.weight": config.last_layer_from}
         self.register_buffer("center", torch.zeros(config.output_dim))
 
@@ -117,7 +117,7 @@ class DINO(Method):
         self.target_encoder.update(self.encoder, progress)
 
     def target_temperature(self, progress: float) -> float:
-        """Return tau_t: linear during the warm-up, constant afterwards.
+        """Return the target temperature tau_t: linear during the warm-up, then constant.
 
         progress is the fraction of the run. The released code updates tau_t once per epoch; here it
         follows the schedule's unit.

@@ -64,7 +64,7 @@ class FusedBatchNorm(_BatchNorm):
         return fused
 
     def _by_formula(self, rows: Tensor) -> Tensor:
-        """Return the same as the fused kernels, computed by plain tensor operations."""
+        """Normalize rows like the fused kernels, by plain tensor operations."""
         precise = at_least_float32(rows)
         axes = [axis for axis in range(rows.ndim) if axis != 1]
         moments = torch.stack(torch.var_mean(precise, axes, correction=0))

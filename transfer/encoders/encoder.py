@@ -155,7 +155,7 @@ class Encoder:
         return table_text(f"Encoder {self.name}", self._facts())
 
     def _repr_html_(self) -> str:
-        """Return the same as a table, for notebooks."""
+        """Return the fields as an HTML table, for notebooks."""
         return table_html(f"Encoder {self.name}", self._facts())
 
     def _facts(self) -> dict[str, object]:

@@ -129,13 +129,13 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     @property
     def work(self) -> str:
-        """Return the kind of work in `hours`, without the precision."""
+        """Return the type of work, as named in `hours`, without the precision."""
         name = WORK[self.recipe.neck, self.recipe.finds]
         return f"{name}@4conv1fc" if self.recipe.box_head_convs else name
 
     @property
     def relative_size(self) -> float:
-        """Return the image size relative to the one of `work`."""
+        """Return the image size relative to the one that `hours` assumes."""
         return self.recipe.test_short_px / 800
 
     def notes(self) -> list[str]:

@@ -98,12 +98,12 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     @property
     @abstractmethod
     def work(self) -> str:
-        """Return the kind of work in `hours`, without the precision."""
+        """Return the type of work, as named in `hours`, without the precision."""
 
     @property
     @abstractmethod
     def relative_size(self) -> float:
-        """Return the image size relative to the one of `work`."""
+        """Return the image size relative to the one that `hours` assumes."""
 
     def units(self) -> dict[str, float]:
         """Return the images of all trainings; the short test is not counted."""

@@ -114,7 +114,7 @@ class Segmentation(PixelTraining[SegmentationRecipe]):
 
     @property
     def relative_size(self) -> float:
-        """Return the crop size relative to the one of `work`."""
+        """Return the crop size relative to the one that `hours` assumes."""
         return self.recipe.crop_px / 513
 
     def build(self, backbone: Encoder, num_classes: int, norm: Norm) -> FCN:

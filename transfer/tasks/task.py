@@ -127,7 +127,7 @@ class Task(ABC):
         return ""
 
     def too_few(self, num_images: int, num_classes: int) -> str:
-        """Return why so many training images are too few; empty if enough."""
+        """Return why there are too few training images; empty if enough."""
         return ""
 
     def too_few_images(self, data: Path) -> str:
@@ -146,7 +146,7 @@ class Task(ABC):
         return True
 
     def units(self) -> dict[str, float]:
-        """Return the number of images by kind of work, for `hours`.
+        """Return the number of images by type of work, for `hours`.
 
         Computed from the published sizes of the datasets.
         """

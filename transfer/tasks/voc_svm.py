@@ -122,7 +122,7 @@ class VOCSVM(Task):
         return self.select_classes(train, test, names)
 
     def too_few(self, num_images: int, num_classes: int) -> str:
-        """Return why so few classes can be scored; empty if enough."""
+        """Return why too few classes can be scored; empty if enough."""
         minimum = max(1, self.min_classes)
         if num_classes >= minimum:
             return ""
@@ -133,7 +133,7 @@ class VOCSVM(Task):
         )
 
     def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return why so few classes can be scored, and which lack images; empty if enough."""
+        """Return the reason of `too_few`, with the classes that lack images."""
         train, test = images["trainval"], images["test"]
         scorable = can_be_scored(train.labels, test.labels)
         reason = self.too_few(len(train), int(scorable.sum()))
