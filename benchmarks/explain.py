@@ -15,7 +15,7 @@ from typing import Annotated
 import tyro
 
 from benchmarks.results.explanation import TEXT_WIDTH, as_dict, as_text, explain
-from benchmarks.results.records import Run, read_results, run_of_record
+from benchmarks.results.records import Run, print_unused, read_results, run_of_record
 from pretrain.running.command_line import OptionError, nearest, one_line_errors, parse, run_command
 from transfer.record import read_record
 
@@ -51,6 +51,7 @@ def find_runs(results: Path, name: str, task: str) -> list[Run]:
     of_name = [run for run in succeeded if run.backbone == name]
     runs = [run for run in of_name if task in (run.key, run.task)]
     if runs:
+        print_unused(content.unused, results)
         return runs
     if of_name:
         message = f"--task {task}: {name} has no such record; nearest: "

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from benchmarks.results.chosen_table import rows_of
-from benchmarks.results.contents import read_contents
+from benchmarks.results.contents import named_folders, read_contents
 from benchmarks.results.numbers import Number, main_numbers
 from benchmarks.results.records import SMALL_DATA, plural
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
@@ -100,8 +100,11 @@ def main(args: Sequence[str]) -> int:
     request = parse(Request, [*args], description=__doc__)
     contents = read_contents(request.results)
     numbers = main_numbers(contents.numbers)
-    if len(backbones := rows_of(numbers, [request.name])) > 1:
-        raise OptionError(f"--name {request.name}: {plural(len(backbones), 'file')} have this name")
+    with named_folders([request.results]):
+        backbones = rows_of(numbers, [request.name])
+        if len(backbones) > 1:
+            files = plural(len(backbones), "file")
+            raise OptionError(f"--name {request.name}: {files} have this name")
     selected = [number for number in numbers if number.run.identity in backbones]
     results = [_result(number) for number in selected if task_type(number)]
     content = {"model-index": [{"name": request.name, "results": results}]}

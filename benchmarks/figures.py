@@ -21,7 +21,14 @@ from benchmarks.drawing.selection import MALFORMED
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.final_screen import shortened
-from benchmarks.results.records import FIGURES, Results, plural, read_results, require_folder
+from benchmarks.results.records import (
+    FIGURES,
+    Results,
+    plural,
+    print_unused,
+    read_results,
+    require_folder,
+)
 from benchmarks.results.tables import csv_text, escape
 from pretrain.running.atomic_files import explain_write_errors, write_text, write_whole
 from pretrain.running.command_line import one_line_errors, parse, run_command
@@ -159,9 +166,9 @@ def update_figures(contents: Contents) -> None:
         print(f"{noun} of figures: {command} prints them", file=sys.stderr, flush=True)
 
 
-def list_lines(folder: Path) -> list[str]:
+def list_lines(folder: Path, results: Results) -> list[str]:
     """Return the lines of --list: each figure and its missing inputs."""
-    inputs = Inputs(read_results(folder), read_logs(folder)[0])
+    inputs = Inputs(results, read_logs(folder)[0])
     lines: list[str] = []
     for figure in figures().values():
         picture, problems = figure.draw(inputs)
@@ -181,15 +188,17 @@ def main(args: list[str]) -> int:
     request = parse(Request, args, description=__doc__)
     if request.listed and request.logs:
         raise ValueError("--logs: --list keeps no log; run the command without --list first")
+    results = read_results(request.results)
+    print_unused(results.unused, request.results)
     if request.listed:
-        print("\n".join(list_lines(request.results)))
+        print("\n".join(list_lines(request.results, results)))
         for problem in read_logs(request.results)[1]:
             print(problem, file=sys.stderr)
         return 0
     check_writable(request.results, "--results")
     require_folder(request.results)
     keep_logs(request)
-    paths, problems = draw_figures(request.results, read_results(request.results))
+    paths, problems = draw_figures(request.results, results)
     for path in paths:
         print(f"figure  {path}")
     for problem in problems:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.results.chosen_table import columns_of, rows_of
-from benchmarks.results.contents import read_contents, results_folders
+from benchmarks.results.contents import named_folders, read_contents, results_folders
 from benchmarks.results.differences import (
     LEVEL,
     POWER,
@@ -281,7 +281,7 @@ def rows_for(numbers: Sequence[Number], request: Request) -> list[Row]:
         labels = ", ".join(backbones.values())
         raise OptionError(f"--name: expected two checkpoints, found {labels}")
     selected = [number for number in scored if number.run.identity in backbones]
-    tasks = [task for task in request.tasks.split(",") if task]
+    tasks = [task.strip() for task in request.tasks.split(",") if task.strip()]
     columns = columns_of(selected, [*backbones], tasks)
     pairs = [[c.numbers[b] for b in backbones] for c in columns if len(c.numbers) == 2]
     if not pairs:
@@ -386,7 +386,8 @@ def main(args: list[str]) -> int:
     if request.points <= 0:
         raise OptionError(f"--points {request.points:g}: expected a positive difference in points")
     folders = results_folders(request.results, with_reference=request.with_reference)
-    rows = rows_for(read_contents(*folders).numbers, request)
+    with named_folders(folders):
+        rows = rows_for(read_contents(*folders).numbers, request)
     print(text_of(rows, request))
     return 0
 

@@ -14,6 +14,7 @@ from benchmarks.results.chosen_table import Format, chosen_table
 from benchmarks.results.contents import (
     CSV_FILE,
     Contents,
+    named_folders,
     read_contents,
     results_csv,
     results_folders,
@@ -22,7 +23,7 @@ from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.overview import curve_files, method_page, overview_page
 from benchmarks.results.paper_page import paper_page, settings_page
 from benchmarks.results.published import all_tables
-from benchmarks.results.records import FIGURES, TABLES, unused_lines
+from benchmarks.results.records import FIGURES, TABLES
 from benchmarks.results.stated import stated_page
 from benchmarks.results.tables import Page, latex, markdown
 from pretrain.running.atomic_files import explain_write_errors, write_whole
@@ -71,9 +72,8 @@ def pages_of(contents: Contents) -> dict[str, Page]:
 def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
     """Write all pages, results.csv and the curves; return the pages' paths.
 
-    The overview is the last path. It lists truncated, edited, copied and third-party files, and
-    their number is printed to stderr. with_latex: also write a LaTeX file next to each page;
-    existing LaTeX files are always updated.
+    The overview is the last path. It lists truncated, edited, copied and third-party files.
+    with_latex: also write a LaTeX file next to each page; existing LaTeX files are always updated.
     """
     folder = contents.folder / TABLES
     pages = pages_of(contents)
@@ -93,8 +93,6 @@ def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
         content = text.encode(errors="backslashreplace")
         if not path.is_file() or path.read_bytes() != content:
             write_whole(path, content, "--results")
-    for warning in unused_lines(contents.results.unused, contents.folder):
-        print(warning, file=sys.stderr)
     return [folder / name for name in pages]
 
 
@@ -127,7 +125,8 @@ def main(args: list[str]) -> int:
     folders = results_folders(request.results, with_reference=request.with_reference)
     if request.name or request.tasks:
         tasks = tuple(filter(None, (task.strip() for task in request.tasks.split(","))))
-        table = chosen_table(read_contents(*folders).numbers, request.name, tasks)
+        with named_folders(folders):
+            table = chosen_table(read_contents(*folders).numbers, request.name, tasks)
         print(table.text(request.format).rstrip("\n"))
         for note in table.notes if request.format == "csv" else []:
             print(note, file=sys.stderr)

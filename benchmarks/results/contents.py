@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from benchmarks.results.records import (
     REFERENCE,
     SMALL_DATA,
     Results,
+    print_unused,
     read_results,
     require_folder,
 )
@@ -67,16 +69,26 @@ def results_folders(results: Sequence[Path], *, with_reference: bool) -> list[Pa
 
 
 def read_contents(folder: Path, *further_folders: Path) -> Contents:
-    """Read results folders; FileNotFoundError if one does not exist.
+    """Read results folders, and print unused files; FileNotFoundError if a folder does not exist.
 
     folder: pages are written here. further_folders: their records are shown, too.
     """
     for path in (folder, *further_folders):
         require_folder(path)
     results = read_results(folder, further_folders)
+    print_unused(results.unused, folder)
     numbers = numbers_of(results.runs)
     snapshots = numbers_of(results.snapshots, by_pretraining=True)
     return Contents(folder, results, numbers, snapshots, pairs_of(numbers), further_folders)
+
+
+@contextmanager
+def named_folders(folders: Sequence[Path]) -> Iterator[None]:
+    """Name the folders in a ValueError, such as one about a checkpoint without results."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error} (--results {shlex.join(map(str, folders))})") from error
 
 
 def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:

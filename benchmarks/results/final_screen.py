@@ -11,6 +11,7 @@ from benchmarks.results.numbers import common_notes, numbers_of
 from benchmarks.results.published import best_published
 from benchmarks.results.records import CellId, Run, grouped
 from benchmarks.results.verdicts import pairs_of
+from transfer.tasks import key_of
 
 MAX_LINES = 46
 """Maximum number of lines.
@@ -48,7 +49,9 @@ def final_screen(
     rows = _rows(cells, succeeded, failed)
     table = aligned([HEADER, *rows], (0, 1, 2, 5)) if rows else ["no results in this run"]
     reasons = [f"failed  {name}  {' '.join(reason.split())}" for name, reason in unreadable.items()]
-    reasons += [f"failed  {run.backbone}  {run.task}  {run.failure}" for run in failed]
+    reasons += [
+        f"failed  {run.backbone}  {key_of(run.task, run.protocol)}  {run.failure}" for run in failed
+    ]
     reasons = [shortened(reason, 2 * width) for reason in reasons]
     notes = [*_notes(succeeded), *first_lines(reasons, MAX_FAILURES, "more failures in tables/")]
     num_lines = MAX_LINES - 1 - 2 * len(notes)
@@ -65,6 +68,7 @@ def _rows(
 ) -> list[Sequence[str]]:
     """Return a row per task and checkpoint with results or failures."""
     columns = list(dict.fromkeys((cell.task, cell.protocol) for cell in cells))
+    keys = [key_of(*column) for column in columns]
     backbones = list(dict.fromkeys(cell.backbone for cell in cells))
     worst = _worst_verdicts(succeeded)
     results = grouped(
@@ -81,8 +85,8 @@ def _rows(
         protocol_name = protocol.partition("/")[0]
         printed = best_published(task, protocol_name, metric)
         best = f"{printed[0]:.1f}" if printed else "-"
-        has_variants = [task for task, _ in columns].count(task) > 1
-        label = f"{task} ({protocol})" if has_variants else task
+        key = key_of(task, protocol)
+        label = f"{key} ({protocol})" if keys.count(key) > 1 else key
         verdict = worst.get((name, task, protocol_name, metric), "-")
         rows.append([label, name, metric, ours, best, verdict])
     return rows

@@ -81,11 +81,14 @@ def _columns(block: Block) -> list[Number]:
 
 def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> list[Part]:
     """Return the table of one task group, its metrics and protocols."""
-    has_variants = len({column.protocol_name for column in columns}) > 1
+    from transfer.tasks import key_of
+
     short = re.compile("^transfer_linear/|_linear$|_knn$")
-    labels = [
-        short.sub("", c.task) + (f" {c.protocol_name}" if has_variants else "") for c in columns
-    ]
+    labels = [short.sub("", key_of(*column.column)) for column in columns]
+    # the key of a protocol variant, such as in1k_linear@co2, already names its protocol
+    others = {i: c.protocol_name for i, c in enumerate(columns) if "@" not in labels[i]}
+    if len({*others.values()}) > 1:
+        labels = [f"{text} {others[i]}" if i in others else text for i, text in enumerate(labels)]
     filled = {(number.row, number.column) for number in block.numbers}
     lines = [
         Line(
@@ -128,6 +131,8 @@ def method_page(numbers: Sequence[Number], command: str) -> Page:
 
 
 def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> list[Part]:
+    from transfer.tasks import key_of
+
     keys = {row.row for row in rows}
     columns: list[tuple[Block, Number]] = []
     row_keys: set[tuple[object, ...]] = set()
@@ -151,11 +156,15 @@ def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> 
         for row in rows
     ]
     notes = Notes()
-    headings = [(f"{column.task} {column.primary_metric}", column.task) for _, column in columns]
+    tasks = [key_of(*column.column) for _, column in columns]
+    headings = [
+        (f"{task} {column.primary_metric}", column.task)
+        for task, (_, column) in zip(tasks, columns, strict=True)
+    ]
     table, shared_notes = our_table(lines, headings, notes)
     texts = [
-        f"- {c.task}: protocol {block.protocols([c.column])}; {block.heading.lower()}."
-        for block, c in columns
+        f"- {task}: protocol {block.protocols([c.column])}; {block.heading.lower()}."
+        for task, (block, c) in zip(tasks, columns, strict=True)
     ]
     texts += [f"- All rows: {'; '.join(shared_notes)}."] if shared_notes else []
     return [

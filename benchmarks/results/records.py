@@ -5,6 +5,7 @@ Unusable files become warnings.
 
 import json
 import os
+import sys
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from glob import glob
 from pathlib import Path
@@ -321,8 +322,8 @@ def require_folder(results: Path) -> None:
     """Raise FileNotFoundError without a results folder."""
     if not results.is_dir():
         raise FileNotFoundError(
-            f"{results}: no such folder; expected the records of {' '.join(RUN_ALL)}. This suite's "
-            "own records are in results/ of its repository"
+            f"{results}: no such folder; expected the one that --results of {' '.join(RUN_ALL)} "
+            "named. This suite's own records are in results/reference of its repository"
         )
 
 
@@ -413,6 +414,12 @@ def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
         "benchmarks.tables lists all in tables/overview.md",
         *(f"  {len(group)}: {group[0]}{' ...' if len(group) > 1 else ''}" for group in groups),
     ]
+
+
+def print_unused(unused: Sequence[UnusedFile], results: Path) -> None:
+    """Print `unused_lines` to stderr."""
+    for line in unused_lines(unused, results):
+        print(line, file=sys.stderr)
 
 
 def reason_of(error: Exception) -> str:

@@ -55,4 +55,6 @@ def test_what_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_unknown_name_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path, 90.0)
     assert main(["--results", str(tmp_path), "--name", "min"]) == 2
-    assert "nearest: mine" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "nearest: mine" in error
+    assert f"--results {tmp_path}" in error

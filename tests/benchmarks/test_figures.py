@@ -7,6 +7,7 @@ import pytest
 from benchmarks.drawing.figure import figures
 from benchmarks.drawing.kinds import KINDS
 from benchmarks.figures import list_lines, main
+from benchmarks.results.records import read_results
 from benchmarks.results.tables import csv_text, escape
 from benchmarks.tables import update_tables
 from tests.benchmarks.drawing.figure_records import drawn, jcl_keys, point
@@ -28,7 +29,7 @@ def test_the_committed_figures_are_those_of_the_committed_records() -> None:
 
 def test_the_list_names_the_missing_recipes_and_tasks(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    text = "\n".join(list_lines(tmp_path))
+    text = "\n".join(list_lines(tmp_path, read_results(tmp_path)))
     assert f"can be drawn: {tmp_path / 'figures' / 'jcl_figure2a.png'}" in text
     assert "co2/in100-r18: in100_linear" in text
     assert "jcl/in100-r18-keys2: in100_linear" in text
@@ -42,7 +43,7 @@ def test_another_task_or_a_single_head_is_not_what_a_figure_lacks(tmp_path: Path
         ("loocpp/in100-r50-color-rotation-texture", {"protocol": "looc-2020/1"}),
     ):
         point(tmp_path, recipe, 70.0, {}, **changes)
-    text = "\n".join(list_lines(tmp_path))
+    text = "\n".join(list_lines(tmp_path, read_results(tmp_path)))
     assert "    lorac/in100-r18: in100_linear@lorac\n" in text
     assert "    loocpp/in100-r50-color-rotation-texture: in100_linear@looc\n" in text
     assert "    lorac/in100-r18: in100_view_statistics\n" not in text

@@ -91,4 +91,6 @@ def test_wrong_requests_end_with_2(
     for name in ("mine", "other"):
         write(tmp_path, name, 0.7, **KNN)
     assert main(["--results", str(tmp_path), *words]) == 2
-    assert part in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert part in error
+    assert ("--points" in words) != (f"--results {tmp_path}" in error)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import export, figures, power, report, tables
 from benchmarks.explain import main as explain
 from benchmarks.report_parts.page import report_page
 from benchmarks.results.contents import read_contents
@@ -20,6 +21,7 @@ from benchmarks.results.tables import (
     plain,
 )
 from benchmarks.tables import main, write_tables
+from pretrain.running.command_line import Main
 from tests.synthetic_records import blocks, failure, page, put, record
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +57,7 @@ def test_overview_has_a_column_per_protocol(
     (mine / "gone.json").symlink_to(tmp_path / "removed")  # listed, not to be read
     text = page(tmp_path, "overview.md")
     assert text.count("- warning: records/mine/") == 4
-    assert re.search(r"in100 jcl-2020 \| +in100 looc-2020 \|", text)
+    assert re.search(r"in100_linear@jcl \| +in100_linear@looc \|", text)
     assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
 
 
@@ -161,6 +163,33 @@ def test_an_edited_record_is_named_and_not_used(
     for args in ([str(path)], *[named] * (folder == "records")):
         assert explain(args) == 2
         assert re.search(rf"{re.escape(path.name)}: not .*\(edited", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        (tables.main, []),
+        (tables.main, ["--name", "mine"]),
+        (export.main, ["--name", "mine"]),
+        (power.main, ["--name", "mine", "other"]),
+        (report.main, []),
+        (figures.main, []),
+        (figures.main, ["--list"]),
+        (explain, ["--name", "mine", "--task", "voc07_svm"]),
+    ],
+)
+def test_each_command_names_the_edited_record_once(
+    command: Main, args: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("mine", "other"):
+        record(tmp_path, 46.0, name=name, sha256=name[0] * 64, request={"task": "voc07_svm"})
+    record(tmp_path, 47.0, seed=1)
+    (path,) = tmp_path.rglob("*seed1.json")
+    path.write_text(path.read_text().replace("47.0", "97.0"))
+    assert command(["--results", str(tmp_path), *args]) == 0
+    warnings = capsys.readouterr().err
+    assert warnings.count("not used as results: 1 file in ") == 1
+    assert f"{path.relative_to(tmp_path)}: not used (edited" in warnings
 
 
 def test_record_without_a_nested_entry_is_not_used(

@@ -109,3 +109,15 @@ def reading_of(key: str) -> tuple[str, str]:
     """Split a key: "in100_linear@jcl" is task "in100_linear" in variant "jcl"."""
     task, _, variant = key.partition("@")
     return task, variant
+
+
+def key_of(task: str, protocol: str) -> str:
+    """Return the key of a task id under a protocol; the id if TASKS does not have the protocol.
+
+    protocol: name; its version is ignored.
+    """
+    name = protocol.partition("/")[0]
+    for key, candidate in TASKS.items():
+        if (reading_of(key)[0], candidate.protocol.partition("/")[0]) == (task, name):
+            return key
+    return task

@@ -139,7 +139,7 @@ def test_command_prints_latex_and_writes_nothing(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--name", "jlc"], "--name: no results of 'jlc'; nearest: jcl"),
+        (["--name", "jlc"], "--name: no results of 'jlc'; nearest: jcl (--results "),
         (["--name", "jcl", "--tasks", "voc07_svm"], "these checkpoints have cifar10_knn"),
         (["--format", "csv"], "all numbers are in results.csv"),
     ],

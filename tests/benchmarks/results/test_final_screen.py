@@ -7,7 +7,7 @@ from benchmarks.results.final_screen import final_screen
 from benchmarks.results.published import transfer_tasks
 from benchmarks.results.records import CellId, read_results
 from tests.benchmarks.report.complete_records import LORAC
-from tests.synthetic_records import failure, record
+from tests.synthetic_records import failure, page, record
 
 SVM = CellId("mine", "voc07_svm", "co2-2021/1", "paper", 0)
 ASKED = SVM._replace(task=transfer_tasks()[0], protocol="lorac-2021/1")
@@ -34,6 +34,18 @@ def test_summary_shows_the_best_published_number(
     assert row.split() == ["voc07_svm", "mine", "mAP", "70.0", "85.2", "-"]
     record(tmp_path, 72.0, seed=1)
     assert " 71.0 ± 1.4 " in screen(tmp_path, SVM, SVM._replace(seed=1))[1]
+
+
+def test_protocol_variants_have_their_own_names(tmp_path: Path) -> None:
+    linear = SVM._replace(task="voc12_seg_linear", protocol="dinov2-2023/1")
+    grid32 = linear._replace(protocol="dinov2-2023-grid32/1")
+    for cell in (linear, grid32):
+        record(tmp_path, 70.0, task=cell.task, protocol=cell.protocol)
+    first, second = screen(tmp_path, linear, grid32)[1:]
+    assert first.startswith("voc12_seg_linear ")
+    assert second.startswith("voc12_seg_linear@grid32 ")
+    assert screen(tmp_path, grid32)[1].startswith("voc12_seg_linear@grid32 ")
+    assert "| voc12_seg | voc12_seg_linear@grid32 |" in page(tmp_path, "overview.md")
 
 
 def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:

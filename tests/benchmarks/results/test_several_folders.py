@@ -74,4 +74,4 @@ def test_with_reference_adds_the_results_of_a_checkout(
     monkeypatch.setattr(contents, "REFERENCE_FOLDER", tmp_path / "site" / "results")
     capsys.readouterr()
     assert tables.main(args) == 2
-    assert "records are in results/ of its repository" in capsys.readouterr().err
+    assert "records are in results/reference of its repository" in capsys.readouterr().err
