@@ -4,8 +4,8 @@ A file whose size and time have not changed for a while is copied into the folde
 there, evaluated, and the copy is removed. A file is identified by the hash of its content, so that
 an overwritten last.ckpt is another checkpoint, and a second name of the same bytes is not.
 
-Exit status: 0 the run ended, 1 a task failed, 2 the request is wrong, 3 a result is below
---stop-below, 75 stopped by a signal; the same command continues.
+Exit status: 0 the run ended, 1 a task failed, 2 the request is wrong or the folder never existed,
+3 a result is below --stop-below, 75 stopped by a signal; the same command continues.
 """
 
 import hashlib
@@ -262,7 +262,10 @@ class _Follower:
     """Exit status if the run ends here."""
 
     def run(self, watch: Watch, now: Callable[[], float], sleep: Callable[[float], None]) -> int:
-        """Evaluate checkpoints until the run ends; return the exit status."""
+        """Evaluate checkpoints until the run ends; return the exit status.
+
+        ValueError if the folder does not exist at the end.
+        """
         options = self.request.following
         self.resume()
         while True:
@@ -271,8 +274,15 @@ class _Follower:
                 self.asked_s = now()
                 self.ask_slurm(options.until_job)
             idle_h = (now() - watch.changed_s) / 3600
-            is_ending = bool(options.until and options.until.exists()) or self.job_has_ended
-            is_ending |= bool(options.until_idle) and idle_h >= options.until_idle
+            end_reason = ""
+            if options.until and options.until.exists():
+                end_reason = f"{options.until} exists (--until)"
+            elif self.job_has_ended:
+                end_reason = f"job {options.until_job} has ended (--until-job)"
+            elif options.until_idle and idle_h >= options.until_idle:
+                end_reason = (
+                    f"no new or changed checkpoint for {options.until_idle:g} h (--until-idle)"
+                )
             ready = watch.ready(now())  # what was written before the end is evaluated
             if ready and self.ended is None:
                 path = ready[-1 if options.newest else 0]
@@ -281,7 +291,14 @@ class _Follower:
                     self.take(path, modified_ns, *copied)
             if self.ended is not None:
                 return self.ended
-            if is_ending and not watch.waiting and not self.submitted:
+            if end_reason and not watch.waiting and not self.submitted:
+                if not watch.folder.exists():
+                    raise ValueError(
+                        f"--follow {watch.folder}: no such folder, and now {end_reason}. Expected "
+                        "the folder of a training run, which may appear later"
+                    )
+                found = "" if self.seen else f"; no checkpoint in {watch.folder}"
+                print_line("follow", f"ended: {end_reason}{found}")
                 return int(self.failed)
             if not ready:
                 sleep(min(POLL_S, max(options.settle_s / 4, 0.1)))

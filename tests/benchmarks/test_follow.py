@@ -178,24 +178,54 @@ def test_files_are_evaluated_in_order_of_time(
 
 
 def test_existing_file_ends_the_run_after_the_last_checkpoint(
-    trainer: Trainer, settings: Settings
+    trainer: Trainer, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = trainer.folder / "DONE"
     trainer.actions = {100: trainer.write("a.pth", b"a"), 101: done.touch}
     assert run(trainer, settings, until=done, until_idle=0.0) == 0
     assert trainer.names == ["mine@a"]
     assert trainer.now_s < 150
+    assert f"ended: {done} exists" in capsys.readouterr().err
 
 
-def test_idle_run_ends(trainer: Trainer, settings: Settings) -> None:
+def test_idle_run_ends(
+    trainer: Trainer, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     trainer.actions = {3000.0: trainer.write("a.pth", b"a")}
     assert run(trainer, settings, until_idle=1.0) == 0
     assert trainer.names == ["mine@a"]
     assert 6600 <= trainer.now_s <= 6620
+    assert capsys.readouterr().err.rstrip().endswith("checkpoint for 1 h (--until-idle)")
+
+
+def test_folder_may_appear_later(
+    trainer: Trainer, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer.folder.rmdir()
+    trainer.actions = {3000.0: trainer.write("a.pth", b"a")}
+    assert run(trainer, settings) == 0
+    assert trainer.names == ["mine@a"]
+    assert capsys.readouterr().err.count("does not exist yet") == 1
+
+
+def test_folder_that_never_appears_is_an_error(trainer: Trainer, settings: Settings) -> None:
+    trainer.folder.rmdir()
+    with pytest.raises(ValueError, match=r"no such folder.*1 h \(--until-idle\)"):
+        run(trainer, settings)
+
+
+def test_folder_without_checkpoints_is_said(
+    trainer: Trainer, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(trainer, settings) == 0
+    assert f"no checkpoint in {trainer.folder}" in capsys.readouterr().err
 
 
 def test_run_ends_with_its_job(
-    trainer: Trainer, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    trainer: Trainer,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     stages = iter(["queued", "running", "ended"])
     monkeypatch.setattr(
@@ -203,6 +233,7 @@ def test_run_ends_with_its_job(
     )
     assert run(trainer, settings, until_job="7", until_idle=0.0) == 0
     assert 120 <= trainer.now_s <= 130
+    assert "ended: job 7 has ended" in capsys.readouterr().err
 
 
 def test_low_result_ends_with_its_own_status(
