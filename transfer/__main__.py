@@ -18,7 +18,7 @@ from pretrain.running.command_line import check_ranges, one_line_errors, parse, 
 from pretrain.running.processes import process_group, require_launcher
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS, dataset_info
-from transfer.datasets.check import check, register_subsets, render, render_found
+from transfer.datasets.check import check, register_subsets, render, render_found, table
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.folders import data_folder
 from transfer.encoders.architectures import BackboneError
@@ -181,9 +181,16 @@ def main(args: list[str]) -> int:
     It is 0 if done, 1 if failed, 2 for an invalid request.
     """
     if args[:1] == ["--list"]:
-        for key, task in TASKS.items():
-            text = (type(task).__doc__ or "").splitlines()[0]
-            print(f"{key:<28}{task.protocol:<24}{', '.join(task.datasets()):<18}{text}")
+        rows = [
+            (
+                key,
+                task.protocol,
+                ", ".join(task.datasets()),
+                (type(task).__doc__ or "").splitlines()[0],
+            )
+            for key, task in TASKS.items()
+        ]
+        print("\n".join(table(rows)))
         return 0
     if args[:1] == ["describe-data"]:
         print("note: describe-data is now register-subset", file=sys.stderr)

@@ -120,10 +120,11 @@ def count_words(states: States) -> str:
 def render_states(states: States) -> str:
     """Return a line per cell, logs of failed cells, and counts."""
     width = max([16, *(len(state.identity[0]) + 2 for state in states)])
-    lines = [f"{'backbone':<{width}}{'task':<30}{'seed':<6}{'state':<14}detail"]
+    task_width = max([30, *(len(state.identity[1]) + 2 for state in states)])
+    lines = [f"{'backbone':<{width}}{'task':<{task_width}}{'seed':<6}{'state':<14}detail"]
     for state in states:
         backbone, key, seed = state.identity
-        line = f"{backbone:<{width}}{key:<30}{seed:<6}{state.name:<14}{state.detail}"
+        line = f"{backbone:<{width}}{key:<{task_width}}{seed:<6}{state.name:<14}{state.detail}"
         lines.append(line.rstrip())
         if state.log:
             lines.append(f"{'':<{width}}log: {state.log}")

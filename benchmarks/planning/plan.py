@@ -178,11 +178,7 @@ def extraction_of(cell: Cell) -> object:
 
 def render_plan(rows: list[PlannedCell]) -> str:
     """Return the plan as a text table with one line per cell."""
-    width = max([16, *(len(row.cell.backbone.name) + 2 for row in rows)])
-    lines = [
-        f"{'backbone':<{width}}{'task':<30}{'protocol':<22}{'engine':<16}{'seed':<6}"
-        f"{'state':<14}{'GPU h':>7}  data"
-    ]
+    table = [("backbone", "task", "protocol", "engine", "seed", "state", "GPU h", "data")]
     for row in rows:
         cell = row.cell
         data = ", ".join(row.missing or cell.task.datasets())
@@ -191,10 +187,9 @@ def render_plan(rows: list[PlannedCell]) -> str:
         if row.reason:
             data += f"; {row.reason}"
         row_hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
-        lines.append(
-            f"{cell.backbone.name:<{width}}{cell.key:<30}{cell.task.protocol:<22}"
-            f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<14}{row_hours:>7}  {data}"
-        )
+        names = (cell.backbone.name, cell.key, cell.task.protocol, cell.task.engine, str(cell.seed))
+        table.append((*names, row.state, row_hours, data))
+    lines = aligned(table, (0, 1, 2, 3, 4, 5, 7))
     run, cached, missing_data, unsupported = _counts(rows)
     hours = sum(row.gpu_hours for row in rows if row.state == "run")
     lines.append(

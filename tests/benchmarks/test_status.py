@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import status as watching
 from benchmarks.execution.ending import write_requested
-from benchmarks.execution.states import STATUS_PAGE, CellState, States
+from benchmarks.execution.states import STATUS_PAGE, CellState, States, all_states, render_states
 from benchmarks.run_all import main
 from benchmarks.status import print_states, watch
 from tests.benchmarks.conftest import Rows, stored_state
@@ -43,6 +43,13 @@ def test_a_folder_that_cannot_be_written_can_be_watched(
     monkeypatch.setattr(watching, "all_states", lambda *_: (cells("done"), ""))
     (tmp_path / STATUS_PAGE).mkdir()
     assert watch(tmp_path, tmp_path) == 0
+
+
+def test_columns_of_the_states_are_separate(rows: Rows, settings: Settings) -> None:
+    planned = rows("cifar10_view_statistics@feature")
+    write_requested(planned, named=True, is_local=True)
+    line = render_states(all_states(settings.results)[0]).splitlines()[1]
+    assert line.split()[1:3] == ["cifar10_view_statistics@feature", "0"]
 
 
 def test_stopped_cells_of_earlier_runs_are_shown(

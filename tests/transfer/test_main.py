@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from transfer.__main__ import main
+from transfer.tasks import TASKS
 
 SLOW_TASK = "transfer_linear/dtd"
 Capture = pytest.CaptureFixture[str]
@@ -55,6 +56,13 @@ def test_a_wrong_request_exits_with_2_and_no_record(
     assert main([*words(checkpoint, small_data, tmp_path, task), *remaining]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.seed0.json"))
+
+
+def test_columns_of_the_list_are_separate(capsys: Capture) -> None:
+    assert main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    expected = [[key, task.protocol] for key, task in TASKS.items()]
+    assert [line.split()[:2] for line in lines] == expected
 
 
 def test_excerpts_are_announced_by_name(capsys: Capture) -> None:

@@ -87,6 +87,12 @@ def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings:
     assert "200 neighbors vote, but cifar10 has 192" in render_plan([row])
 
 
+def test_columns_of_the_plan_are_separate(rows: Rows) -> None:
+    (row,) = rows("cifar10_view_statistics@feature")
+    words = render_plan([row]).splitlines()[1].split()
+    assert words[1:4] == [row.cell.key, row.cell.task.protocol, row.cell.task.engine]
+
+
 def test_deviations_of_unsupported_cells_are_not_shown(rows: Rows) -> None:
     (row,) = rows("cifar10_linear")
     assert protocol_notes([row])
