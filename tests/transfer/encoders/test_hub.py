@@ -44,10 +44,15 @@ def test_address_of_another_form_is_refused(text: str) -> None:
 
 
 def ask(endpoint: str, cache: Path, *addresses: str, offline: bool = False) -> list[str]:
-    """Return the result for each address, in a new process.
+    """Return the result for each address."""
+    completed = asked(endpoint, cache, *addresses, offline=offline)
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
-    Settings are read once per process.
-    """
+
+def asked(
+    endpoint: str, cache: Path, *addresses: str, offline: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Ask for each address in a new process, since settings are read once per process."""
     code = """
 import json, sys
 from pathlib import Path
@@ -62,14 +67,13 @@ for address in sys.argv[1:]:
 """
     env = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1"}
     env |= {"HF_HUB_OFFLINE": "1"} if offline else {}
-    completed = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code, *addresses],
         env=env,
         capture_output=True,
         text=True,
         check=True,
     )
-    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 def test_file_is_cached_and_works_without_network(tmp_path: Path) -> None:
@@ -105,6 +109,15 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
     for answer, part in zip([*answers, unreachable], parts, strict=True):
         assert answer.startswith("refused: hf://")
         assert part in answer
+
+
+@pytest.mark.parametrize("address", [f"hf://{REPO}@main/new.pt", f"hf:{REPO}@main"])
+def test_no_connection_is_one_sentence(tmp_path: Path, address: str) -> None:
+    with hub({}) as endpoint:
+        pass  # nobody listens any more
+    completed = asked(endpoint, tmp_path, address)
+    assert "the hub does not answer" in completed.stdout
+    assert completed.stderr == "", "huggingface_hub writes a line for each further try"
 
 
 @pytest.mark.slow
