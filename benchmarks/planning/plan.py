@@ -338,14 +338,5 @@ def get_data_command(rows: Sequence[PlannedCell]) -> str:
 
     data = rows[0].cell.settings.data
     sources = sources_of(tuple(missing))
-    getting = Getting(data=data)
-    by_hand = [
-        source.key
-        for source in sources
-        if source.access != "download" and not source.exists_in(data)
-    ]
-    note = ""
-    if by_hand:
-        note = f". For {', '.join(by_hand)}, pass your own archives with --from FOLDER"
     args = [*TRANSFER, "get-data", *missing, "--data", str(data)]
-    return f"missing data: {summary(sources, getting)}{note}. To get it:\n{shlex.join(args)}"
+    return f"missing data: {summary(sources, Getting(data=data))}. To get it:\n{shlex.join(args)}"

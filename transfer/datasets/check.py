@@ -112,6 +112,20 @@ class Report:
         """
         return self.found and not self.fatal and self.num_bad <= tolerated
 
+    def may_be_subset(self, tolerated: int) -> bool:
+        """Return whether `register_subsets` would accept the dataset: only images are missing.
+
+        tolerated: maximum number of other bad images.
+        """
+        others = len(self.unreadable) + self.num_repeated + len(self.faults)
+        others += sum(self.num_lost.values())
+        found_and_expected = self.counts.values()
+        return (
+            all(0 < found <= expected for found, expected in found_and_expected)
+            and any(found < expected for found, expected in found_and_expected)
+            and others <= tolerated
+        )
+
     @property
     def first_problems(self) -> str:
         """Return the first problems, one per line, and how many follow."""
@@ -201,13 +215,17 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
         return report
     num_classes, num_expected = report.classes
     broken = f" and {len(report.faults)} annotations broken" if report.faults else ""
+    advice = f"See all: python -m transfer check-data --data {data}. {instructions(key, data)}"
+    if report.may_be_subset(tolerated):
+        option = f" --tolerate {tolerated}" if tolerated else ""
+        command = f"python -m transfer register-subset {key} --data {data}{option}"
+        advice += f" If it is a subset on purpose: {command}"
     raise DataError(
         f"{title}: {report.num_bad - len(report.faults)} images are missing, too many, repeated "
         f"or unusable{broken}, {tolerated} are tolerated; {num_classes} classes found, "
         f"{num_expected} expected:\n  "
         + "\n  ".join([report.first_problems, *report.notes])
-        + f"\nSee all: python -m transfer check-data --data {data}. {instructions(key, data)} "
-        f"If it is an excerpt on purpose: python -m transfer register-subset {key} --data {data}"
+        + f"\n{advice}"
     )
 
 

@@ -122,15 +122,25 @@ def render_overview(sources: Sequence[Source], getting: Getting) -> str:
 
 
 def summary(sources: Sequence[Source], getting: Getting) -> str:
-    """Return one line with the total size and the free space."""
+    """Return one line: size of all downloads, what the user must get, and the free space."""
+    absent = [source for source in sources if not source.exists_in(getting.data)]
     downloads = [
         archive
-        for source in sources
+        for source in absent
         if source.access == "download" and getting.local is None
         for archive in getting.missing(source)
     ]
+    by_hand = [source for source in absent if source.access != "download"]
+    parts = []
+    if downloads:
+        parts.append(f"{_size(downloads)} to download, and as much again for unpacked files")
+    if with_archives := [source.key for source in by_hand if getting.missing(source)]:
+        keys = ", ".join(with_archives)
+        parts.append(f"get the archives of {keys} yourself, and pass --from FOLDER")
+    if without_archives := [source.key for source in by_hand if not source.archives]:
+        parts.append(f"make the folder of {', '.join(without_archives)} yourself")
     free = f"{format_bytes(free_space(getting.data))} free at {getting.data}"
-    return f"{_size(downloads)} to download, and as much again for unpacked files; {free}"
+    return "; ".join([*(parts or ["nothing to download"]), free])
 
 
 def free_space(data: Path) -> int:

@@ -151,7 +151,16 @@ def test_wrong_counts_are_named_and_tolerated_up_to_the_number(copy_of: CopyOf) 
         require("sun397", data, tolerated=3)
     assert report.unreadable[0] in str(error.value)
     assert "97 images found, 100 expected" in str(error.value)
-    assert "register-subset sun397" in str(error.value)
+    assert f"register-subset sun397 --data {data} --tolerate 3" in str(error.value)
+
+
+def test_no_subset_is_proposed_for_a_broken_image(copy_of: CopyOf) -> None:
+    data = copy_of("pets")
+    cut_in_half(data / open_split("pets", data, "test").name(0))
+    with pytest.raises(DataError) as error:
+        require("pets", data, tolerated=0)
+    assert "get-data pets" in str(error.value)
+    assert "register-subset" not in str(error.value)
 
 
 def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:

@@ -114,6 +114,23 @@ def test_the_facts_of_a_source_are_well_formed() -> None:
         assert source.access == "download" or source.advice
 
 
+@pytest.mark.parametrize(
+    ("key", "fact"),
+    [
+        ("birdsnap", "make the folder of birdsnap yourself"),
+        ("cars", "get the archives of cars yourself, and pass --from FOLDER"),
+        ("dtd", "MB to download"),
+    ],
+)
+def test_the_plan_says_who_gets_the_files(
+    key: str, fact: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["get-data", key, "--plan", "--data", str(tmp_path)]) == 0
+    last_line = capsys.readouterr().out.splitlines()[-1]
+    assert fact in last_line
+    assert ("to download" in last_line) == (key == "dtd")
+
+
 @pytest.mark.parametrize("key", ["birdsnap", "sun397"])
 def test_hub_copy_is_pinned_and_said_to_be_untried(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
