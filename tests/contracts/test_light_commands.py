@@ -1,10 +1,13 @@
-"""Command lines that compute nothing import no torch."""
+"""Command lines that compute nothing import no torch; a plan imports no torchvision."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from transfer.encoders.encoder import random_backbone
 
 ROOT = Path(__file__).parents[2]
 RUN_ALL = str(ROOT / "benchmarks" / "run_all.py")
@@ -49,7 +52,8 @@ try:
     run()
 except SystemExit as end:
     status = end.code
-print("torch" in sys.modules, status or 0)
+heavy = ("torch", "torchvision", "torch._dynamo", "pandas", "sklearn", "matplotlib")
+print(*(name for name in heavy if name in sys.modules), status or 0)
 """
 
 
@@ -62,6 +66,18 @@ def test_a_command_that_computes_nothing_imports_no_torch(
     status: int, words: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "results").mkdir()
+    assert imports_and_status(words, tmp_path) == str(status)
+
+
+@pytest.mark.parametrize("words", [(RUN_ALL, "--plan", "--ckpt"), ("-m", "transfer", "inspect")])
+def test_a_plan_imports_no_torchvision(words: tuple[str, ...], tmp_path: Path) -> None:
+    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
+    torch.save({"state_dict": backbone.state_dict}, tmp_path / "mine.pth")
+    assert imports_and_status((*words, "mine.pth"), tmp_path) == "torch 0"
+
+
+def imports_and_status(words: tuple[str, ...], folder: Path) -> str:
+    """Return the large packages that a command imports, and its exit status."""
     command = [sys.executable, "-c", PROGRAM, *words]
-    completed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert completed.stdout.splitlines()[-1] == f"False {status}"
+    completed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return completed.stdout.splitlines()[-1]

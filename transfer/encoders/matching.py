@@ -15,10 +15,15 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from transfer.encoders.architectures import FEATURE_DIM, BackboneError, Stem, network_words
+from transfer.encoders.architectures import (
+    FEATURE_DIM,
+    BackboneError,
+    Stem,
+    network_words,
+    tensor_shapes,
+)
 from transfer.encoders.files import Contents
 from transfer.encoders.naming import NAMES, SCHEMES, brief, is_optional
-from transfer.encoders.resnets import tensor_shapes
 from transfer.encoders.verify import to_finite_float32
 
 MIN_NAMES = 20
@@ -91,10 +96,11 @@ def resnet_plans() -> tuple[Plan, ...]:
             arch,
             stem,
             scheme.name,
-            {name: (scheme.rename(name), shape) for name, shape in shapes.items()},
+            {name: (rename(name), shape) for name, shape in shapes.items()},
             scheme.heads,
         )
         for scheme in SCHEMES
+        for rename in [cache(scheme.rename)]  # networks have most names in common
         for arch in FEATURE_DIM
         for stem in scheme.stems
         for shapes in [tensor_shapes(arch, stem)]

@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transfer.argument_names import argument_names
-from transfer.encoders.architectures import STEMS, BackboneError, Stem, network_words
+from transfer.encoders.architectures import (
+    STEMS,
+    BackboneError,
+    Stem,
+    network_words,
+    tensor_shapes,
+)
 from transfer.encoders.encoder import (
     RESNET50_FLOPS,
     Encoder,
@@ -153,10 +159,8 @@ def _backbone_file(
 
     Raises BackboneError if a field is wrong, or if names and shapes do not fit the architecture.
     """
-    import torch
     from torch import Tensor
 
-    from transfer.encoders.resnets import network_with, tensor_shapes
     from transfer.encoders.verify import to_finite_float32
 
     if branch:
@@ -181,10 +185,17 @@ def _backbone_file(
                 f"floats each, size in px, channels RGB): export it again with this version"
             )
     # check shapes before reading values: a tensor may repeat one value any number of times
-    network_with(arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()})
+    shapes = tensor_shapes(arch, stem)
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if wrong := [name for name in {**shapes, **found} if found.get(name) != shapes.get(name)]:
+        details = (
+            f"{name} is {found.get(name, 'missing')} (expected {shapes.get(name, 'none')})"
+            for name in wrong
+        )
+        raise BackboneError(f"not {network_words(arch, stem)}: {brief(details)}; export it again")
     weights = {
         name: tensors[name].clone() if is_optional(name) else to_finite_float32(name, tensors[name])
-        for name in tensor_shapes(arch, stem)
+        for name in shapes
     }
     made_by = json.loads(json.dumps(made_by, default=lambda node: type(node).__name__))
     input_format = InputFormat(mean=mean, std=std, size_px=size_px)
@@ -210,10 +221,9 @@ def _of_resnet(
 
     Raises BackboneError unless its features depend on the images.
     """
-    from transfer.encoders.resnets import network_with
-    from transfer.encoders.verify import check_response, fixed_images
+    from transfer.encoders.verify import check_response, fixed_images, resnet_features
 
-    check_response(network_with(arch, stem, weights).requires_grad_(False)(fixed_images()))
+    check_response(resnet_features(arch, stem, weights, fixed_images()))
     return Encoder(
         arch=arch,
         stem=stem,
@@ -226,8 +236,9 @@ def _of_resnet(
 
 def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     """Open a third-party ResNet with its declared stem and images."""
+    import torch
+
     from transfer.encoders import matching
-    from transfer.encoders.resnets import meta_tensors
     from transfer.encoders.stated import apply_stem, input_of, read_statements
 
     matches = matching.find(matching.resnet_plans(), contents)
@@ -237,7 +248,11 @@ def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     arch, stem = match.network
     declared = input_of(statements)
     kinds = matching.count_tensor_kinds(match, matches, contents)
-    weights = matching.weights_of(match, contents, meta_tensors(arch, stem))
+    tensors = {
+        name: torch.empty(shape, device="meta", dtype=torch.float32 if shape else torch.int64)
+        for name, shape in tensor_shapes(arch, stem).items()
+    }
+    weights = matching.weights_of(match, contents, tensors)
     if declared.is_bgr:
         weights["conv1.weight"] = weights["conv1.weight"].flip(1)
     default = default_input_format(stem)

@@ -5,7 +5,6 @@ format may have several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.056
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 import torch
@@ -15,8 +14,8 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import Bottleneck
 
 from transfer.encoders.architectures import (
+    SIZES,
     STEMS,
-    WIDENING,
     BackboneError,
     Stem,
     has_max_pool,
@@ -58,8 +57,8 @@ class WidenedResNet50(ResNet):  # type: ignore[misc]  # torchvision has no types
 
 def new_network(arch: str, norm_layer: Callable[..., nn.Module] | None = None) -> ResNet:
     """Return a network with classifier and random weights, without extra heads."""
-    if arch in WIDENING:
-        return WidenedResNet50(WIDENING[arch], norm_layer)
+    if (widening := SIZES[arch].widening) > 1:
+        return WidenedResNet50(widening, norm_layer)
     network: ResNet = torchvision.models.get_model(arch, weights=None, norm_layer=norm_layer)
     return network
 
@@ -94,22 +93,3 @@ def network_with(arch: str, stem: Stem, state_dict: Mapping[str, Tensor]) -> Res
         network = build_resnet(arch, stem)
     fill(network, state_dict)
     return network.eval()
-
-
-@cache
-def tensor_shapes(arch: str, stem: Stem) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of the network's tensors, without allocating weights."""
-    if not is_large(stem):
-        shapes = tensor_shapes(arch, "imagenet")
-        return shapes | {"conv1.weight": (*shapes["conv1.weight"][:2], 3, 3)}
-    with torch.device("meta"):
-        network = build_resnet(arch, stem)
-    return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-
-
-def meta_tensors(arch: str, stem: Stem) -> dict[str, Tensor]:
-    """Return the network's tensors without values, in its order."""
-    return {
-        name: torch.empty(shape, device="meta", dtype=torch.float32 if shape else torch.int64)
-        for name, shape in tensor_shapes(arch, stem).items()
-    }

@@ -20,8 +20,8 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
+from transfer.encoders.architectures import tensor_shapes
 from transfer.encoders.naming import is_optional
-from transfer.encoders.resnets import tensor_shapes
 
 Weights = dict[str, Tensor]
 

@@ -7,37 +7,38 @@ from pathlib import Path
 
 import pytest
 import torch
-import torchvision
 
-from tests.transfer.encoders.conftest import another, load
+from tests.transfer.encoders.conftest import another, load, weights
 from transfer.detection.detectron2_engine import to_detectron2
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN, VOC_C4
-from transfer.encoders.architectures import FEATURE_DIM, WIDE
+from transfer.encoders.architectures import FEATURE_DIM, STEMS, WIDE, Stem, tensor_shapes
 from transfer.encoders.encoder import random_backbone
-from transfer.encoders.resnets import build_resnet, tensor_shapes
+from transfer.encoders.resnets import build_resnet, network_with
+from transfer.encoders.verify import fixed_images, resnet_features
 from transfer.tasks import TASKS
 
-TORCHVISIONS = [arch for arch in WIDE if arch in torchvision.models.list_models()]
+NETWORKS = [*((arch, "imagenet") for arch in FEATURE_DIM), ("resnet18-heads3", "cifar")]
+HEADS = ("resnet50-heads2", "resnext50_32x4d")
 
 
-@pytest.mark.parametrize("arch", TORCHVISIONS)
-def test_names_and_shapes_are_torchvisions(arch: str) -> None:
+@pytest.mark.parametrize(("arch", "stem"), NETWORKS)
+def test_names_and_shapes_are_torchvisions(arch: str, stem: Stem) -> None:
     with torch.device("meta"):
-        network = torchvision.models.get_model(arch, weights=None)
-    expected = {n: tuple(t.shape) for n, t in network.state_dict().items() if n[:2] != "fc"}
-    assert tensor_shapes(arch, "imagenet") == expected
+        network = build_resnet(arch, stem)
+    expected = [(name, tuple(tensor.shape)) for name, tensor in network.state_dict().items()]
+    assert list(tensor_shapes(arch, stem).items()) == expected
 
 
-@pytest.mark.parametrize("widening", [2, 4])
-def test_swavs_wide_networks_are_wider_in_every_layer(widening: int) -> None:
-    wide = tensor_shapes(f"resnet50w{widening}", "imagenet")
-    for name, shape in tensor_shapes("resnet50", "imagenet").items():
-        factors = [size * widening for size in shape]
-        if len(shape) == 4:  # kernels keep their size, and images their three channels
-            factors[2:] = shape[2:]
-            factors[1] = 3 if name == "conv1.weight" else factors[1]
-        assert wide[name] == tuple(factors)
+@pytest.mark.parametrize(
+    ("arch", "stem"), [*(("resnet18", stem) for stem in STEMS), *((a, "imagenet") for a in HEADS)]
+)
+def test_features_are_torchvisions(arch: str, stem: Stem) -> None:
+    tensors, images = weights(arch, stem=stem), fixed_images(32)
+    with torch.no_grad():
+        expected = network_with(arch, stem, tensors)(images)
+        features = resnet_features(arch, stem, tensors, images)
+    torch.testing.assert_close(features, expected)
 
 
 SIZES = [
@@ -50,8 +51,8 @@ SIZES = [
 @pytest.mark.parametrize("arch", SIZES)
 def test_a_file_is_read_as_the_network_of_its_shapes(arch: str, file: Path) -> None:
     with torch.device("meta"):
-        weights = build_resnet(arch, "imagenet").state_dict()
-    backbone = load({"state_dict": another(weights)}, file)
+        shapes = build_resnet(arch, "imagenet").state_dict()
+    backbone = load({"state_dict": another(shapes)}, file)
     assert (backbone.arch, backbone.feature_dim) == (arch, FEATURE_DIM[arch])
 
 
