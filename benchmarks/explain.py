@@ -21,7 +21,7 @@ from transfer.record import read_record
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ExplainOptions:
     """Explain one number."""
 
     record: Annotated[Path | None, tyro.conf.Positional] = None
@@ -66,7 +66,7 @@ def find_runs(results: Path, name: str, task: str) -> list[Run]:
 @one_line_errors(ValueError, OSError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, args, description=__doc__)
+    request = parse(ExplainOptions, args, description=__doc__)
     if request.record and (request.name or request.task):
         raise OptionError(f"{request.record}: pass either the file, or --name and --task")
     if request.record:

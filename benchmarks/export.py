@@ -47,7 +47,7 @@ METRIC_TYPES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ExportOptions:
     """Print one checkpoint's results in a format of another project."""
 
     name: str
@@ -97,7 +97,7 @@ def _result(number: Number) -> dict[str, Any]:
 @one_line_errors(ValueError, OSError)
 def main(args: Sequence[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, [*args], description=__doc__)
+    request = parse(ExportOptions, [*args], description=__doc__)
     contents = read_contents(request.results)
     numbers = main_numbers(contents.numbers)
     with named_folders([request.results]):

@@ -41,7 +41,7 @@ OPENING = "# Figures\n\nThe papers' figures, redrawn."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class FigureOptions:
     """Draw the papers' figures."""
 
     results: Path = Path("results")
@@ -54,7 +54,7 @@ class Request:
     """Only print the drawable figures, and missing recipes and tasks."""
 
 
-def keep_logs(request: Request) -> None:
+def keep_logs(request: FigureOptions) -> None:
     """Store the logs of runs in the results.
 
     Raises ValueError if a log is incomplete or a name is missing or repeated.
@@ -185,7 +185,7 @@ def list_lines(folder: Path, results: Results) -> list[str]:
 @one_line_errors(FolderError, FileNotFoundError, ValueError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, args, description=__doc__)
+    request = parse(FigureOptions, args, description=__doc__)
     if request.listed and request.logs:
         raise ValueError("--logs: --list keeps no log; run the command without --list first")
     results = read_results(request.results)

@@ -53,7 +53,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class GPUCheckOptions:
     """Measure this machine's GPU."""
 
     device: Literal["auto", "cuda", "cpu"] = "auto"
@@ -66,7 +66,7 @@ class Request:
     """Folder for the page gpu_check.md."""
 
 
-def run(request: Request) -> int:
+def run(request: GPUCheckOptions) -> int:
     """Measure and write the page and the seconds; return the exit status.
 
     OptionError for an unknown measurement, or if there is no GPU for --device cuda.
@@ -191,7 +191,7 @@ def add_seconds(runs: Path, gpu: str, seconds: Mapping[str, float]) -> None:
 @one_line_errors(OptionError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    return run(parse(Request, args, description=__doc__))
+    return run(parse(GPUCheckOptions, args, description=__doc__))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ COVERAGE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class PowerOptions:
     """Print detectable differences of two checkpoints, and required seeds."""
 
     name: tuple[str, str]
@@ -270,7 +270,7 @@ class Row(NamedTuple):
         return hours
 
 
-def rows_for(numbers: Sequence[Number], request: Request) -> list[Row]:
+def rows_for(numbers: Sequence[Number], request: PowerOptions) -> list[Row]:
     """Return a row per task that both checkpoints have under one protocol.
 
     Raises OptionError without a common task.
@@ -297,7 +297,7 @@ def rows_for(numbers: Sequence[Number], request: Request) -> list[Row]:
     return rows
 
 
-def text_of(rows: Sequence[Row], request: Request) -> str:
+def text_of(rows: Sequence[Row], request: PowerOptions) -> str:
     """Return the table and notes on its columns."""
     together = f"seeds, {plural(len(rows), 'task')}"
     table = [["task", "images", "runs", "smallest", "seeds", together, "hours"]]
@@ -327,7 +327,7 @@ def _seed_words(seeds: tuple[float, float], model: PowerModel) -> str:
     return f"{low} to {seeds[1]:.0f}" if math.isfinite(seeds[1]) else f"{low} or more"
 
 
-def _notes(rows: Sequence[Row], request: Request) -> list[str]:
+def _notes(rows: Sequence[Row], request: PowerOptions) -> list[str]:
     """Return notes on the columns, assumptions, and the cheapest runs."""
     effect = f"{request.points:g} point{'' if request.points == 1 else 's'}"
     percent = f"{100 * POWER:g} %"
@@ -382,7 +382,7 @@ def _notes(rows: Sequence[Row], request: Request) -> list[str]:
 @one_line_errors(ValueError, OSError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, args, description=__doc__)
+    request = parse(PowerOptions, args, description=__doc__)
     if request.points <= 0:
         raise OptionError(f"--points {request.points:g}: expected a positive difference in points")
     folders = results_folders(request.results, with_reference=request.with_reference)

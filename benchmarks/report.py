@@ -19,7 +19,7 @@ FILE = "index.html"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ReportOptions:
     """Write the report of all results."""
 
     results: tuple[Path, ...] = (Path("results"),)
@@ -66,7 +66,7 @@ def update_report(results: Path, contents: Contents | None = None) -> bool:
 @one_line_errors(FolderError, FileNotFoundError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, args, description=__doc__)
+    request = parse(ReportOptions, args, description=__doc__)
     folders = results_folders(request.results, with_reference=request.with_reference)
     check_writable(folders[0], "--results")
     print(write_report(read_contents(*folders), request.runs))

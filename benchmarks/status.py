@@ -62,7 +62,7 @@ def watch(results: Path, runs: Path, interval_s: float = 5.0) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class StatusOptions:
     """Print the states of all evaluations that were submitted or started."""
 
     results: Path = Path("results")
@@ -77,7 +77,7 @@ class Request:
 @one_line_errors(ValueError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, args, description=__doc__)
+    request = parse(StatusOptions, args, description=__doc__)
     if not request.results.is_dir():
         raise ValueError(f"--results {request.results}: no such folder")
     show = watch if request.watch else print_states

@@ -32,7 +32,7 @@ from transfer.datasets.folders import FolderError, check_writable
 
 
 @dataclass(frozen=True)
-class Request:
+class TableOptions:
     """Write the tables of all results."""
 
     results: tuple[Path, ...] = (Path("results"),)
@@ -121,7 +121,7 @@ def update_tables(results: Path) -> Contents | None:
 @one_line_errors(FolderError, FileNotFoundError, ValueError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, args, description=__doc__)
+    request = parse(TableOptions, args, description=__doc__)
     folders = results_folders(request.results, with_reference=request.with_reference)
     if request.name or request.tasks:
         tasks = tuple(filter(None, (task.strip() for task in request.tasks.split(","))))

@@ -45,7 +45,7 @@ TOLERANCE = 0.006
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class VerifyOptions:
     """Verify the records of results folders."""
 
     results: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("results"),)
@@ -159,7 +159,7 @@ def verify(results: Path) -> Iterator[tuple[Path, str, list[str]]]:
 @one_line_errors(ValueError, OSError, RecordError)
 def main(args: Sequence[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, [*args], description=__doc__)
+    request = parse(VerifyOptions, [*args], description=__doc__)
     num_by_outcome: dict[str, int] = {}
     num_contradictions = 0
     for folder in request.results:

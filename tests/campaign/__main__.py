@@ -42,7 +42,7 @@ None of them is the main module of a command.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class CampaignOptions:
     """Kill commands of the suite at random moments, and compare their results."""
 
     kills: int = 200
@@ -57,7 +57,7 @@ class Request:
 
 def main() -> int:
     """Run the trials; return 0 if all were survived, otherwise 1."""
-    request = tyro.cli(Request, description=__doc__)
+    request = tyro.cli(CampaignOptions, description=__doc__)
     # one thread in this process, its forks and all that they start: others would share cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)

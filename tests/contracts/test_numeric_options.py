@@ -54,10 +54,10 @@ DOORS = {
         for name, options in transfer.__main__.COMMANDS.items()
     },
     "run_all": Door(RunAll, run_all.main, OPTION_RANGES),
-    "tables": Door(tables.Request, tables.main, {}),
-    "status": Door(status.Request, status.main, {}),
+    "tables": Door(tables.TableOptions, tables.main, {}),
+    "status": Door(status.StatusOptions, status.main, {}),
     "slurm": Door(
-        slurm.__main__.Request, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
+        slurm.__main__.SubmitOptions, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
     ),
 }
 

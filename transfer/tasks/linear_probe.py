@@ -21,7 +21,7 @@ from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.probe_training import Decay, ProbeTraining, settings_of
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.metrics import top1
-from transfer.tasks.task import CROPS, CenterCrops, Prepared
+from transfer.tasks.task import CROPS, CenterCrops, TrainingData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +99,13 @@ class LinearProbe(Probe):
         """Return the test split, in center crops."""
         return [("test", self.transform)]
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
         """Return the training images and the features of the test images."""
         train = open_images(self.dataset, "trainval", folders)
         (test,) = self.features(backbone, folders)
-        return Prepared(backbone, train, test)
+        return TrainingData(backbone, train, test)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
         """Train, and return the test scores of the final weights."""
         from transfer.frozen.linear_heads import train_and_score
 
@@ -163,7 +163,7 @@ class RotationProbe(Probe):
             ("test", replace(self.transform, turns=quarters)) for quarters in range(QUARTER_TURNS)
         ]
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
         """Return the training images and the features of all rotated test images.
 
         The label is the rotation; the rotations follow each other.
@@ -173,9 +173,9 @@ class RotationProbe(Probe):
         features = [split.features for split in self.features(backbone, folders)]
         labels = torch.arange(QUARTER_TURNS).repeat_interleave(len(features[0]))
         train = open_images(self.dataset, "trainval", folders)
-        return Prepared(backbone, train, Features(torch.cat(features), labels))
+        return TrainingData(backbone, train, Features(torch.cat(features), labels))
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
         """Train, and return the test scores of the final weights."""
         from transfer.frozen.linear_heads import train_and_score
 

@@ -31,7 +31,7 @@ RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TransferData:
     """Input of a run."""
 
     backbone: Encoder
@@ -92,16 +92,16 @@ class LinearTransfer(FrozenTask):
                 reason = reason or too_few_of_a_class(where, tested, tested.class_names, 1, purpose)
         return reason
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> TransferData:
         """Return images to train on and features to test on."""
-        return Prepared(
+        return TransferData(
             backbone,
             open_images(self.dataset, "train", folders),
             open_images(self.dataset, "trainval", folders),
             *self.features(backbone, folders),
         )
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: TransferData, folders: Folders, seed: int) -> Predictions:
         """Choose the learning rate, train on trainval, return test scores.
 
         Raises NotFiniteError if the final training diverges.

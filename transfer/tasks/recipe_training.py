@@ -45,7 +45,7 @@ class Portion:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class RecipeInputs:
     """The inputs of a run, opened and checked before it starts."""
 
     backbone: Encoder
@@ -163,7 +163,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         folder: contains the training's state.
         """
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> RecipeInputs:
         """Open all images and choose the type of norm layers."""
         from transfer.finetuning.loop import use_expandable_segments
         from transfer.finetuning.norms import norm_for
@@ -174,9 +174,9 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
         images = self.portion(folders, "trainval", "test")
         held_out = self.portion(folders, "train", "val") if self.learning_rates else None
-        return Prepared(backbone, norm, images, held_out)
+        return RecipeInputs(backbone, norm, images, held_out)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Any:
+    def run(self, prepared: RecipeInputs, folders: Folders, seed: int) -> Any:
         """Train on all images and return the predictions for the test split.
 
         If several learning rates are given, they are compared first.
@@ -198,7 +198,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
     def train(
         self,
-        prepared: Prepared,
+        prepared: RecipeInputs,
         folders: Folders,
         seed: int,
         portion: Portion,
@@ -292,7 +292,7 @@ def fine_tuning_unsupported_reason(backbone: Encoder, strides: str) -> str:
 
 
 def training_hash(
-    prepared: Prepared, recipe: FineTuningRecipe, seed: int, *, engine: str, images: str
+    prepared: RecipeInputs, recipe: FineTuningRecipe, seed: int, *, engine: str, images: str
 ) -> str:
     """Return a hash of everything that determines the weights.
 

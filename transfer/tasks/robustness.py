@@ -37,7 +37,7 @@ SEVERE = 3
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ClassifierTest:
     """A trained classifier and the test images of another dataset."""
 
     head: Heads
@@ -82,7 +82,7 @@ class TrainedClassifier(FrozenTask):
         """Return the test images."""
         return [("test", self.transform)]
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> ClassifierTest:
         """Return the classifier and the test features, computed or from the cache."""
         head = load_classifier(folders.classifier) if folders.classifier else None
         if head is None:
@@ -91,9 +91,9 @@ class TrainedClassifier(FrozenTask):
         (test,) = self.features(backbone, folders)
         labels = labels_among(test.labels, images.class_names, trained.class_names)
         files = tuple(images.name(i) for i in range(len(images)))
-        return Prepared(head, self.classes(folders), Features(test.features, labels), files)
+        return ClassifierTest(head, self.classes(folders), Features(test.features, labels), files)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes, and results by class."""
         labels, scores = prepared.test.labels, prepared.head.scores(prepared.test.features)[0]
         return Predictions(scores, labels, class_results(scores, labels, prepared.classes))
@@ -167,7 +167,7 @@ class CorruptionEval(TrainedClassifier):
         """Return the transform of the test images."""
         return EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes, and results by class and corruption."""
         predictions = super().run(prepared, folders, seed)
         scores, labels, files = predictions.scores, predictions.labels, prepared.files

@@ -31,7 +31,7 @@ from transfer.tasks.recipe_training import (
     checked_split,
     fine_tuning_unsupported_reason,
 )
-from transfer.tasks.task import Prepared, Task
+from transfer.tasks.task import Task, TrainingData
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -255,15 +255,15 @@ class SegmentationInContext(Task):
         images = counts["trainval"] * recipe.epochs + counts["test"]
         return {"map": images * (recipe.image_px / 224) ** 2}
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
         """Return all images. Raises DataError if a split has no labeled pixel."""
         train, test = (
             checked_split(folders, self.dataset, split, no_class_message)
             for split in ("trainval", "test")
         )
-        return Prepared(backbone, train, test)
+        return TrainingData(backbone, train, test)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> TwoSizes:
+    def run(self, prepared: TrainingData, folders: Folders, seed: int) -> TwoSizes:
         """Predict the masks, in files; the seed draws the memory."""
         from transfer.frozen.network import device, frozen_maps_network
         from transfer.frozen.transforms import Normalization

@@ -34,7 +34,7 @@ from transfer.frozen.probe_training import settings_of
 from transfer.frozen.transforms import EvalTransform
 from transfer.hours import IMAGE_GB
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, Prepared, too_few_of_a_class
+from transfer.tasks.task import CenterCrops, TrainingData, too_few_of_a_class
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -177,16 +177,16 @@ class SemiSupervised(CenterCrops):
         split = f"{self.dataset}, trainval"
         return too_few_of_a_class(split, pool, pool.class_names, minimum, purpose)
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
         """Return the labeled images and the test images."""
         labeled = open_images(self.dataset, "trainval", folders)
         if reason := self.too_few_labels({"trainval": labeled}):
             raise DataError(reason)
         if self.drawn_share:
             labeled = draw_balanced_fraction(labeled, self.drawn_share)
-        return Prepared(backbone, labeled, open_images(self.dataset, "test", folders))
+        return TrainingData(backbone, labeled, open_images(self.dataset, "test", folders))
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
         """Train on all labeled images and return the test scores.
 
         If several learning rates are given, they are compared first on held-out labeled images.

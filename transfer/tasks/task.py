@@ -281,7 +281,7 @@ def too_few_of_a_class(
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TrainingData:
     """The input of a run that trains on images."""
 
     backbone: Encoder

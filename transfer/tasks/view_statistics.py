@@ -34,7 +34,7 @@ NUM_BINS = 200
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ViewData:
     """The input of a run."""
 
     backbone: Encoder
@@ -88,14 +88,14 @@ class ViewStatistics(Task):
         """Return the number of views."""
         return {"forward": self.num_images * self.views.num_views}
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> ViewData:
         """Return the images, and the projector if the task needs it."""
         from transfer.encoders.projector import load_projector
 
         projector = load_projector(backbone) if self.space == "embedding" else None
-        return Prepared(backbone, projector, open_images(self.dataset, self.split, folders))
+        return ViewData(backbone, projector, open_images(self.dataset, self.split, folders))
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> ImageStatistics:
+    def run(self, prepared: ViewData, folders: Folders, seed: int) -> ImageStatistics:
         """Return statistics of random images; the seed draws images and views."""
         import torch
 

@@ -13,7 +13,7 @@ from transfer.datasets.imagenet.objectnet import WNIDS, with_readable_names
 from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
-from transfer.tasks.robustness import CorruptionEval, ObjectNetEval, Prepared, accuracies
+from transfer.tasks.robustness import ClassifierTest, CorruptionEval, ObjectNetEval, accuracies
 from transfer.tasks.task import NamedTask, TaskError
 
 
@@ -60,7 +60,7 @@ def test_the_size_of_the_images_is_no_number_of_the_protocol() -> None:
 def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:
     classes, files = ("n1", "n2"), ("set/fog/1/n1/a", "set/snow/5/n1/a", "set/snow/5/n2/b")
     head = Heads(torch.eye(2)[None], torch.zeros(1, 2))
-    test = Prepared(
+    test = ClassifierTest(
         head, classes, Features(torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1])), files
     )
     task = CorruptionEval()
@@ -82,7 +82,7 @@ def test_worst_image_comes_first(
     monkeypatch.setattr(transfer.tasks.robustness, "open_images", lambda key, *_: splits[key])
     features = torch.tensor([[0.0, 1, 0], [0, 0.4, 0.2], [0.9, 0, 0], [0, 0, 1]])
     head = Heads(torch.eye(3)[None], torch.zeros(1, 3))
-    test = Prepared(head, with_readable_names(classes), Features(features, truth), files=())
+    test = ClassifierTest(head, with_readable_names(classes), Features(features, truth), files=())
     folders, task = Folders(Path(), Path(), Path()), ObjectNetEval()
     predictions = task.run(test, folders, seed=0)
     chair, bench = (f"{arg} ({WNIDS[arg]})" for arg in ("Chair", "Bench"))
