@@ -44,13 +44,7 @@ from benchmarks.planning.checkpoints import (
     backbones,
     settle_declarations,
 )
-from benchmarks.planning.options import (
-    CURVE_TASKS,
-    OPTION_RANGES,
-    RunAll,
-    SlurmOptions,
-    given_options,
-)
+from benchmarks.planning.options import CURVE_TASKS, RunAll
 from benchmarks.planning.plan import (
     MAX_LINES,
     NO_GPU,
@@ -67,9 +61,10 @@ from benchmarks.results.final_screen import first_lines
 from benchmarks.results.records import grouped, read_results, unused_lines
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
-from pretrain.running.command_line import check_ranges, one_line_errors, parse, run_command
+from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.console import QUIET
 from pretrain.running.processes import assume_gpus, num_gpus, require_launcher
+from pretrain.running.ranges import SEEDS, check_ranges
 from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.cells.cell import Cell, check_records_of_name
 from transfer.cells.checked_data import fingerprint
@@ -79,14 +74,9 @@ from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.options import Checkpoint
-from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
+from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.tasks import task_of
 
-NOT_WITH_SNAPSHOTS = (
-    "--ckpt --trained-with --checkpoint-key --encoder --skip --heads --random --suite --seeds "
-    "--slurm --workers --demo"
-)
-NOT_WITH_FOLLOW = "--ckpt --snapshots --skip --heads --random --suite --seeds --plan --demo"
 CLUSTER_PRECISION = (
     "note: frozen networks use bfloat16 on the GPUs of the cluster. To use float32 as in the "
     "papers, pass --feature-precision float32"
@@ -105,7 +95,7 @@ def plan(
     settings = request.settings
     length_fraction(settings.schedule)
     engine_for(settings.training.engine)
-    seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
+    seeds = split_numbers(request.seeds, "--seeds", "0,1,2", SEEDS)
     tasks = request.tasks
     if request.makes_curves and not tasks:
         tasks = CURVE_TASKS
@@ -149,9 +139,6 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
     require_launcher()
     check_writable(results, "--results")
     check_writable(runs, "--runs")
-    request.cluster.require_used()
-    if request.cluster.slurm and request.workers > 1:
-        raise ValueError("--workers has no effect with --slurm. Use --parallel instead")
     site = None
     if request.cluster.slurm:
         try:
@@ -239,21 +226,11 @@ def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
         raise DataError(f"nothing to run: {text}")
 
 
-def check_mode_options(request: RunAll, mode: str, invalid: str, valid: str) -> None:
-    """Raise ValueError for given options that a mode does not support."""
-    if options := [option for option in given_options(request) if option in invalid.split()]:
-        raise ValueError(
-            f"{mode} cannot be combined with {', '.join(options)}. Use it with {valid}"
-        )
-
-
 def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data in runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
 
     runs = request.settings.runs
-    if request != RunAll(demo=True, settings=Settings(runs=runs), quiet=request.quiet):
-        raise ValueError("--demo can only be combined with --runs and --quiet")
     check_writable(runs, "--runs")
     home = runs / "demo"
     data, checkpoint = home / "data", home / "jcl" / "backbone.pt"
@@ -284,24 +261,13 @@ def demo(request: RunAll) -> int:
 def manage_submitted_cells(request: RunAll) -> int:
     """Retry or cancel submitted cells if requested, and print all states.
 
-    Returns 1 if any cell failed or was cancelled, otherwise 0. ValueError for options of other
-    modes, which would seem to select cells.
+    Returns 1 if any cell failed or was cancelled, otherwise 0.
     """
     from benchmarks.cluster.arrays import cancel_all, retry_failed
     from benchmarks.status import print_states, watch
 
     options = request.cluster
     results, runs = request.settings.results, request.settings.runs
-    unused = SlurmOptions(slurm=options.slurm, cell_gpus=options.cell_gpus)
-    if not options.retry_failed:
-        unused = replace(options, status=False, watch=False, cancel=False)
-    settings = replace(request.settings, results=Settings().results, runs=Settings().runs)
-    remaining = replace(request, settings=settings, quiet=False, cluster=unused)
-    if ignored := given_options(remaining):
-        raise ValueError(
-            f"{ignored[0]} cannot be combined with --status, --watch, --cancel or --retry-failed, "
-            "which apply to all evaluations in --results"
-        )
     if options.retry_failed:
         retry_failed(results, options)
     if options.cancel:
@@ -330,17 +296,11 @@ def main(args: list[str]) -> int:
         stop.listen()
     if request.quiet:
         os.environ[QUIET] = "1"  # child processes inherit it
-    check_ranges(request, OPTION_RANGES)
+    check_ranges(request)
+    request.check_mode()
     if request.cluster.concerns_submitted_cells:
         return manage_submitted_cells(request)
-    if request.snapshots:
-        valid = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
-        valid += "--feature-precision and --plan"
-        check_mode_options(request, "--snapshots", NOT_WITH_SNAPSHOTS, valid)
-    request.following.require_used()
     if request.following.follow is not None:
-        valid = "--tasks and the options of its evaluations"
-        check_mode_options(request, "--follow", NOT_WITH_FOLLOW, valid)
         from benchmarks.follow import follow
 
         with gpus_of_cells(request):

@@ -25,7 +25,7 @@ from benchmarks.explain import ExplainOptions
 from benchmarks.export import ExportOptions
 from benchmarks.figures import FigureOptions
 from benchmarks.gpu_check import GPUCheckOptions
-from benchmarks.planning.options import OPTION_RANGES, RunAll
+from benchmarks.planning.options import RunAll
 from benchmarks.power import PowerOptions
 from benchmarks.report import ReportOptions
 from benchmarks.results.contents import CSV_COLUMNS
@@ -35,15 +35,14 @@ from benchmarks.tables import TableOptions
 from benchmarks.verify import VerifyOptions
 from pretrain.command import Command
 from pretrain.methods import METHODS
-from pretrain.ranges import ranges_of
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import Range, option_of
+from pretrain.running.command_line import option_of
+from pretrain.running.ranges import Range, ranges_of
 from slurm.__main__ import SubmitOptions
 from transfer.__main__ import COMMANDS as DATA_COMMANDS
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.info import Source
-from transfer.finetuning.options import RANGES
 from transfer.record import Record, hashed_fields, protocol_hash
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.task import Task
@@ -99,14 +98,13 @@ def paragraphs(docstring: str | None) -> str:
 # options
 
 
-def command_section(
-    command: str, request: Any, intro: str = "", ranges: Mapping[str, Range] = {}, **settings: Any
-) -> str:
+def command_section(command: str, request: Any, intro: str = "", **settings: Any) -> str:
     """Return a section with every option of a command, as its parser knows them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         parser = tyro.extras.get_parser(request, **settings)
     lines = [f"## `{command}`", intro, f"```{{program}} {program_of(command)}\n```"]
+    ranges = ranges_of(settings.get("default", request))
     lines += [option(action, ranges) for action in parser._actions if action.dest != "help"]
     return "\n\n".join(filter(None, lines)) + "\n"
 
@@ -138,7 +136,7 @@ def option(action: Any, ranges: Mapping[str, Range]) -> str:
 def run_all_page() -> str:
     """Return the options of run_all.py."""
     intro = paragraphs(import_module("benchmarks.run_all").__doc__)
-    section = command_section("python benchmarks/run_all.py", RunAll, intro, OPTION_RANGES)
+    section = command_section("python benchmarks/run_all.py", RunAll, intro)
     return f"# Options of run_all.py\n\nAlso `ssl-benchmark`.\n\n{section}"
 
 
@@ -157,9 +155,9 @@ def transfer_page() -> str:
     module = import_module("transfer.__main__")
     sections = [f"# Options of transfer\n\nAlso `ssl-transfer`.\n\n{paragraphs(module.__doc__)}\n"]
     program = "python -m transfer"
-    sections.append(command_section(f"{program} TASK", Evaluate, ranges=RANGES))
+    sections.append(command_section(f"{program} TASK", Evaluate))
     sections += [
-        command_section(f"{program} {name}", request, paragraphs(request.__doc__), RANGES)
+        command_section(f"{program} {name}", request, paragraphs(request.__doc__))
         for name, request in DATA_COMMANDS.items()
     ]
     return "\n".join(sections)
@@ -178,8 +176,7 @@ def pretrain_page() -> str:
         recipe = RECIPES[name]
         default: Any = Command(data=tyro.MISSING, out=tyro.MISSING, recipe=recipe)
         settings = {"default": default, "config": (tyro.conf.OmitArgPrefixes,)}
-        ranges = ranges_of(default) | {"seed": RANGES["seed"]}
-        section = command_section(f"{program} {name}", Command[config], "", ranges, **settings)  # type: ignore[valid-type]
+        section = command_section(f"{program} {name}", Command[config], **settings)  # type: ignore[valid-type]
         head, *options = section.split("````{option} ")
         own = {spec.name.replace("_", "-") for spec in fields(recipe.config)}
         if not common:

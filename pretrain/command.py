@@ -1,17 +1,24 @@
 """The command of a run: its options and their defaults; without torch."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import tyro
 
-from pretrain.ranges import Count, NotNegative, PositiveCount, ranges_of
 from pretrain.recipes import RECIPES, Config, Recipe
-from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, numbers
+from pretrain.running.command_line import OptionError, nearest, option_of
 from pretrain.running.command_line import parse as parse_words
 from pretrain.running.processes import has_bfloat16
+from pretrain.running.ranges import (
+    Count,
+    NotNegative,
+    NumWorkers,
+    PositiveCount,
+    Seed,
+    check_ranges,
+    numbers,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -61,14 +68,14 @@ class Command(Generic[Config]):
     execution: Execution = field(default_factory=Execution)
     steps: Count = 0
     """Number of optimizer steps, instead of --epochs. 0: as many as the epochs have."""
-    seed: Annotated[int, Range(0, 2**32 - 1)] = 0
+    seed: Seed = 0
     device: DeviceChoice = "auto"
     style_bank: Path | None = None
     """Folder with one styled copy of every image per style, for recipes with texture."""
     colors_in: Literal["workers", "device"] = "workers"
     """Where color augmentations run. workers: in the loader, rounded to 8 bits as in PIL. device:
     on the GPU in floats, which needs fewer CPU cores and gives slightly different views."""
-    workers: Annotated[int, Range(0, 1024)] | None = None
+    workers: NumWorkers | None = None
     """Loader processes per GPU. None: as many as there are CPU cores per GPU, at most 32. Without a
     GPU, the main process makes the views of images that are in memory."""
     memory_gb: NotNegative = 2.0
@@ -107,35 +114,15 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
         prog=f"python -m pretrain {name}",
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    check_ranges(command, ranges_of(command))
+    check_ranges(command)
     for option, values in numbers(command):
         if len(values) == 2 and values[0] > values[1]:
             text = " ".join(str(value).removesuffix(".0") for value in values)
-            flag = f"--{option.replace('_', '-')} {text}"
-            raise OptionError(f"{flag}: expected the smaller number first")
-    for option, (setting, effective) in EFFECTIVE_WITH.items():
-        for chosen, default in ((command.recipe, recipe), (command.recipe.config, recipe.config)):
-            is_changed = getattr(chosen, option, None) != getattr(default, option, None)
-            value = getattr(chosen, setting, effective[0])
-            if is_changed and value not in effective:
-                flag = f"--{option.replace('_', '-')}"
-                raise OptionError(f"{flag} has no effect with --{setting} {value}")
+            raise OptionError(f"{option_of(option)} {text}: expected the smaller number first")
+    for chosen, default in ((command.recipe, recipe), (command.recipe.config, recipe.config)):
+        for option, (setting, values) in getattr(chosen, "effective_with", {}).items():
+            value = getattr(chosen, setting)
+            if getattr(chosen, option) != getattr(default, option) and value not in values:
+                condition = f"{option_of(setting)} {value}"
+                raise OptionError(f"{option_of(option)} has no effect with {condition}")
     return command
-
-
-WHITENED = "variant", ("whitening", "trace", "trace_unscaled")
-ANY_PRIOR = "prior", ("laplace", "gaussian", "margin", "batch")
-EFFECTIVE_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "milestones": ("schedule", ("step",)),
-    "final_learning_rate": ("schedule", ("cosine",)),
-    "trust_coefficient": ("optimizer", ("lars",)),
-    "exclude_vectors": ("optimizer", ("lars",)),
-    **dict.fromkeys(("ridge", "groups", "prenorm", "pooled_stats", "detach_covariance"), WHITENED),
-    **dict.fromkeys(("sym_on", "ce_both_directions"), ("variant", ("affinity", "whitening"))),
-    "beta": ("prior", ("laplace", "margin", "batch")),
-    "margin": ("prior", ("margin",)),
-    "batch_scope": ("prior", ("batch",)),
-    **dict.fromkeys(("gaussian_center", "gaussian_variance"), ("prior", ("gaussian",))),
-    **dict.fromkeys(("prior_from", "legacy_untempered"), ANY_PRIOR),
-}
-"""Option -> (setting, values): it has an effect only with these values."""

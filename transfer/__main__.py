@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import tyro
 
 from pretrain.running import stop
-from pretrain.running.command_line import check_ranges, one_line_errors, parse, run_command
+from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.processes import process_group, require_launcher
+from pretrain.running.ranges import Count, Seed, check_ranges
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.check import check, register_subsets, render, render_found, table
@@ -25,7 +26,6 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.encoders.report import render as render_inspection
-from transfer.finetuning.options import RANGES
 from transfer.getting.command import GetData
 from transfer.tasks import TASKS
 
@@ -62,7 +62,7 @@ class RegisterSubset:
     """Keys of the datasets that are subsets."""
     data: Path = field(default_factory=data_folder)
     """Folder of all datasets; $DATASETS or ./datasets."""
-    tolerate: int = 0
+    tolerate: Count = 0
     """Bad images and annotations allowed in each dataset."""
 
     def __call__(self) -> int:
@@ -108,7 +108,7 @@ class GenerateData:
 
     data: Path = Path("datasets-small")
     """Folder to write to."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of all random draws."""
 
     def __call__(self) -> int:
@@ -199,7 +199,7 @@ def main(args: list[str]) -> int:
     stop.listen(at_once=command in (GetData, CheckData))  # both can be killed at any time
     if command is not None:
         run: Command = parse(command, args[1:], prog=f"python -m transfer {args[0]}")
-        check_ranges(run, RANGES)
+        check_ranges(run)
         return run()
     request = parse(Evaluate, args, prog="python -m transfer", description=__doc__)
     require_launcher()

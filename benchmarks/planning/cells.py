@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from benchmarks.results.published import papers
-from pretrain.running.command_line import Range, nearest, require_in_range
+from pretrain.running.command_line import nearest
+from pretrain.running.ranges import Range, require_in_range
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import data_folder
 from transfer.tasks import TASKS, default_tasks, get, matching_keys, reading_of

@@ -22,8 +22,7 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, default_name
 from transfer.encoders.file_types import check_is_checkpoint
 from transfer.encoders.hub import local_file
-from transfer.encoders.options import Checkpoint, EncoderOptions
-from transfer.finetuning.options import RANGES
+from transfer.encoders.options import HEADS, Checkpoint, EncoderOptions
 from transfer.record import read_json
 
 
@@ -58,9 +57,7 @@ def checkpoints(request: RunAll) -> list[Checkpoint]:
         check_row_name(name, default_name(path))
     if request.heads and (encoders := [*filter(None, request.encoder)]):
         raise ValueError(f"--heads applies only to LooC++'s ResNets, not to {encoders[0]}")
-    subsets = [
-        tuple(split_numbers(text, "--heads", "0,2", RANGES["heads"])) for text in request.heads
-    ]
+    subsets = [tuple(split_numbers(text, "--heads", "0,2", HEADS)) for text in request.heads]
     with_heads = [replace(checkpoint, heads=heads) for heads in subsets for checkpoint in complete]
     for path in paths:
         check_is_checkpoint(path)

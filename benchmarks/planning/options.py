@@ -1,46 +1,28 @@
 """The options of run_all."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from pretrain.running.command_line import Range, option_of
+from pretrain.running.command_line import changed_fields, option_of
+from pretrain.running.ranges import Count, Hours, MemoryGB, NumGPUs, NumWorkers, Range
 from slurm.resources import Queue
 from transfer.cells.request import Settings
-from transfer.encoders.options import Pool
-from transfer.finetuning.options import COUNT, RANGES
-
-OPTION_RANGES: Mapping[str, Range] = {
-    **RANGES,
-    "cell_gpus": Range(0, 1024),
-    "cpus": Range(0, 4096),
-    "hours": Range(0, 1e5),
-    "max_gpus": COUNT,
-    "memory_gb": Range(0, 1e6),
-    "parallel": COUNT,
-    "settle_s": Range(0, 86_400),
-    "until_idle": Range(0, 1e5),
-}
-"""Ranges by field name; a name has the same meaning in all commands."""
-
+from transfer.encoders.options import Mean, Pool, Std
 
 CURVE_TASKS = "cifar10_knn"
 """Tasks of snapshots and followed runs unless --tasks is given."""
 
 
-def given_options(request: Any) -> list[str]:
-    """Return the options that differ from their defaults, such as --seeds."""
-    options: list[str] = []
-    for name, default in vars(type(request)()).items():
-        value = getattr(request, name)
-        if is_dataclass(value):
-            options += given_options(value)
-        elif value != default:
-            options.append(option_of(name))
-    return options
+NOT_WITH_SNAPSHOTS = (
+    *("ckpt", "declared", "branch", "encoder", "skip", "heads", "random", "suite", "seeds"),
+    *("slurm", "workers"),
+)
+NOT_WITH_FOLLOW = (
+    *("ckpt", "snapshots", "skip", "heads", "random", "suite", "seeds", "plan", "plan_full"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +41,21 @@ class SlurmOptions:
     """Submit failed and cancelled evaluations again. Each resumes from its last saved state."""
     cancel: bool = False
     """Cancel all submitted evaluations that are not finished."""
-    parallel: int = 0
+    parallel: Count = 0
     """Jobs of one array that run at the same time; there is one array for each job size. 0: as many
     as the cluster allows."""
-    max_gpus: int = 0
+    max_gpus: Count = 0
     """GPUs that one array may use at the same time, instead of --parallel for jobs with several
     GPUs. The plan shows the sum over all arrays. 0: as many as the cluster allows."""
-    hours: float = 0.0
+    hours: Hours = 0.0
     """Time limit of each job in h. A longer evaluation resumes in a new job. 0: estimated from the
     protocol, at most 24."""
-    cell_gpus: int = 1
+    cell_gpus: NumGPUs = 1
     """GPUs per evaluation of a frozen network; tasks that train the whole network use --gpus. 0:
     the cluster has no GPUs."""
-    cpus: int = 0
+    cpus: Annotated[int, Range(0, 4096)] = 0
     """CPU cores per job. 0: 8 per GPU."""
-    memory_gb: float = 0.0
+    memory_gb: MemoryGB = 0.0
     """Memory per job in GB. 0: the cluster's default."""
     tables_partition: str = ""
     """Partition of the job that writes the tables, which needs no GPU. Default: --partition."""
@@ -87,12 +69,6 @@ class SlurmOptions:
         if self.log_folder:  # a later --retry-failed may run in another folder
             path = Path(self.log_folder).expanduser().absolute()
             object.__setattr__(self, "log_folder", str(path))
-
-    def require_used(self) -> None:
-        """Raise ValueError for an option of clusters in a run that submits nothing."""
-        options = given_options(self)
-        if options and not (self.slurm or self.concerns_submitted_cells):
-            raise ValueError(f"{options[0]} has no effect without --slurm")
 
     @property
     def concerns_submitted_cells(self) -> bool:
@@ -112,21 +88,16 @@ class FollowOptions:
     *.pth.tar and snapshots/*.pt."""
     newest: bool = False
     """Evaluate the newest waiting checkpoint first, instead of the oldest."""
-    settle_s: float = 20.0
+    settle_s: Annotated[float, Range(0, 86_400)] = 20.0
     """Copy a file once its size and time have not changed for this time in s."""
     until: Path | None = None
     """End --follow when this file exists, after the remaining checkpoints."""
-    until_idle: float = 0.0
+    until_idle: Hours = 0.0
     """End --follow after this time in h without a new or changed checkpoint. 0: no limit."""
     until_job: str = ""
     """End --follow when the SLURM job with this id ends, after the remaining checkpoints."""
     stop_below: tuple[str, ...] = ()
     """TASK=VALUE in percent: end with exit status 3 if the main metric of a checkpoint is lower."""
-
-    def require_used(self) -> None:
-        """Raise ValueError for options of --follow without --follow."""
-        if self.follow is None and (options := given_options(self)):
-            raise ValueError(f"{options[0]} has no effect without --follow")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +125,10 @@ class RunAll:
     input_px: tuple[str, ...] = ()
     """Image size of the encoder in px. Default: as its source defines. One for all encoders, or one
     per checkpoint."""
-    input_mean: tuple[float, ...] = ()
+    input_mean: tuple[Mean, ...] = ()
     """Mean of red, green and blue (0 to 1) for normalization, if the encoder's source does not
     define it."""
-    input_std: tuple[float, ...] = ()
+    input_std: tuple[Std, ...] = ()
     """Standard deviation of red, green and blue (0 to 1); requires --input-mean."""
     random: bool = False
     """Also evaluate a random initialization of each network. Its row is named random, or
@@ -183,7 +154,7 @@ class RunAll:
     """Seeds, separated by commas. Tables show the mean and the standard deviation."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
     """Folders and options of all evaluations."""
-    workers: int = 0
+    workers: NumWorkers = 0
     """Evaluations that run in parallel on this machine, each on separate GPUs. 0: one per GPU (a
     task that trains the whole network uses all GPUs), or one without GPUs."""
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
@@ -202,3 +173,29 @@ class RunAll:
     def makes_curves(self) -> bool:
         """Return whether the checkpoints are points of curves, apart from the tables' rows."""
         return bool(self.snapshots) or self.following.follow is not None
+
+    def check_mode(self) -> None:
+        """Raise ValueError for options that the requested mode does not use."""
+        given, mode, unused = changed_fields(self), "", list[str]()
+        of_cluster, of_follow = changed_fields(self.cluster), changed_fields(self.following)
+        if self.cluster.concerns_submitted_cells:
+            mode = "--status, --watch, --cancel or --retry-failed"
+            used = {"status", "watch", "cancel", "retry_failed", "results", "runs", "quiet"}
+            if self.cluster.retry_failed:
+                used |= of_cluster.keys() - {"slurm", "cell_gpus"}
+            unused = [name for name in given if name not in used]
+        elif self.demo:
+            mode, unused = "--demo", [n for n in given if n not in ("demo", "runs", "quiet")]
+        elif self.snapshots:
+            mode, unused = "--snapshots", [name for name in NOT_WITH_SNAPSHOTS if name in given]
+        elif self.following.follow is not None:
+            mode, unused = "--follow", [name for name in NOT_WITH_FOLLOW if name in given]
+        if unused:
+            options = ", ".join(map(option_of, unused))
+            raise ValueError(f"{mode} cannot be combined with {options}")
+        if of_cluster and not (self.cluster.slurm or self.cluster.concerns_submitted_cells):
+            raise ValueError(f"{option_of(next(iter(of_cluster)))} has no effect without --slurm")
+        if of_follow and self.following.follow is None:
+            raise ValueError(f"{option_of(next(iter(of_follow)))} has no effect without --follow")
+        if self.cluster.slurm and self.workers > 1:
+            raise ValueError("--workers has no effect with --slurm. Use --parallel instead")

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from pretrain.parts.view import Augmentation, View
 from pretrain.pixels.boxes import ASPECT, between, boxes_of
 from pretrain.pixels.boxes import NUM_UNIFORMS as NUM_BOX_UNIFORMS
-from pretrain.ranges import Fraction, Positive, PositiveFraction, Real, SidePx
-from pretrain.running.command_line import Range
+from pretrain.running.ranges import Fraction, Positive, PositiveFraction, Range, Real, SidePx
 
 TEXTURE_KERNELS_PX = (3, 5, 7)
 TEXTURE_STRENGTH = (0.3, 1.0)

@@ -8,8 +8,8 @@ loss, but not the decay.
 
 from dataclasses import dataclass
 
-from pretrain.ranges import Dimension, NotNegative, Positive
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
+from pretrain.running.ranges import Dimension, NotNegative, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

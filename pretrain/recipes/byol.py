@@ -7,8 +7,8 @@ its own random weights.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.ranges import Dimension, Fraction
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
+from pretrain.running.ranges import Dimension, Fraction
 
 
 @dataclass(frozen=True, kw_only=True)

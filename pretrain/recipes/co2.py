@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from pretrain.parts.view import Projector
-from pretrain.ranges import NotNegative, Positive
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, KeySettings, Recipe, Recipes, sweep
+from pretrain.running.ranges import NotNegative, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,11 @@
 """Runs of DINO on ResNets: Caron et al., ICCV 2021, arXiv:2104.14294."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pretrain.ranges import MAX_VIEWS, Dimension, Fraction, Momentum, Positive
 from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, Recipes, linear_scaling
 from pretrain.recipes.uniclr import IN100, table3_rows
-from pretrain.running.command_line import Range
+from pretrain.running.ranges import Dimension, Fraction, Momentum, NumSmallViews, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,7 @@ class DINOConfig:
     The default is one epoch."""
     output_dim: Dimension = 60_000
     """K, number of outputs of the last layer."""
-    num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 6
+    num_small_views: NumSmallViews = 6
     """Number of small views, in addition to the two large ones."""
     hidden_dim: Dimension = 2048
     """Width of the head's hidden layers."""

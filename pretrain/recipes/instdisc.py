@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from pretrain.ranges import Count, Dimension, Momentum, NotNegative, Positive, PositiveCount
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, Recipe, Recipes
+from pretrain.running.ranges import Count, Dimension, Momentum, NotNegative, Positive, PositiveCount
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pretrain.parts.view import KeyForward
-from pretrain.ranges import NotNegative, NumViews
 from pretrain.recipes.recipe import RESNET18_IN100, KeySettings, Recipe, Recipes, sweep, with_config
+from pretrain.running.ranges import NotNegative, NumViews
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from pretrain.parts.view import Augmentation
-from pretrain.ranges import Momentum, NumViews, QueueSize
 from pretrain.recipes.moco import MoCoConfig
 from pretrain.recipes.recipe import (
     MOCO_V2_VIEWS,
@@ -23,7 +22,7 @@ from pretrain.recipes.recipe import (
     Recipes,
     with_config,
 )
-from pretrain.running.command_line import Range
+from pretrain.running.ranges import Momentum, NumViews, QueueSize, Range
 
 
 @dataclass(frozen=True, kw_only=True)

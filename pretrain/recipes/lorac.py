@@ -15,26 +15,44 @@ they are the large queries of an image, as in Q, centered for each image.
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pretrain.ranges import MAX_VIEWS, Fraction, NotNegative, NumViews, Positive, QueueSize, Real
 from pretrain.recipes.recipe import (
     LONGER_EPOCHS,
     MOCO_V2_VIEWS,
     RESNET18_IN100,
     SWAV_VIEWS,
+    EffectiveWith,
     KeySettings,
     Recipe,
     Recipes,
     sweep,
     with_config,
 )
-from pretrain.running.command_line import Range
+from pretrain.running.ranges import (
+    Fraction,
+    NotNegative,
+    NumSmallViews,
+    NumViews,
+    Positive,
+    QueueSize,
+    Real,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LORACConfig(KeySettings):
     """Settings of LORAC; the defaults are the paper's for ImageNet-1k."""
+
+    effective_with: ClassVar[EffectiveWith] = {
+        "beta": ("prior", ("laplace", "margin", "batch")),
+        "margin": ("prior", ("margin",)),
+        "batch_scope": ("prior", ("batch",)),
+        "gaussian_center": ("prior", ("gaussian",)),
+        "gaussian_variance": ("prior", ("gaussian",)),
+        "prior_from": ("prior", ("laplace", "gaussian", "margin", "batch")),
+        "legacy_untempered": ("prior", ("laplace", "gaussian", "margin", "batch")),
+    }
 
     prior: Literal["laplace", "gaussian", "margin", "batch", "none"] = "laplace"
     """Prior h, or "none" for MoCo-M.
@@ -61,7 +79,7 @@ class LORACConfig(KeySettings):
     keeps tau."""
     num_large_views: NumViews = 3
     """Number of views of the recipe's large size."""
-    num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 5
+    num_small_views: NumSmallViews = 5
     """Number of views of the small size; all are queries."""
     num_keys: NumViews = 2
     """Number of key views.

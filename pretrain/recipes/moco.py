@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.parts.view import Augmentation, KeyForward, Projector
-from pretrain.ranges import Momentum, NumViews, Positive
 from pretrain.recipes.recipe import (
     LONGER_EPOCHS,
     MOCO_V1_VIEWS,
@@ -19,6 +18,7 @@ from pretrain.recipes.recipe import (
     Recipes,
     sweep,
 )
+from pretrain.running.ranges import Momentum, NumViews, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ described in the paper.
 from dataclasses import dataclass, replace
 
 from pretrain.data.views import ViewRecipe
-from pretrain.ranges import Dimension, Positive, QueueSize
 from pretrain.recipes.recipe import (
     BYOL_VIEWS,
     LARS,
@@ -19,6 +18,7 @@ from pretrain.recipes.recipe import (
     Recipes,
     linear_scaling,
 )
+from pretrain.running.ranges import Dimension, Positive, QueueSize
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,13 @@ it from the batch size.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import tyro
 
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import Stem
-from pretrain.ranges import (
+from pretrain.running.ranges import (
     MAX_SIDE_PX,
     Dimension,
     Fraction,
@@ -21,8 +21,8 @@ from pretrain.ranges import (
     Positive,
     PositiveCount,
     QueueSize,
+    Range,
 )
-from pretrain.running.command_line import Range
 
 Config = TypeVar("Config")
 Schedule = Literal["cosine", "step"]
@@ -30,6 +30,9 @@ Description = Annotated[str, tyro.conf.Suppress]
 """A text about a recipe; not a command-line option."""
 Fact = Annotated[int, tyro.conf.Suppress]
 """A number from the paper; not a command-line option."""
+
+EffectiveWith = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Option -> another option, and its values with which the first one has an effect."""
 
 MOCO_V2_VIEWS = ViewRecipe()
 MOCO_V1_VIEWS = ViewRecipe(jitter_probability=1.0, hue=0.4, gray_first=True, blur_probability=0.0)
@@ -85,6 +88,13 @@ class KeySettings:
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Generic[Config]):
     """Settings of a run, except its data folder and its seed."""
+
+    effective_with: ClassVar[EffectiveWith] = {
+        "milestones": ("schedule", ("step",)),
+        "final_learning_rate": ("schedule", ("cosine",)),
+        "trust_coefficient": ("optimizer", ("lars",)),
+        "exclude_vectors": ("optimizer", ("lars",)),
+    }
 
     method: Description
     """Name in METHODS."""

@@ -8,8 +8,8 @@ of epochs on CIFAR; it is taken from code derived from theirs.
 from dataclasses import dataclass, replace
 
 from pretrain.data.views import ViewRecipe
-from pretrain.ranges import Dimension, Fraction, Positive, PositiveCount, QueueSize
 from pretrain.recipes.recipe import RESNET18_CIFAR10, Recipe, Recipes
+from pretrain.running.ranges import Dimension, Fraction, Positive, PositiveCount, QueueSize
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.ranges import Dimension, Positive
 from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_rate, linear_scaling
 from pretrain.recipes.uniclr import table3_rows
+from pretrain.running.ranges import Dimension, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ released code initializes it to zero.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.ranges import Dimension
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, Recipes, linear_scaling
 from pretrain.recipes.uniclr import table3_rows
+from pretrain.running.ranges import Dimension
 
 
 @dataclass(frozen=True, kw_only=True)

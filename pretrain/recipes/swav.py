@@ -8,9 +8,16 @@ groups of eight.
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from pretrain.ranges import MAX_VIEWS, Dimension, Fraction, NumViews, Positive, QueueSize
 from pretrain.recipes.recipe import LARS, LONGER_EPOCHS, SWAV_VIEWS, Recipe, Recipes, with_config
-from pretrain.running.command_line import Range
+from pretrain.running.ranges import (
+    Dimension,
+    Fraction,
+    NumSmallViews,
+    NumViews,
+    Positive,
+    QueueSize,
+    Range,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +46,7 @@ class SwAVConfig:
     """A: the first A large views get codes."""
     num_large_views: NumViews = 2
     """Number of views of the recipe's large size."""
-    num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 6
+    num_small_views: NumSmallViews = 6
     """Number of views of the small size; they get no codes."""
     hidden_dim: Dimension = 2048
     """Width of the projector's hidden layer."""

@@ -30,19 +30,20 @@ biases and batch norm. With SGD and weight decay, as on CIFAR (128 times at D = 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pretrain.ranges import MAX_VIEWS, Dimension, Fraction, NotNegative, Positive
 from pretrain.recipes.recipe import (
     LARS,
     MOCO_V2_VIEWS,
     RESNET18_CIFAR10,
+    EffectiveWith,
     Recipe,
     Recipes,
     linear_scaling,
 )
-from pretrain.running.command_line import Range
+from pretrain.running.ranges import Dimension, Fraction, NotNegative, NumSmallViews, Positive
 
+WHITENED = "variant", ("whitening", "trace", "trace_unscaled")
 Variant = Literal["affinity", "whitening", "trace", "trace_unscaled"]
 
 
@@ -53,6 +54,13 @@ class UniCLRConfig:
     The defaults are the paper's, if stated. The top of this file lists numbers taken from
     elsewhere.
     """
+
+    effective_with: ClassVar[EffectiveWith] = {
+        **dict.fromkeys(
+            ("ridge", "groups", "prenorm", "pooled_stats", "detach_covariance"), WHITENED
+        ),
+        **dict.fromkeys(("sym_on", "ce_both_directions"), ("variant", ("affinity", "whitening"))),
+    }
 
     variant: Variant = "affinity"
     """Loss: SimAffinity, SimWhitening or SimTrace.
@@ -90,7 +98,7 @@ class UniCLRConfig:
     """Add a predictor to one branch; the other gets no gradient."""
     predictor_dim: Dimension = 512
     """Width of the predictor's hidden layer."""
-    num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 0
+    num_small_views: NumSmallViews = 0
     """Number of small views, in addition to the two large ones; 6 with multi-crop."""
     hidden_dim: Dimension = 2048
     """Width of the projector's hidden layers."""

@@ -6,8 +6,8 @@ zero.
 
 from dataclasses import dataclass, replace
 
-from pretrain.ranges import Dimension, NotNegative
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
+from pretrain.running.ranges import Dimension, NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,8 @@ smaller images. Their code trains with Adam, which we do not provide.
 from dataclasses import dataclass
 from typing import Annotated
 
-from pretrain.ranges import MAX_VIEWS, Dimension, NotNegative, NumViews, PositiveCount
 from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_scaling
-from pretrain.running.command_line import Range
+from pretrain.running.ranges import Dimension, NotNegative, NumViews, PositiveCount, Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +24,7 @@ class WMSEConfig:
     The defaults are the released code's for two views of ImageNet-100.
     """
 
-    num_views: Annotated[int, Range(2, MAX_VIEWS)] = 2
+    num_views: Annotated[int, Range(2, 1000)] = 2
     """V, number of views of an image (the paper's d): 2 in W-MSE 2, 4 in W-MSE 4."""
     whitening_size: PositiveCount = 256
     """Images in a sub-batch; twice the number of features in the paper."""

@@ -14,9 +14,9 @@ Weight decays are the scripts' times the method's `loss_scale`.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.ranges import Dimension, NotNegative, Positive
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
+from pretrain.running.ranges import Dimension, NotNegative, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -325,7 +325,7 @@ REFUSED = {
     "--heads 0,4": "heads 0 to 3",
     "--ckpt CKPT CKPT": "two rows are named 'loocpp'. Pass a different --name",
     "--ckpt CKPT CKPT --name a a": "two rows are named 'a'. Pass a different --name",
-    "--demo": "--demo can only be combined with --runs",
+    "--demo": "--demo cannot be combined with --ckpt",
     "--exclude-nodes a": "--slurm",
     "--batch-size 8": "--batch-size",
     "--learning-rates 0.1": "--learning-rates",
@@ -342,7 +342,7 @@ REFUSED = {
     "--random": "records/random has records of other weights",
     "--trained-with moco/in1k-r50-v3": "nearest are moco/in1k-r50-v",
     "--snapshots nowhere --seeds 0,1": "--snapshots cannot be combined with --ckpt, --seeds",
-    "--cancel": "--ckpt cannot be combined with --status, --watch, --cancel",
+    "--cancel": "--status, --watch, --cancel or --retry-failed cannot be combined with --ckpt",
 }
 
 

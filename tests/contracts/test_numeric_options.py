@@ -6,9 +6,9 @@ have their own test.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import pytest
 import tyro
@@ -16,11 +16,11 @@ import tyro
 import slurm.__main__
 import transfer.__main__
 from benchmarks import run_all, status, tables
-from benchmarks.planning.options import OPTION_RANGES, RunAll
+from benchmarks.planning.options import RunAll
 from pretrain.running.command_line import option_of
+from pretrain.running.ranges import ranges_of
 from slurm.resources import LIMITS
 from transfer.cells.command import Evaluate
-from transfer.finetuning.options import RANGES
 
 HUGE = "1" + "0" * 30
 RESOURCE_LIMITS = {name: (least, most) for name, least, most in LIMITS}
@@ -33,7 +33,6 @@ class Door:
 
     options: type
     main: Callable[[list[str]], int]
-    ranges: Mapping[str, Any]
     words: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
 
@@ -48,17 +47,15 @@ class Door:
 REQUIRED = {"inspect": ("none.pth",), "test-head": ("--ckpt", "none.pth", "--head", "none.pth")}
 """Required arguments of subcommands of transfer."""
 DOORS = {
-    "transfer TASK": Door(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", *NO_FILE)),
+    "transfer TASK": Door(Evaluate, transfer.__main__.main, ("cifar10_knn", *NO_FILE)),
     **{
-        name: Door(options, transfer.__main__.main, RANGES, (name, *REQUIRED.get(name, ())))
+        name: Door(options, transfer.__main__.main, (name, *REQUIRED.get(name, ())))
         for name, options in transfer.__main__.COMMANDS.items()
     },
-    "run_all": Door(RunAll, run_all.main, OPTION_RANGES),
-    "tables": Door(tables.TableOptions, tables.main, {}),
-    "status": Door(status.StatusOptions, status.main, {}),
-    "slurm": Door(
-        slurm.__main__.SubmitOptions, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
-    ),
+    "run_all": Door(RunAll, run_all.main),
+    "tables": Door(tables.TableOptions, tables.main),
+    "status": Door(status.StatusOptions, status.main),
+    "slurm": Door(slurm.__main__.SubmitOptions, slurm.__main__.main, last=("--", "true")),
 }
 
 
@@ -75,13 +72,12 @@ def numeric_fields(options: type) -> Iterator[tuple[str, bool]]:
             yield name, "float" not in args
 
 
-def contains(ranges: Mapping[str, Any], option: str, value: float) -> bool:
-    """Return whether a range holds a value.
-
-    Those of slurm are the least and the largest one.
-    """
-    allowed = ranges[option]
-    return allowed[0] <= value <= allowed[1] if isinstance(allowed, tuple) else value in allowed
+def contains(options: type, option: str, value: float) -> bool:
+    """Return whether the range of an option holds a value."""
+    if options is slurm.__main__.SubmitOptions:
+        minimum, maximum = RESOURCE_LIMITS[option]
+        return minimum <= value <= maximum
+    return value in ranges_of(options)[option]
 
 
 def parses(door: Door, words: tuple[str, ...]) -> bool:
@@ -101,7 +97,7 @@ def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixt
             flag = option_of(option)
             for value in ("0", "-1", "nan", HUGE, "word"):
                 readable = value == "0" or (value == HUGE and not is_integer)
-                if readable and contains(door.ranges, option, float(value)):
+                if readable and contains(door.options, option, float(value)):
                     right = parses(door, (flag, value))
                 else:
                     ended = door.status((flag, value))

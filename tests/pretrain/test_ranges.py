@@ -8,10 +8,10 @@ from typing import Any, get_type_hints
 import pytest
 
 from pretrain.__main__ import main
-from pretrain.command import EFFECTIVE_WITH, Command, parse
-from pretrain.ranges import ranges_of
+from pretrain.command import Command, parse
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import OptionError, check_ranges
+from pretrain.running.command_line import OptionError
+from pretrain.running.ranges import check_ranges, ranges_of
 
 PLACES = ["--data", "d", "--out", "o"]
 HUGE = "1" + "0" * 30
@@ -41,10 +41,11 @@ def options_by_recipe() -> dict[str, tuple[str, str]]:
     result: dict[str, tuple[str, str]] = {}
     for name, recipe in RECIPES.items():
         command: Command[Any] = Command(data=Path("d"), out=Path("o"), recipe=recipe)
-        ours = {**vars(recipe.config), **vars(recipe)}
+        conditions = {**recipe.effective_with, **getattr(recipe.config, "effective_with", {})}
+        values = {**vars(recipe.config), **vars(recipe)}
         for option, args in numeric_fields(command).items():
-            setting, effective = EFFECTIVE_WITH.get(option, ("", ("",)))
-            if ours.get(setting, effective[0]) in effective:
+            setting, effective = conditions.get(option, ("method", (recipe.method,)))
+            if values[setting] in effective:
                 result.setdefault(option, (name, args))
     return result
 
@@ -88,7 +89,7 @@ def test_every_numeric_option_declares_its_range_in_each_recipe() -> None:
 
 def test_every_recipe_is_in_range() -> None:
     for recipe in RECIPES.values():
-        check_ranges(recipe, ranges_of(recipe))
+        check_ranges(recipe)
 
 
 def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from pretrain.running.command_line import check_ranges
 from pretrain.running.processes import this_process
+from pretrain.running.ranges import check_ranges
 from transfer.cells.cell import Cell, check_records_of_name, deviations, finished
 from transfer.cells.declaration import check_declared_recipe, settle_declaration
 from transfer.cells.request import Request, check_options_are_used
@@ -17,7 +17,7 @@ from transfer.detection.engines import engine_for
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import default_name
 from transfer.encoders.file_types import check_is_checkpoint
-from transfer.finetuning.options import RANGES, length_fraction
+from transfer.finetuning.options import length_fraction
 from transfer.tasks import task_of
 
 
@@ -70,7 +70,7 @@ class Evaluate:
 
         Raises an error for a misspelled name or an unusable path, before torch is imported.
         """
-        check_ranges(self.request, RANGES)
+        check_ranges(self)
         settings = self.request.settings
         task_of(self.request.task)
         length_fraction(settings.schedule)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pretrain.running.command_line import changed_fields
 from pretrain.running.console import print_line
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import wait_for_lock
@@ -309,7 +310,9 @@ def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[
     # options that this task does not support would make the printed command invalid
     supported = cell.task.supported_options
     training_options = {
-        name: value for name, value in settings.training.given().items() if name in supported
+        name: value
+        for name, value in changed_fields(settings.training).items()
+        if name in supported
     }
     shared = ("features_in", "keep_crops", "image_memory_gb")
     defaults = {name: getattr(Settings(), name) for name in shared if name not in supported}

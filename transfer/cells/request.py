@@ -4,15 +4,16 @@ It is plain data: a frozen dataclass in the process, JSON in files, arguments on
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
-from pretrain.running.command_line import option_of
+from pretrain.running.command_line import changed_fields, option_of
+from pretrain.running.ranges import Count, MemoryGB, Seed
 from transfer.datasets.folders import data_folder
-from transfer.encoders.options import Checkpoint
+from transfer.encoders.options import Checkpoint, Origin
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.tasks.task import Task
@@ -33,11 +34,11 @@ class Settings:
     schedule: str = "paper"
     """Length of trainings: paper, short (a tenth of paper), smoke (a few steps), or a fraction such
     as 0.02."""
-    tolerate: int = 0
+    tolerate: Count = 0
     """Bad images and annotations allowed in each dataset (missing, extra, duplicate or broken)."""
     features_in: Annotated[RequestedPrecision, tyro.conf.arg(name="feature-precision")] = "auto"
     """Precision of frozen networks. auto: bfloat16 on a GPU, otherwise float32."""
-    image_memory_gb: Annotated[float | None, tyro.conf.arg(name="image-cache-gb")] = None
+    image_memory_gb: Annotated[MemoryGB | None, tyro.conf.arg(name="image-cache-gb")] = None
     """Memory in GB per process to cache the decoded training images of linear probes and
     semi-supervised tasks. If they need more, they are decoded in every epoch. Default: a quarter of
     the free memory, divided by the number of parallel processes."""
@@ -58,7 +59,7 @@ class Request:
     """Task of `python -m transfer --list`."""
     checkpoint: Annotated[Checkpoint, tyro.conf.arg(name="")]
     """File of the backbone."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of weight initialization and random crops."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
     """Folders and options."""
@@ -127,31 +128,20 @@ NO_OPTIONS = ("snapshot", "origin", "variant", "changes")
 def command_line_args(options: object) -> list[str]:
     """Return the command-line arguments of a dataclass, without defaults."""
     args: list[str] = []
-    for spec in fields(options):  # type: ignore[arg-type]
-        value = getattr(options, spec.name)
-        default = spec.default_factory() if callable(spec.default_factory) else spec.default
-        if spec.name in NO_OPTIONS or value == default:
-            continue
-        if is_dataclass(value):
-            args += command_line_args(value)
-        elif spec.name == "task":
+    for name, value in changed_fields(options).items():
+        if name == "task":
             args.append(value)
-        else:
-            option = option_of(spec.name)
+        elif name not in (*NO_OPTIONS, *vars(Origin())):
             values = value if isinstance(value, tuple) else (value,)
-            args += [option] if value is True else [option, *map(str, values)]
+            args += [option_of(name)] if value is True else [option_of(name), *map(str, values)]
     return args
 
 
 def check_options_are_used(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise ValueError for an option that none of the tasks supports."""
-    defaults = {"features_in": "auto", "keep_crops": False, "image_memory_gb": None}
-    changed_options = [*settings.training.given()]
-    changed_options += [
-        name for name, default in defaults.items() if getattr(settings, name) != default
-    ]
-    supported = frozenset[str]().union(*(task.supported_options for task in tasks))
-    if unused := [name for name in changed_options if name not in supported]:
+    of_all_tasks = {"data", "results", "runs", "schedule", "tolerate"}
+    supported = of_all_tasks.union(*(task.supported_options for task in tasks))
+    if unused := [name for name in changed_fields(settings) if name not in supported]:
         raise ValueError(
             f"{option_of(unused[0])} has no effect on the requested tasks. To see "
             "which tasks use it: python -m transfer TASK --help"

@@ -17,7 +17,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pretrain.running.command_line import Range
 from transfer.argument_names import argument_names
 from transfer.encoders.architectures import (
     BackboneError,
@@ -28,7 +27,14 @@ from transfer.encoders.architectures import (
     network_words,
 )
 from transfer.encoders.hub import address_of
-from transfer.encoders.options import Checkpoint, EncoderOptions, Pool
+from transfer.encoders.options import (
+    MEAN_RANGE,
+    SIDE_RANGE,
+    STD_RANGE,
+    Checkpoint,
+    EncoderOptions,
+    Pool,
+)
 from transfer.fact_tables import table_html, table_text
 from transfer.process_state import torch_defaults
 
@@ -46,11 +52,6 @@ RESNET50_FLOPS = 2 * 4.09e9
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-MEAN_RANGE = Range(0, 1)
-STD_RANGE = Range(0, 1, open_below=True)
-SIDE_RANGE = Range(8, 2**13)
-"""Valid input formats, however they are given; sizes in px."""
 
 Channels = tuple[float, ...]
 """Red, green and blue."""

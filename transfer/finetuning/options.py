@@ -1,34 +1,14 @@
 """User options of long trainings, and recipes that they change."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
-from pretrain.running.command_line import Range
 from pretrain.running.processes import num_gpus, started_processes
-from transfer.encoders.encoder import MEAN_RANGE, SIDE_RANGE, STD_RANGE
+from pretrain.running.ranges import Count, NumGPUs, NumImages, Positive, Range
 from transfer.finetuning.schedule import AnyRecipe, Precision
 
 EngineChoice = Literal["auto", "detectron2", "torchvision"]
-COUNT = Range(0, 2**31 - 1)
-RANGES: Mapping[str, Range] = {
-    "batch_size": Range(0, 2**24),
-    "gpus": Range(0, 1024),
-    "heads": Range(0, 1000),
-    "image_memory_gb": Range(0, 1e6),
-    "image_px": Range(32, 2**13, or_zero=True),
-    "images_per_gpu": Range(0, 2**24),
-    "input_mean": MEAN_RANGE,
-    "input_px": replace(SIDE_RANGE, or_zero=True),
-    "input_std": STD_RANGE,
-    "iterations": COUNT,
-    "learning_rates": Range(0, open_below=True),
-    "seed": Range(0, 2**32 - 1),
-    "tolerate": COUNT,
-    "workers": Range(0, 1024),
-}
-"""Range of each numeric option of transfer, by field name."""
 NAMED = {"paper": 1.0, "short": 0.1, "smoke": 0.0}
 """Length of each named schedule, relative to the paper.
 
@@ -44,31 +24,27 @@ class TrainingOptions:
     engine: EngineChoice = "auto"
     """Library that builds detectors. auto: detectron2 if it is installed, otherwise torchvision
     (the same detector)."""
-    gpus: int = 0
+    gpus: NumGPUs = 0
     """Number of GPUs, with one process each. 0: as many processes as torchrun started, or the
     largest number of GPUs on this machine that divides the batch size."""
-    batch_size: int = 0
+    batch_size: NumImages = 0
     """Images per step. The learning rate and the number of steps follow from the linear scaling
     rule. 0: as in the protocol."""
-    images_per_gpu: int = 0
+    images_per_gpu: NumImages = 0
     """Images in a micro-batch on one GPU. If several micro-batches make a step, their gradients are
     accumulated. 0: one micro-batch per step."""
-    iterations: int = 0
+    iterations: Count = 0
     """Training steps. Learning rate drops move in proportion. 0: as in the protocol."""
-    image_px: int = 0
+    image_px: Annotated[int, Range(32, 2**13, or_zero=True)] = 0
     """Detection: short side of the test images in px; training images and anchors scale in
     proportion. Segmentation: size of the training crops in px. 0: as in the protocol."""
     precision: Precision | None = None
     """Precision of the networks; bfloat16 and float16 use autocast. None: float32, as in the
     protocol."""
-    learning_rates: tuple[float, ...] = ()
+    learning_rates: tuple[Positive, ...] = ()
     """Learning rates (of the classifier, in semi-supervised tasks). Several are compared on a
     held-out part of the training set; a single one is used directly. Default: as in the
     protocol."""
-
-    def given(self) -> dict[str, Any]:
-        """Return the options that differ from their defaults, by name."""
-        return {o.name: value for o in fields(self) if (value := vars(self)[o.name]) != o.default}
 
     def num_processes(self, batch_size: int) -> int:
         """Return torchrun's number of processes, otherwise `gpus` or the largest divisor."""

@@ -15,6 +15,7 @@ import tyro
 
 from pretrain.running.command_line import nearest
 from pretrain.running.console import print_line
+from pretrain.running.ranges import Count
 from transfer.datasets.catalog import DAMAGES, DATASETS
 from transfer.datasets.check import Report, check, render, table
 from transfer.datasets.folders import check_writable, data_folder
@@ -36,7 +37,7 @@ class GetData:
     """Folder with your own archives; nothing is downloaded."""
     plan: bool = False
     """Print sizes, addresses and terms, and exit."""
-    tolerate: int = 0
+    tolerate: Count = 0
     """Bad images and annotations allowed in each dataset (missing, extra, duplicate or broken)."""
 
     def __call__(self) -> int:
