@@ -1,5 +1,12 @@
-// The keyboard can scroll wide tables and code, and the two side bars have names.
 document.addEventListener("DOMContentLoaded", () => {
+  // Each line of a command is an element, and its options do not break at hyphens.
+  for (const block of document.querySelectorAll(".highlight-sh, .highlight-bash, .highlight-console")) {
+    const lines = block.querySelector("pre").innerHTML.trimEnd().split("\n").map((line) =>
+      `<span class="line">${line.replace(/--[\w-]+/g, '<span class="pre">$&</span>') || " "}</span>`);
+    block.querySelector("pre").innerHTML = lines.join("");
+    block.classList.add("command");
+  }
+  // The keyboard can scroll wide tables and code, and the two side bars have names.
   for (const wide of document.querySelectorAll(".table-wrapper, .highlight pre")) wide.tabIndex = 0;
   document.querySelector(".sidebar-drawer")?.setAttribute("aria-label", "Site");
   document.querySelector(".toc-drawer")?.setAttribute("aria-label", "Page");
