@@ -129,5 +129,5 @@ def instructions(key: str, data: Path | None = None) -> str:
     info = dataset_info(key)
     if any(source.access == "download" for source in info.sources):
         option = f" --data {data}" if data else ""
-        return f"Run python -m transfer get-data {key}{option}. By hand: {info.how_to_get}"
+        return f"Run `python -m transfer get-data {key}{option}`. By hand: {info.how_to_get}"
     return info.how_to_get

@@ -119,10 +119,11 @@ class Report:
         """
         others = len(self.unreadable) + self.num_repeated + len(self.faults)
         others += sum(self.num_lost.values())
-        found_and_expected = self.counts.values()
+        # a subset may lack the lists of train and val
+        pools = [self.counts[split] for split in DISJOINT if split in self.counts]
         return (
-            all(0 < found <= expected for found, expected in found_and_expected)
-            and any(found < expected for found, expected in found_and_expected)
+            all(0 < found <= expected for found, expected in pools)
+            and any(found < expected for found, expected in pools)
             and others <= tolerated
         )
 

@@ -170,6 +170,8 @@ def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
     assert check("voc07", data, decode=False).ok
     assert "aircraft" in json.loads((data / SMALL_DATA).read_text())
     (data / SMALL_DATA).unlink()
+    with pytest.raises(DataError, match="register-subset voc07"):
+        require("voc07", data, tolerated=0)
     assert register_subsets(["voc07"], data)["voc07"][0].counts == {"trainval": 200, "test": 160}
     assert require("voc07", data, tolerated=0).ok
 
