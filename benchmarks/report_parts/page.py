@@ -74,7 +74,7 @@ def explanations_of(contents: Contents) -> dict[str, Any]:
         for title, lines in explain(run).items():
             texts = tuple(tuple(_replaced(text, hidden) for text in line) for line in lines)
             section_ids.append(sections.setdefault((title, texts), len(sections)))
-        title = f"{run.label} on {run.task}, seed {run.seed}"
+        title = f"{run.label} on {run.key}, seed {run.seed}"
         records.append({"address": addresses[run.file], "title": title, "sections": section_ids})
     return {"records": records, "sections": [*sections]}
 

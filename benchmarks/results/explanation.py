@@ -111,8 +111,9 @@ def explain(run: Run) -> Explanation:
 def _numbers(record: Record) -> Iterator[Entry]:
     first = record.primary_metric or next(iter(record.metrics), "")
     names = sorted(record.metrics, key=lambda name: name != first)
+    key = record.request.get("task", record.task)
     for name in names:
-        yield f"{record.task} {name}", f"{record.metrics[name]:.2f}"
+        yield f"{key} {name}", f"{record.metrics[name]:.2f}"
 
 
 def _published(run: Run) -> Iterator[Entry]:

@@ -322,8 +322,8 @@ def require_folder(results: Path) -> None:
     """Raise FileNotFoundError without a results folder."""
     if not results.is_dir():
         raise FileNotFoundError(
-            f"{results}: no such folder; expected the one that --results of {' '.join(RUN_ALL)} "
-            "named. This suite's own records are in results/reference of its repository"
+            f"{results}: no such folder; expected the --results folder of `{' '.join(RUN_ALL)}`. "
+            "This suite's own records are in results/reference of its repository"
         )
 
 

@@ -53,6 +53,16 @@ def test_a_snapshot_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out)["Checkpoint"]["name"] == "SimCLR@epoch0001"
 
 
+def test_a_number_has_the_name_of_its_variant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = "voc07_svm@11point"
+    record(tmp_path, 60.0, protocol="co2-2021-11point/1", request={"task": key})
+    (path,) = tmp_path.rglob("*.json")
+    assert main([str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["Number"] == {f"{key} mAP": "60.00"}
+
+
 def test_copied_records_are_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     complete(tmp_path, "mine", transfer_tasks()[0])
     (path,) = tmp_path.rglob("*.json")
