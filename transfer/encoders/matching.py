@@ -151,7 +151,7 @@ def _fit(
     for network_name, (file_name, shape) in plan.tensors.items():
         name = prefix + file_name
         entry = entries.get(name)
-        if isinstance(entry, Tensor) and (is_optional(network_name) or entry.shape == shape):
+        if isinstance(entry, Tensor) and (entry.shape == shape or is_optional(network_name)):
             names[network_name] = name
         elif is_optional(network_name):
             continue

@@ -7,6 +7,7 @@ tensors that are typical of a project. The loader needs the scheme; the report s
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def layout_name(scheme: str, prefix: str, other_tensors: Iterable[str]) -> str:
     return "unknown"
 
 
+@cache  # finding a network asks for thousands of names many times
 def is_optional(name: str) -> bool:
     """Return whether a tensor may be missing.
 
