@@ -48,7 +48,7 @@ def find_runs(results: Path, name: str, task: str) -> list[Run]:
         )
     content = read_results(results)
     succeeded = [run for run in (*content.runs, *content.snapshots) if not run.failure]
-    of_name = [run for run in succeeded if run.backbone == name]
+    of_name = [run for run in succeeded if run.backbone.name == name]
     runs = [run for run in of_name if task in (run.key, run.task)]
     if runs:
         print_unused(content.unused, results)
@@ -58,7 +58,7 @@ def find_runs(results: Path, name: str, task: str) -> list[Run]:
         message += nearest(task, sorted({key for run in of_name for key in (run.key, run.task)}))
     else:
         message = f"--name {name}: no records in {results}; nearest: "
-        message += nearest(name, {run.backbone for run in succeeded}) or "none"
+        message += nearest(name, {run.backbone.name for run in succeeded}) or "none"
     unused = [file for file in content.unused if name in Path(file.file).parts]
     raise OptionError("\n  ".join([message, *map(str, unused)]))
 

@@ -81,9 +81,9 @@ def _result(number: Number) -> dict[str, Any]:
                     "protocol": run.protocol,
                     "schedule": run.schedule,
                     "data": SMALL_DATA.get(run.small, "full data"),
-                    "engine": run.engine,
+                    "engine": run.record.engine,
                     "seeds": [result.seed for result in number.runs],
-                    "deviations": [*run.departures],
+                    "deviations": [*run.record.departures],
                 },
             }
         )
@@ -105,7 +105,7 @@ def main(args: Sequence[str]) -> int:
         if len(backbones) > 1:
             files = plural(len(backbones), "file")
             raise OptionError(f"--name {request.name}: {files} have this name")
-    selected = [number for number in numbers if number.run.identity in backbones]
+    selected = [number for number in numbers if number.backbone.identity in backbones]
     results = [_result(number) for number in selected if task_type(number)]
     content = {"model-index": [{"name": request.name, "results": results}]}
     print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
@@ -113,7 +113,7 @@ def main(args: Sequence[str]) -> int:
     left_out += [
         f"{run.task} failed"
         for run in contents.results.runs
-        if run.failure and run.backbone == request.name
+        if run.failure and run.backbone.name == request.name
     ]
     for text in dict.fromkeys(left_out):
         print(f"left out: {text}", file=sys.stderr)

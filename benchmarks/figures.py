@@ -8,6 +8,7 @@ missing.
 import sys
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from benchmarks.drawing.kinds import Inputs, Picture
 from benchmarks.drawing.logs import read_logs, read_run, save_log
 from benchmarks.drawing.selection import MALFORMED
 from benchmarks.results.contents import Contents
-from benchmarks.results.failed_step import explain_failed_step
+from benchmarks.results.failed_step import attempt
 from benchmarks.results.final_screen import shortened
 from benchmarks.results.records import (
     FIGURES,
@@ -152,11 +153,9 @@ def update_figures(contents: Contents) -> None:
     """Draw the figures; print the number of new ones, and a problem."""
     results = contents.folder
     command = f"python -m benchmarks.figures --results {results.as_posix()}"
-    try:
-        paths, problems = draw_figures(results, contents.results)
-    except Exception as error:  # includes bugs, which are printed with a traceback
-        explain_failed_step("the figures are not up to date", error, command)
-        return
+    draw = partial(draw_figures, results, contents.results)
+    drawn = attempt(draw, "the figures are not up to date", command)
+    paths, problems = drawn or ({}, [])
     if new := [path for path, is_new in paths.items() if is_new]:
         print(f"figures  {len(new)} new, first {new[0]}")
     for problem in problems[:1]:

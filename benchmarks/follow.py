@@ -407,11 +407,10 @@ class _Follower:
         self.failed |= failed
         settings = self.request.settings
         for run in read_results(settings.results).snapshots:
-            if run.failure or run.backbone != name or run.schedule != settings.schedule:
+            if run.failure or run.backbone.name != name or run.schedule != settings.schedule:
                 continue
             value, limit = run.metrics[run.primary_metric], self.thresholds.get(run.key, 0.0)
-            rank = run.details.get(RANKME)
-            text = f", RankMe {rank['value']:.1f}" if rank else ""
+            text = f", RankMe {run.metrics[RANKME]:.1f}" if RANKME in run.metrics else ""
             print_line("follow", f"{name}: {run.key} {run.primary_metric} {value:.2f}{text}")
             if value < limit:
                 print_line("follow", f"{name}: {run.key} is below {limit:g}; ending")

@@ -280,10 +280,10 @@ def rows_for(numbers: Sequence[Number], request: PowerOptions) -> list[Row]:
     if len(backbones) != 2:
         labels = ", ".join(backbones.values())
         raise OptionError(f"--name: expected two checkpoints, found {labels}")
-    selected = [number for number in scored if number.run.identity in backbones]
+    selected = [number for number in scored if number.backbone.identity in backbones]
     tasks = [task.strip() for task in request.tasks.split(",") if task.strip()]
-    columns = columns_of(selected, [*backbones], tasks)
-    pairs = [[c.numbers[b] for b in backbones] for c in columns if len(c.numbers) == 2]
+    columns = columns_of(selected, tasks)
+    pairs = [[c[b] for b in backbones] for c in columns.values() if len(c) == 2]
     if not pairs:
         raise OptionError(f"{' and '.join(request.name)} have no common task")
     rows = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import runs_of_records
 from benchmarks.results.contents import Contents, read_contents, results_folders
-from benchmarks.results.failed_step import explain_failed_step
+from benchmarks.results.failed_step import attempt
 from benchmarks.results.records import REPORT
 from pretrain.running.atomic_files import write_text
 from pretrain.running.command_line import one_line_errors, parse, run_command
@@ -50,17 +50,17 @@ def update_report(results: Path, contents: Contents | None = None) -> bool:
 
     contents: contents of the folder, if already read.
 
-    A failure is printed in one line. The records are not affected, but the exit status of the run
-    is 1.
+    A failure is printed. The exit status of the run is then 1.
     """
-    try:
-        path = write_report(contents or read_contents(results))
-    except Exception as error:  # includes bugs, which are printed with a traceback
-        command = f"python -m benchmarks.report --results {results.as_posix()}"
-        explain_failed_step("the report was not written", error, command)
-        return False
-    print(f"report {path}")
-    return True
+    command = f"python -m benchmarks.report --results {results.as_posix()}"
+    path = attempt(
+        lambda: write_report(contents or read_contents(results)),
+        "the report was not written",
+        command,
+    )
+    if path:
+        print(f"report {path}")
+    return path is not None
 
 
 @one_line_errors(FolderError, FileNotFoundError)

@@ -19,7 +19,7 @@ from benchmarks.results.contents import (
     results_csv,
     results_folders,
 )
-from benchmarks.results.failed_step import explain_failed_step
+from benchmarks.results.failed_step import attempt
 from benchmarks.results.overview import curve_files, method_page, overview_page
 from benchmarks.results.paper_page import paper_page, settings_page
 from benchmarks.results.published import all_tables
@@ -99,22 +99,22 @@ def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
 def update_tables(results: Path) -> Contents | None:
     """Write all pages and figures and print their paths; return the contents.
 
-    Returns None after a failure, which is printed in one line. The records are not affected, but
-    the exit status of the run is 1.
+    Returns None after a failure of the tables, which is printed. The exit status of the run is then
+    1.
     """
     from benchmarks.figures import update_figures  # --help draws nothing
 
-    try:
+    def write() -> Contents:
         with explain_write_errors(results, "--results"):
             results.mkdir(parents=True, exist_ok=True)
         contents = read_contents(results)
         paths = write_tables(contents)
-    except Exception as error:  # includes bugs, which are printed with a traceback
-        command = f"python -m benchmarks.tables --results {results.as_posix()}"
-        explain_failed_step("the tables are not up to date", error, command)
-        return None
-    print(f"tables  {len(paths)} pages, first {paths[-1]}")
-    update_figures(contents)
+        print(f"tables  {len(paths)} pages, first {paths[-1]}")
+        return contents
+
+    command = f"python -m benchmarks.tables --results {results.as_posix()}"
+    if contents := attempt(write, "the tables are not up to date", command):
+        update_figures(contents)
     return contents
 
 

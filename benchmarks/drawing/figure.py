@@ -14,7 +14,7 @@ from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.selection import MALFORMED, MethodLine, is_published, is_unchanged
 from benchmarks.results.numbers import run_notes
 from benchmarks.results.published import Paper, papers
-from benchmarks.results.records import STAND_IN_TEXTURE, Run, value_words
+from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Run, value_words
 from transfer.record import features_in
 
 OBJECTS = {"line": MethodLine, "point": PublishedPoint}
@@ -47,15 +47,22 @@ class Figure(NamedTuple):
 
     def caption(self, picture: Picture) -> str:
         """Return the caption: content, runs, and differences from the paper's."""
-        paper, runs = paper_of(self.id), picture.runs
-        all_runs = [run for label_runs in runs.values() for run in label_runs]
-        data = dict.fromkeys(run.data for run in all_runs if run.data)
-        recipes = "; ".join(f"{label}: {_recipe_words(runs[label])}" for label in runs)
-        changes = {label: _changes(runs[label][0], picture.swept) for label in runs}
+        paper, runs = paper_of(self.id), [run for runs in picture.runs.values() for run in runs]
+        by_label = picture.backbones or {
+            label: [run.backbone for run in label_runs]
+            for label, label_runs in picture.runs.items()
+        }
+        data = dict.fromkeys(b.data for backbones in by_label.values() for b in backbones if b.data)
+        recipes = "; ".join(
+            f"{label}: {_recipe_words(of_label)}" for label, of_label in by_label.items()
+        )
+        changes = {
+            label: _changes(of_label[0], picture.swept) for label, of_label in by_label.items()
+        }
         changed = "; ".join(f"{label}: {text}" for label, text in changes.items() if text)
         if len({*changes.values()}) == 1:
             changed = next(iter(changes.values()))
-        missing = ", ".join(label for label in picture.labels if label not in runs)
+        missing = ", ".join(label for label in picture.labels if label not in by_label)
         sentences = [
             f"{printed_name(self.id)} of {paper.name} (arXiv:{paper.arxiv}): {self.what}.",
             ""
@@ -65,7 +72,7 @@ class Figure(NamedTuple):
             f"Pre-training: {recipes}.",
             f"Its images: {'; '.join(data)}." if data else "",
             f"Changed from the recipes: {changed}." if changed else "",
-            *_evaluation_sentences([run for run in all_runs if run.task]),
+            *_evaluation_sentences(runs),
             f"Not run: {missing}." if missing else "",
             *self.remarks,
         ]
@@ -89,7 +96,7 @@ class Figure(NamedTuple):
     def missing(self, inputs: Inputs) -> list[str]:
         """Return the paper's recipes without a result, and their missing evaluation."""
         if self.kind == "log_curves":
-            logged = {log.run.recipe for log in inputs.logs if is_unchanged(log.run)}
+            logged = {log.backbone.recipe for log in inputs.logs if is_unchanged(log.backbone)}
             recipes = [
                 recipe for recipe in self.arguments["recipes"].values() if recipe not in logged
             ]
@@ -154,29 +161,29 @@ def _built(value: Any, figure_id: str) -> Any:
     return OBJECTS[value["kind"]](**arguments) if "kind" in value else arguments
 
 
-def _recipe_words(runs: Sequence[Run]) -> str:
+def _recipe_words(backbones: Sequence[Backbone]) -> str:
     """Return a line's recipes, network, length and stand-in for textures."""
-    names = list(dict.fromkeys(run.recipe or run.backbone for run in runs))
+    names = list(dict.fromkeys(backbone.recipe or backbone.name for backbone in backbones))
     start = commonprefix(names)  # noqa: RUF071 (names, not paths)
-    lengths = sorted({float(run.epochs) for run in runs if run.epochs})
+    lengths = sorted({float(backbone.epochs) for backbone in backbones if backbone.epochs})
     texts = [f"{len(names)} recipes {start}*" if len(names) > 1 and start else ", ".join(names)]
-    if any(run.declared for run in runs):
+    if any(backbone.declared for backbone in backbones):
         texts[0] += " (declared)"
-    texts += [runs[0].arch]
+    texts += [backbones[0].arch]
     if lengths:
         noun = "epoch" if lengths == [1.0] else "epochs"
         texts.append(f"{range_words(lengths)} {noun}")
-    if any(run.texture == STAND_IN_TEXTURE for run in runs):
+    if any(backbone.texture == STAND_IN_TEXTURE for backbone in backbones):
         texts.append(f"textures by {STAND_IN_TEXTURE} instead of style transfer")
     return ", ".join(texts)
 
 
-def _changes(run: Run, swept: Container[str]) -> str:
-    """Return a run's differences from its recipe, except swept settings."""
-    names = [name for name in run.changed.split(", ") if name and name not in swept]
+def _changes(backbone: Backbone, swept: Container[str]) -> str:
+    """Return the differences from the backbone's recipe, except swept settings."""
+    names = [name for name in backbone.changed.split(", ") if name and name not in swept]
+    values = {name: value_words(backbone.settings.get(name), " to ") for name in names}
     return ", ".join(
-        f"{name.rpartition('.')[2].replace('_', ' ')} {value_words(run.settings.get(name), ' to ')}"
-        for name in names
+        f"{name.rpartition('.')[2].replace('_', ' ')} {value}" for name, value in values.items()
     )
 
 
@@ -190,7 +197,7 @@ def _evaluation_sentences(runs: Sequence[Run]) -> list[str]:
     notes = run_notes([by_seed[seed] for seed in sorted(by_seed)])
     texts = [f"protocol {protocols}", *notes, f"features in {features_in(runs[0].record)}"]
     sentences = [f"Evaluation: {tasks}, {'; '.join(texts)}."]
-    deviations = "; ".join(dict.fromkeys(text for run in runs for text in run.departures))
+    deviations = "; ".join(dict.fromkeys(text for run in runs for text in run.record.departures))
     return [*sentences, f"Deviations from the protocol: {deviations}."] if deviations else sentences
 
 

@@ -7,7 +7,7 @@ for every group of results that may share one, and messages on results that cann
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise, product
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ from benchmarks.drawing.selection import (
 )
 from benchmarks.results.differences import difference
 from benchmarks.results.numbers import score_of_runs
-from benchmarks.results.records import Results, Run, grouped
+from benchmarks.results.records import Backbone, Results, Run, grouped
 from transfer.datasets.catalog import DATASETS
 
 ACCURACY_TASKS = tuple(
@@ -66,8 +66,10 @@ class Picture:
     """Panels with their numbers, and the content of the caption."""
 
     panels: Sequence[Panel]
-    runs: Mapping[str, Sequence[Run]]
-    """The shown results, or the runs of the shown logs, by label."""
+    runs: Mapping[str, Sequence[Run]] = field(default_factory=dict)
+    """The shown results by label."""
+    backbones: Mapping[str, Sequence[Backbone]] = field(default_factory=dict)
+    """The backbones of the shown logs by label, in a picture without results."""
     header: Sequence[str]
     """Header of the CSV file."""
     rows: Sequence[Sequence[str]]
@@ -140,7 +142,7 @@ def sweep(
                 (
                     line.label,
                     *point.csv_fields(),
-                    " ".join(dict.fromkeys(run.recipe or run.backbone for run in runs)),
+                    " ".join(dict.fromkeys(r.backbone.recipe or r.backbone.name for r in runs)),
                 )
                 for line, (_, points) in zip(series, all_lines, strict=True)
                 for point, runs in zip(line.points, points.values(), strict=True)
@@ -179,7 +181,7 @@ def _with_points(
 def _shares(names: Iterable[str], run: Run, line_runs: Iterable[tuple[MethodLine, Run]]) -> bool:
     """Return whether a run shares these settings with all others."""
     return all(
-        run.settings.get(name) == line_run.settings.get(name)
+        run.backbone.settings.get(name) == line_run.backbone.settings.get(name)
         for name in names
         for _, line_run in line_runs
     )
@@ -205,8 +207,8 @@ def tradeoff(
         x_lines = _with_points(across["lines"], xs, setting)
         x_lines += _with_points(across["levels"], xs, NO_SETTING)
         views = [run for _, points in x_lines for run in members(points)]
-        values = grouped((run.sha256, number_of(run, metric)) for run in views)
-        common = [run for run in ys if run.sha256 in values]
+        values = grouped((run.backbone.sha256, number_of(run, metric)) for run in views)
+        common = [run for run in ys if run.backbone.sha256 in values]
         lines = _with_points(upward["lines"], common, setting)
         lines += _with_points(upward["levels"], common, NO_SETTING)
         if not any(len(points) > 1 for _, points in lines):
@@ -215,7 +217,8 @@ def tradeoff(
         for line, points in lines:
             means, labels = [], []
             for value, runs in points.items():
-                x = fmean(x for sha256 in {run.sha256 for run in runs} for x in values[sha256])
+                weights = {run.backbone.sha256 for run in runs}
+                x = fmean(x for sha256 in weights for x in values[sha256])
                 means.append(mean_point(x, [number_of(run, "top1") for run in runs]))
                 labels.append(line.label if math.isnan(value) else f"{value:g}")
             series.append(Series(line.label, means, labels))
@@ -247,15 +250,16 @@ def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -
         return is_published(run, variants.values(), task)
 
     groups = grouped(
-        (picture_key(run, length=str(run.settings.get("epochs", ""))), run)
+        (picture_key(run, length=str(run.backbone.settings.get("epochs", ""))), run)
         for run in inputs.results.snapshots
-        if run.recipe in variants.values() and run.task == task and not run.failure
+        if run.backbone.recipe in variants.values() and run.task == task and not run.failure
     )
     for results in groups.values():
         curves = {}
         for label, recipe in variants.items():
-            epoch_runs = [(float(r.epochs), r) for r in results if r.recipe == recipe and r.epochs]
-            if curve := best_points(epoch_runs, (), is_own, 2):
+            of_recipe = [run for run in results if run.backbone.recipe == recipe]
+            placed = [(float(e), run) for run in of_recipe if (e := run.backbone.epochs)]
+            if curve := best_points(placed, (), is_own, 2):
                 curves[label] = curve
         if not curves:
             continue
@@ -320,7 +324,7 @@ def log_curves(
     """
     # a log stored under two names counts once
     distinct_logs = {json.dumps([log.made_by, log.lines], default=str): log for log in inputs.logs}
-    logs = [log for log in distinct_logs.values() if log.run.method in methods]
+    logs = [log for log in distinct_logs.values() if log.backbone.method in methods]
     groups: dict[tuple[str, str, str, str], list[TrainingLog]] = {}
     for log in logs:
         if missing := [name for name in metrics if not any(name in line for line in log.lines)]:
@@ -330,8 +334,8 @@ def log_curves(
                 f"--{option} of the other method (above 0)"
             )
             continue
-        run, settings = log.run, log.run.settings
-        group = run.data, run.arch, str(settings.get("epochs")), str(settings.get(same))
+        backbone, settings = log.backbone, log.backbone.settings
+        group = backbone.data, backbone.arch, str(settings.get("epochs")), str(settings.get(same))
         groups.setdefault(group, []).append(log)
     last_steps = "".join(
         f"; {methods[method]}'s {' and '.join(metrics[name] for name in names)} is only measured "
@@ -340,7 +344,7 @@ def log_curves(
     )
     stated = ", ".join(f"{methods[method]} {value:g}" for method, value in stated_ends.items())
     for group, group_logs in groups.items():
-        by_method = grouped((log.run.method, log) for log in group_logs)
+        by_method = grouped((log.backbone.method, log) for log in group_logs)
         if by_method.keys() != methods.keys():
             continue
         # largest group of logs with equal settings
@@ -360,16 +364,16 @@ def log_curves(
             ]
             for name in metrics
         }
-        runs = {label: [log.run for log in logs] for label, logs in largest.items()}
-        shown_runs = [run for own_runs in runs.values() for run in own_runs]
-        counts = ", ".join(f"{label} {len(own_runs)}" for label, own_runs in runs.items())
+        backbones = {label: [log.backbone for log in logs] for label, logs in largest.items()}
+        shown = [backbone for of_label in backbones.values() for backbone in of_label]
+        counts = ", ".join(f"{label} {len(logs)}" for label, logs in largest.items())
         seeds = [log.made_by["seed"] for logs in largest.values() for log in logs]
         yield Picture(
             panels=[
                 Lines("epoch", label, series[name], title=f"({letter})")
                 for letter, (name, label) in zip("abcdefgh", metrics.items(), strict=False)
             ],
-            runs=runs,
+            backbones=backbones,
             header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
             rows=[
                 (name, line.label, *point.csv_fields())
@@ -380,21 +384,22 @@ def log_curves(
             findings=[
                 f"Number of runs: {counts}; {seed_words(seeds)}.",
                 f"All with {same.rpartition('.')[2].replace('_', ' ')} "
-                f"{shown_runs[0].settings.get(same)}.",
+                f"{shown[0].settings.get(same)}.",
                 "Each point is a mean over the steps of a log interval (of several intervals, "
                 f"if there are more than {MAX_POINTS}) and is plotted at their center"
                 f"{last_steps}.",
                 f"The paper states for the end, {list(metrics.values())[-1]}: {stated}; ours "
                 "are next to it in tables/stated.md.",
             ],
-            exact=all(run.recipe in recipes.values() and is_unchanged(run) for run in shown_runs),
+            exact=all(b.recipe in recipes.values() and is_unchanged(b) for b in shown),
             rank=group,
         )
 
 
 def _log_settings(log: TrainingLog) -> str:
     """Return a key that is equal for runs with equal settings."""
-    return json.dumps([log.run.precision, log.run.settings], sort_keys=True, default=str)
+    settings = [log.backbone.precision, log.backbone.settings]
+    return json.dumps(settings, sort_keys=True, default=str)
 
 
 def histograms(
@@ -424,7 +429,7 @@ def histograms(
     for key, group in groups.items():
         # of each method, the newest result; results of the paper's recipes have precedence
         selected = {
-            method.label: max(fitting, key=lambda run: (is_own(run), run.finished))
+            method.label: max(fitting, key=lambda run: (is_own(run), run.record.finished))
             for method in methods
             if (fitting := [run for run in group if method.has(run)])
         }
@@ -477,11 +482,12 @@ def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Draw
         (_network_key(run), run)
         for run in inputs.results.succeeded
         # only networks with several heads have contributions
-        if run.task.endswith("_linear") and run.method == "loocpp" and "head_shares" in run.details
+        if run.task.endswith("_linear") and run.backbone.method == "loocpp"
+        if "head_shares" in run.details
     )
     for results in networks.values():
         means = grouped(
-            ((run.task, run.protocol_hash, picture_key(run).data), run) for run in results
+            ((run.task, run.record.protocol["hash"], picture_key(run).data), run) for run in results
         )
         tasks = grouped((task, distinct(runs)) for (task, *_), runs in sorted(means.items()))
         panels, rows, findings, shown_runs = [], [], [], []
@@ -496,7 +502,8 @@ def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Draw
                 ),
             )
             # the first head is invariant to all augmentations, each other one is sensitive to one
-            names = runs[0].heads or ("invariant", *runs[0].settings["config.designated"])
+            backbone = runs[0].backbone
+            names = backbone.heads or ("invariant", *backbone.settings["config.designated"])
             shares = [
                 mean_point(index, [run.details["head_shares"][index] for run in runs])
                 for index in range(len(names))
@@ -535,7 +542,7 @@ def _network_key(run: Run) -> tuple[object, ...]:
     It has no protocol hash, since this differs between tasks.
     """
     key = picture_key(run)
-    return run.sha256, run.protocol, key.schedule, key.evaluation, line_key(run, ())[1:]
+    return run.backbone.sha256, run.protocol, key.schedule, key.evaluation, line_key(run, ())[1:]
 
 
 def dataset_title(task: str) -> str:

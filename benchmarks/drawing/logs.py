@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.drawing.selection import Point, mean_point
-from benchmarks.results.records import TRAINING_LOGS, Run, backbone_facts
+from benchmarks.results.records import TRAINING_LOGS, Backbone, backbone_of
 from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-training-log/1"
@@ -38,13 +38,11 @@ class TrainingLog:
     """Metrics by name, with the epoch at which they were written."""
 
     @cached_property
-    def run(self) -> Run:
-        """The backbone's fields as a `Run` without task or metrics, to group logs like results."""
+    def backbone(self) -> Backbone:
+        """The backbone that the run trained."""
         settings = self.made_by["settings"]
         network = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
-        content = {"name": self.name, "sha256": "", **network, "made_by": self.made_by}
-        cell = {"task": "", "protocol": "", "schedule": "", "seed": 0}
-        return Run(**backbone_facts(content) | cell, primary_metric="", heading="")
+        return backbone_of({"name": self.name, "sha256": "", **network, "made_by": self.made_by})
 
 
 def read_run(folder: Path, name: str) -> TrainingLog:

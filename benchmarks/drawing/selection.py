@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from benchmarks.results.records import STAND_IN_TEXTURE, Conditions, Run, grouped
+from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Conditions, Run, grouped
 from benchmarks.results.verdicts import TRAIN_IMAGES, norm_difference, trained_on
 
 DESCRIPTIONS = ("paper", "table_row", "images")
@@ -71,24 +71,26 @@ def picture_key(run: Run, *, length: str | None = None) -> PictureKey:
 
     length: length of pre-training; by default the backbone's, empty if it is on the x axis.
     """
-    network = run.arch.partition("-heads")[0]
+    backbone = run.backbone
+    network = backbone.arch.partition("-heads")[0]
     return PictureKey(
         task=run.task,
         schedule=run.schedule,
         data=run.fingerprint if run.small or run.tolerated else "",
         evaluation=run.conditions._replace(crops="", departures=""),
-        pretraining=(run.data, network, run.epochs if length is None else length),
+        pretraining=(backbone.data, network, backbone.epochs if length is None else length),
         space=str(run.details.get("space", "")),
-        views=run.protocol_hash if run.task in VIEW_TASKS else "",
+        views=run.record.protocol["hash"] if run.task in VIEW_TASKS else "",
     )
 
 
 def line_key(run: Run, swept: Iterable[str]) -> tuple[str, ...]:
     """Return the key of a result's line; `swept` settings may differ."""
-    omitted = {*DESCRIPTIONS, *swept}
-    settings = {name: value for name, value in run.settings.items() if name not in omitted}
+    omitted, record = {*DESCRIPTIONS, *swept}, run.record
+    settings = {k: value for k, value in run.backbone.settings.items() if k not in omitted}
+    evaluation = record.protocol["hash"], run.conditions.crops, *record.departures
     other_settings = json.dumps(settings, sort_keys=True, default=str)
-    return run.protocol_hash, run.conditions.crops, *run.departures, run.precision, other_settings
+    return *evaluation, run.backbone.precision, other_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +112,10 @@ class MethodLine:
 
     def has(self, run: Run) -> bool:
         """Return whether a result belongs to such a line."""
-        if run.method != self.method or not run.settings:
-            return run.method == self.method and run.recipe in self.recipes
-        return all(run.settings.get(name) == value for name, value in self.where.items())
+        backbone = run.backbone
+        if backbone.method != self.method or not backbone.settings:
+            return backbone.method == self.method and backbone.recipe in self.recipes
+        return all(backbone.settings.get(name) == value for name, value in self.where.items())
 
     def is_published(self, run: Run) -> bool:
         """Return whether a result is one of the paper's."""
@@ -125,10 +128,11 @@ class MethodLine:
         """
 
         def value(run: Run) -> float | None:
-            stored = math.nan if setting == NO_SETTING else run.settings.get(setting)
+            settings = run.backbone.settings
+            stored = math.nan if setting == NO_SETTING else settings.get(setting)
             if isinstance(stored, int | float):
                 return float(stored)
-            return None if run.settings else self.recipes.get(run.recipe)
+            return None if settings else self.recipes.get(run.backbone.recipe)
 
         placed = [(x, run) for run in runs if self.has(run) if (x := value(run)) is not None]
         minimum = 1 if setting == NO_SETTING else 2
@@ -165,34 +169,36 @@ def members(points: Points) -> list[Run]:
 
 def newest(runs: Iterable[Run]) -> str:
     """Return when the last result was finished."""
-    return max(run.finished for run in runs)
+    return max(run.record.finished for run in runs)
 
 
 def distinct(runs: Iterable[Run]) -> list[Run]:
     """Return one result per backbone (by hash) and seed."""
-    return list({(run.sha256, run.seed): run for run in runs}.values())
+    return list({(run.backbone.sha256, run.seed): run for run in runs}.values())
 
 
 def is_published(run: Run, recipes: Iterable[str], key: str) -> bool:
     """Return whether an unchanged recipe was evaluated as in TASKS[key]."""
     from transfer.tasks import TASKS, reading_of  # most readers of records need no task
 
-    data = run.recipe.partition("/")[2].partition("-")[0]
+    backbone = run.backbone
+    data = backbone.recipe.partition("/")[2].partition("-")[0]
     return (
-        not run.reasons.texts
+        run.reasons.comparable
         and run.task == reading_of(key)[0]
         and run.protocol_name == TASKS[key].protocol.partition("/")[0]
-        and run.recipe in recipes
-        and is_unchanged(run)
-        and run.texture != STAND_IN_TEXTURE
+        and backbone.recipe in recipes
+        and is_unchanged(backbone)
+        and backbone.texture != STAND_IN_TEXTURE
         and data in TRAIN_IMAGES
-        and trained_on(data, run)
+        and trained_on(data, backbone)
     )
 
 
-def is_unchanged(run: Run) -> bool:
+def is_unchanged(backbone: Backbone) -> bool:
     """Return whether a backbone was trained as in its recipe and paper."""
-    return not (run.changed or norm_difference(run.paper_norm_groups, run.norm_groups))
+    groups = backbone.paper_norm_groups, backbone.norm_groups
+    return not (backbone.changed or norm_difference(*groups))
 
 
 def number_of(run: Run, name: str) -> float:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.results.contents import Contents
-from benchmarks.results.failed_step import explain_failed_step
+from benchmarks.results.failed_step import attempt
 from benchmarks.results.final_screen import final_screen
 from benchmarks.results.records import CellId, plural, read_results
 from benchmarks.tables import update_tables
@@ -40,13 +40,14 @@ def finish_run(
     records = [(cell, finished(cell)) for cell in requested]
     failed = [cell for cell, record in records if record is None]
     contents = update_tables(request.settings.results)
-    successes = [contents is not None]
-    try:
-        print(f"\n{_summary(records, request, unreadable, contents)}\n", flush=True)
-    except Exception as error:  # even a bug of the suite must not hide the results
-        explain_failed_step("the summary is missing", error, "the same command")
-        successes.append(False)
-    successes.append(update_report(request.settings.results, contents))
+    summary = attempt(
+        lambda: _summary(records, request, unreadable, contents),
+        "the summary is missing",
+        "the same command",
+    )
+    if summary is not None:
+        print(f"\n{summary}\n", flush=True)
+    has_report = update_report(request.settings.results, contents)
     counts = [plural(len(rows), "evaluation"), f"{len(failed)} failed"]
     for state_name, text in (("unsupported", "unsupported"), ("missing data", "with missing data")):
         if count := sum(row.state == state_name for row in rows):
@@ -56,7 +57,8 @@ def finish_run(
     print(", ".join([*counts, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
     if any(failed_on_disk_error(cell) for cell in failed):
         return EXIT_RESUMABLE
-    return int(bool(failed or unreadable) or not all(successes))
+    is_complete = contents is not None and summary is not None and has_report
+    return int(bool(failed or unreadable) or not is_complete)
 
 
 def _summary(

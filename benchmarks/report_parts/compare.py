@@ -22,7 +22,7 @@ from benchmarks.results.differences import (
     with_errors,
 )
 from benchmarks.results.numbers import Number, main_numbers, shared_heading
-from benchmarks.results.records import Run, count_tasks, grouped
+from benchmarks.results.records import Backbone, count_tasks, grouped
 from benchmarks.results.tables import row_label
 from benchmarks.results.verdicts import pretraining_data
 from transfer.encoders.architectures import network_words
@@ -265,17 +265,18 @@ def compared(numbers: Iterable[Number], address: Address) -> Compared | None:
         for row, number in reversed(column.items())
     }
     rows = sorted(
-        firsts.values(), key=lambda row: (row.run.is_random, row.run.identity, row.conditions)
+        firsts.values(),
+        key=lambda row: (row.backbone.is_random, row.backbone.identity, row.conditions),
     )
     if not rows:
         return None
     checkpoints = [
         Checkpoint(
             name=row_label(row, rows),
-            network=_network(row.run),
+            network=_network(row.backbone),
             parameters=int(row.runs[0].record.backbone.get("num_parameters") or 0),
-            data=pretraining_data(row.run, [number.run for number in rows]),
-            is_random=row.run.is_random,
+            data=pretraining_data(row.backbone, [other.backbone for other in rows]),
+            is_random=row.backbone.is_random,
         )
         for row in rows
     ]
@@ -303,10 +304,10 @@ def _references(checkpoints: Sequence[Checkpoint], tasks: Sequence[Task]) -> lis
     return references
 
 
-def _network(run: Run) -> str:
+def _network(backbone: Backbone) -> str:
     """Return the network as text, without timm's weight tag (".dino")."""
-    is_timm = run.arch.startswith("timm:")
-    return network_words(run.arch.partition(".")[0] if is_timm else run.arch, run.stem)
+    arch = backbone.arch.partition(".")[0] if backbone.arch.startswith("timm:") else backbone.arch
+    return network_words(arch, backbone.stem)
 
 
 def _task(numbers: Sequence[Number | None], address: Address) -> Task:

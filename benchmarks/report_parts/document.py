@@ -28,8 +28,6 @@ class Sheet(NamedTuple):
     """Class of the table."""
     id: str = ""
     """Anchor of a table without title, alone in its section."""
-    families: Sequence[str] = ()
-    """Hidden search terms of each row."""
     texts: Mapping[str, str] = MappingProxyType({})
     """The table by format, to copy; otherwise the script formats it."""
 
@@ -44,14 +42,6 @@ class Fold(NamedTuple):
     parts: Sequence["Part"]
     kind: str = "paper-table"
     is_open: bool = False
-
-
-class Links(NamedTuple):
-    """A line of links to other files of the results."""
-
-    name: str
-    links: Sequence[tuple[str, str, str]]
-    """Text, relative address and title of each link."""
 
 
 class Chart(NamedTuple):
@@ -85,7 +75,7 @@ class Gallery(NamedTuple):
     """Class of the element; "neighbors": a query, then its nearest images."""
 
 
-Part = str | Sheet | Fold | Links | Chart | Gallery
+Part = str | Sheet | Fold | Chart | Gallery
 
 
 def html(element: Part, address: Address) -> str:
@@ -94,12 +84,6 @@ def html(element: Part, address: Address) -> str:
         return "\n".join(_text(block) for block in element.split("\n\n") if block)
     if isinstance(element, Sheet):
         return _sheet(element, address)
-    if isinstance(element, Links):
-        links = (
-            f'<a href="{escape(address)}" title="{escape(title)}">{escape(text)}</a>'
-            for text, address, title in element.links
-        )
-        return f'<p class="below">{escape(element.name)}: {", ".join(links)}</p>'
     if isinstance(element, Chart):
         legend = "".join(
             f'<li><span aria-hidden="true" style="color:{color}">{sign}</span> {escape(name)}</li>'
@@ -120,14 +104,17 @@ def html(element: Part, address: Address) -> str:
 
 
 def inline(text: str) -> Markup:
-    """Convert one line of markdown (code, bold, escapes) to HTML."""
-    pattern = r"\\([!-/:-@\[-`{-~])|`([^`]+)`|\*\*(.+?)\*\*|([^\\`*]+|.)"
+    """Convert one line of markdown (code, bold, links with titles, escapes) to HTML."""
+    pattern = r"\\([!-/:-@\[-`{-~])|`([^`]+)`|\*\*(.+?)\*\*"
+    pattern += r'|\[([^\]]*)\]\((\S+) "(.*?)"\)|([^\\`*[]+|.)'
 
     def element(match: re.Match[str]) -> str:
-        sign, code, bold, plain_text = match.groups()
+        sign, code, bold, *link, plain_text = map(escape, match.groups(""))
         if code:
-            return f"<code>{escape(code)}</code>"
-        return f"<b>{escape(bold)}</b>" if bold else escape(sign or plain_text)
+            return f"<code>{code}</code>"
+        if link[1]:
+            return '<a href="{1}" title="{2}">{0}</a>'.format(*link)
+        return f"<b>{bold}</b>" if bold else sign or plain_text
 
     return Markup(re.sub(pattern, element, text))
 
@@ -167,11 +154,7 @@ def _sheet(sheet: Sheet, address: Address) -> str:
         f'<th scope="col"{kind}>{inline(cell.text)}</th>'
         for cell, kind in zip(head, kinds, strict=True)
     )
-    families = sheet.families or [""] * len(body)
-    rows = (
-        _row(line, cells, kinds, family, address)
-        for line, cells, family in zip(grid.lines, body, families, strict=True)
-    )
+    rows = (_row(line, cells, kinds, address) for line, cells in zip(grid.lines, body, strict=True))
     caption = escape(sheet.title)
     title = "" if sheet.id else f"<h3>{caption}</h3>"
     wide = " wide" if len(head) > WIDE_COLUMNS else ""
@@ -186,15 +169,13 @@ def _sheet(sheet: Sheet, address: Address) -> str:
     return f'<div class="block{wide}">{title}{scroll}{_note(sheet.note)}</div>'
 
 
-def _row(
-    line: Line, cells: Sequence[Cell], kinds: Sequence[str], family: str, address: Address
-) -> str:
+def _row(line: Line, cells: Sequence[Cell], kinds: Sequence[str], address: Address) -> str:
     if cells[0].is_title:
         title = inline(cells[0].text)
         return f'<tr class="group"><th colspan="{len(cells)}">{title}</th></tr>'
     entries = (_cell(cell, kind, address) for cell, kind in zip(cells, kinds, strict=True))
     kind = f' class="{line.kind}"' if line.kind else ""
-    words = f' data-words="{escape(family)}"' if family else ""
+    words = f' data-words="{escape(line.words)}"' if line.words else ""
     return f"<tr{kind}{words}>{''.join(entries)}</tr>"
 
 

@@ -61,18 +61,18 @@ def _reason(content: Mapping[str, Any]) -> str:
 
 def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
     """Return every evaluated checkpoint by name, random networks last."""
-    firsts = {n.run.identity: n._replace(conditions="") for n in reversed([*numbers])}
-    rows = sorted(firsts.values(), key=lambda row: (row.run.is_random, row.run.identity))
+    firsts = {n.backbone.identity: n._replace(conditions="") for n in reversed([*numbers])}
+    rows = sorted(firsts.values(), key=lambda row: (row.backbone.is_random, row.backbone.identity))
     folds = []
     for row in rows:
-        own_runs = [run for run in runs if run.identity == row.run.identity]
+        own_runs = [run for run in runs if run.backbone.identity == row.backbone.identity]
         records = [run.record for run in own_runs if not run.failure]
         num_failed = len(own_runs) - len(records)
         count = plural(len(records), "result") + (f", {num_failed} failed" if num_failed else "")
         facts = checkpoint_lines(records[0]) if records else []
         lines = "\n".join(f"- **{name}**: {plain(text)}" for name, text in facts)
-        data = pretraining_data(row.run, [other_row.run for other_row in rows])
-        label, text = row_label(row, rows), description(row.run._replace(data=data))
+        data = pretraining_data(row.backbone, [other.backbone for other in rows])
+        label, text = row_label(row, rows), description(row.backbone._replace(data=data))
         folds.append(Fold(label, text, count, [lines], kind="checkpoint"))
     return folds
 
@@ -85,14 +85,14 @@ def evaluated_parts(
     if not parts:
         command = f"`{' '.join(RUN_ALL)} --ckpt FILE --data DATA`"
         parts.append(f"No records yet. To evaluate a checkpoint, run {command}.")
-    parts += declaration_notes(results.runs)
+    parts += declaration_notes(run.backbone for run in results.runs)
     if results.succeeded:
         hours = sum(run.record.wall_s for run in results.succeeded) / 3600
         parts.append(f"{plural(len(results.succeeded), 'result')} in {hours:.2f} hours.")
     failed = [run for run in results.runs if run.failure]
     if failed:
         header = ["checkpoint", "task", "schedule", "seed", "reason"]
-        rows = [[r.backbone, r.task, r.schedule, str(r.seed), r.failure] for r in failed]
+        rows = [[r.backbone.name, r.task, r.schedule, str(r.seed), r.failure] for r in failed]
         parts.append(sheet("Failed evaluations", header, rows, num_left=5))
     if results.unused:
         files = "\n".join(f"- {file}" for file in results.unused)

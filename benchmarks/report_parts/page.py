@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from benchmarks.drawing.figure import figures
 from benchmarks.report_parts.compare import compared
-from benchmarks.report_parts.document import Fold, Gallery, Image, Links, Part, Sheet, html
+from benchmarks.report_parts.document import Fold, Gallery, Image, Part, Sheet, html
 from benchmarks.report_parts.evaluated import evaluated_parts, without_result
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.tasks import task_folds
@@ -50,7 +50,7 @@ def addresses_of(runs: Iterable[Run]) -> dict[str, str]:
     """
     files: dict[str, str] = {}
     for run in runs:
-        short = f"{run.backbone}/{run.key}"
+        short = f"{run.backbone.name}/{run.key}"
         names = [short, f"{short}.{run.schedule}.seed{run.seed}", run.file]
         files[next(name for name in names if name not in files)] = run.file
     return {file: address for address, file in files.items()}
@@ -74,7 +74,7 @@ def explanations_of(contents: Contents) -> dict[str, Any]:
         for title, lines in explain(run).items():
             texts = tuple(tuple(_replaced(text, hidden) for text in line) for line in lines)
             section_ids.append(sections.setdefault((title, texts), len(sections)))
-        title = f"{run.label} on {run.key}, seed {run.seed}"
+        title = f"{run.backbone.label} on {run.key}, seed {run.seed}"
         records.append({"address": addresses[run.file], "title": title, "sections": section_ids})
     return {"records": records, "sections": [*sections]}
 
@@ -104,7 +104,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
 
     comparison = compared(contents.numbers, address)
     reasons = [{*run.reasons.texts} for run in results.succeeded]
-    identities = {run.identity for run in results.runs}
+    identities = {run.backbone.identity for run in results.runs}
     tasks = task_folds(folder, contents.numbers, contents.snapshots)
     pretraining = pretraining_parts(folder, runs)
     remaining = without_result(folder, results.runs)
@@ -205,14 +205,14 @@ def _chosen_parts(numbers: Iterable[Number]) -> list[Part]:
 def _paper_parts(papers_tables: Iterable[PaperTables]) -> list[Part]:
     """Return the papers' tables with our rows, and links to the others."""
     folds: list[Part] = []
-    links: dict[str, list[tuple[str, str, str]]] = {}
+    links: dict[str, list[str]] = {}
     recipes: dict[str, str] = {}
     for tables in papers_tables:
         paper, table, paper_tables, notes = tables
         grids = [_measured(paper_table.grid) for paper_table in paper_tables]
-        num_ours = sum(line.ours for grid in grids for line in grid.lines)
+        num_ours = sum(line.kind == "ours" for grid in grids for line in grid.lines)
         if not num_ours:
-            link = table.number, f"../{TABLES}/{table.file_name}", table.title
+            link = f'[{table.number}](../{TABLES}/{table.file_name} "{table.title}")'
             links.setdefault(paper.name, []).append(link)
             continue
 
@@ -232,7 +232,8 @@ def _paper_parts(papers_tables: Iterable[PaperTables]) -> list[Part]:
         count = f"{plural(num_ours, 'row')} with our results"
         folds.append(Fold(tables.name, table.title, count, parts, is_open=True))
     if links:
-        folds += ["### Tables without our rows", *(Links(*entry) for entry in links.items())]
+        folds.append("### Tables without our rows")
+        folds += [f"{name}: {', '.join(of_paper)}" for name, of_paper in links.items()]
     return folds
 
 
@@ -241,7 +242,7 @@ def _measured(grid: Grid) -> Grid:
     lines = [
         line
         for line in grid.lines
-        if not line.ours or any(cell.text not in ("not run", "") for cell in line.numbers)
+        if line.kind != "ours" or any(cell.text not in ("not run", "") for cell in line.numbers)
     ]
     followers = [*lines[1:], Line(texts=())]
     kept = [a for a, b in zip(lines, followers, strict=False) if a.numbers or b.numbers]
@@ -269,13 +270,13 @@ def _all_numbers(contents: Contents) -> list[Part]:
             Line(
                 texts=[plain(name) for name in names],
                 numbers=[value, *(Cell(text=plain(str(text))) for text in texts)],
-                is_secondary=not row["primary"],
+                kind="" if row["primary"] else "secondary",
+                words=runs[row["record"]].heading,
             )
         )
     numbers = ["value", "protocol", "engine", *varied, "verdict"]
     grid = Grid(texts=["checkpoint", "task", "metric"], numbers=numbers, lines=lines)
-    families = [runs[row["record"]].heading for row in rows]
-    return [text, Sheet("Every number", grid, id="all-numbers", families=families)]
+    return [text, Sheet("Every number", grid, id="all-numbers")]
 
 
 def _figures(folder: Path) -> list[Part]:

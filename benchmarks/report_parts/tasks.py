@@ -18,10 +18,11 @@ from benchmarks.report_parts.document import (
     jpeg_address,
     sheet,
 )
-from benchmarks.results.numbers import Number, block_sort_key, main_numbers, shared_heading
-from benchmarks.results.overview import curve_of, curve_positions, curve_rank
+from benchmarks.results.numbers import Number, by_comparison, main_numbers, shared_heading
+from benchmarks.results.overview import curve_of, curve_positions
 from benchmarks.results.records import Run, grouped, plural
 from benchmarks.results.tables import row_label
+from transfer.frozen.rankme import RANKME
 from transfer.galleries.tile import CAPTIONS, gallery_folder
 
 SEARCHES = (
@@ -80,17 +81,15 @@ def views_of(numbers: Iterable[Number], snapshots: Iterable[Number] = ()) -> lis
 
     If a checkpoint has results under several conditions, the most frequent conditions are shown.
     """
-    results = grouped((number.runs[0].comparison, number) for number in numbers)
+    results = by_comparison(numbers)
     curves = grouped((number.runs[0].comparison, number) for number in snapshots)
     views = []
     for comparison in dict.fromkeys([*results, *curves]):
-        group, of_snapshots = results.get(comparison, []), curves.get(comparison, [])
-        by_row = sorted(group, key=lambda number: number.row, reverse=True)
-        checkpoints = {number.run.identity: number for number in by_row}.values()
-        best_first = sorted(checkpoints, key=lambda number: (-_main_number(number), number.row))
+        of_snapshots, group = curves.get(comparison, []), [*results.get(comparison, {}).values()]
+        best_first = sorted(group, key=lambda number: (-_main_number(number), number.row))
         named = [(row_label(number, best_first), number) for number in best_first]
         all_numbers = [*group, *of_snapshots]
-        order = min(block_sort_key(number.reasons, number.version) for number in all_numbers)
+        order = min(number.reasons.sort_key for number in all_numbers)
         view = View(f"{comparison.key}: {shared_heading(all_numbers)}", named, of_snapshots)
         views.append((order, view.title, view))
     return [view for *_, view in sorted(views, key=lambda entry: entry[:2])]
@@ -105,7 +104,7 @@ def _parts(folder: Path, views: Sequence[View]) -> list[Part]:
     """Return images of the best checkpoints, then each view's elements."""
     firsts: dict[tuple[str, str], Named] = {}
     for name, number in (named for view in views for named in view.named):
-        firsts.setdefault(number.run.identity, (name, number))
+        firsts.setdefault(number.backbone.identity, (name, number))
     records = _records(firsts.values())
     pictures: list[Part] = [*_galleries(folder, records), *_queries(records)]
     by_view = [(view, elements) for view in views if (elements := _parts_of(view))]
@@ -161,7 +160,8 @@ def _charts(records: Sequence[Record]) -> Iterator[Draft]:
 
 def _against_parameters(named: Sequence[Named]) -> Iterator[Draft]:
     """Yield the main number over parameters, if networks differ in size."""
-    sizes = {name: number.run.record.backbone.get("num_parameters", 0) for name, number in named}
+    records = {name: number.runs[0].record for name, number in named}
+    sizes = {name: record.backbone.get("num_parameters", 0) for name, record in records.items()}
     if len({*sizes.values()} - {0}) > 1:
         yield Draft(
             title="Accuracy against parameters",
@@ -210,14 +210,15 @@ def _curves(snapshots: Sequence[Number]) -> Iterator[Draft]:
     """Yield the main number, and RankMe of followed runs, during pre-training: a line per run."""
     charts: dict[tuple[str, str, str], dict[str, Points]] = {}
     for name, numbers in grouped((curve_of(number), number) for number in snapshots).items():
-        unit, positions = curve_positions(number.run for number in numbers)
-        points = [(positions[number.run.backbone], number) for number in numbers]
-        ranks = sorted((x, rank) for x, n in points if (rank := curve_rank(n)) is not None)
+        unit, positions = curve_positions(number.backbone for number in numbers)
+        points = [(positions[number.backbone.name], number) for number in numbers]
+        with_rank = [(x, n.runs[0].metrics) for x, n in points if RANKME in n.runs[0].metrics]
         x, y = f"{unit} of pre-training", f"{snapshots[0].metric}, percent"
         curve = sorted((x, _main_number(number)) for x, number in points)
         charts.setdefault(("During pre-training", x, y), {})[name] = curve
-        if ranks:
+        if with_rank:
             y = "RankMe (effective rank of the features)"
+            ranks = sorted((position, metrics[RANKME]) for position, metrics in with_rank)
             charts.setdefault(("Effective rank during pre-training", x, y), {})[name] = ranks
     for (title, x, y), series in sorted(charts.items()):
         yield Draft(title=title, x=x, y=y, series=series)
@@ -325,7 +326,7 @@ def _galleries(folder: Path, records: Iterable[Record]) -> list[Gallery]:
     for name, run in records:
         if len(galleries) == MAX_RECORDS:
             break
-        if images := [*_images(gallery_folder(folder / run.file), run.finished)]:
+        if images := [*_images(gallery_folder(folder / run.file), run.record.finished)]:
             is_pair = run.heading == "Detection and segmentation"
             note = "Left: ground truth; right: prediction." if is_pair else ""
             kind = "gallery" if is_pair else "gallery small"

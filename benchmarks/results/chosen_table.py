@@ -4,18 +4,18 @@ The cells contain only numbers. Notes below the table state their protocols and 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from benchmarks.results.differences import LEVEL
 from benchmarks.results.numbers import (
     Number,
-    block_sort_key,
+    by_comparison,
     common_notes,
     main_numbers,
     mean_over_tasks,
 )
-from benchmarks.results.records import Comparison, grouped
+from benchmarks.results.records import Identity, grouped
 from benchmarks.results.tables import (
     Cell,
     Grid,
@@ -56,22 +56,6 @@ class ChosenTable(NamedTuple):
         )
 
 
-Backbone = tuple[str, str]
-"""Name of a checkpoint, and hash of its weights."""
-
-
-class _Column(NamedTuple):
-    """Numbers of one task that may be compared, by checkpoint."""
-
-    key: str
-    numbers: Mapping[Backbone, Number]
-
-    @property
-    def first(self) -> Number:
-        """Return any of the numbers, for their common properties."""
-        return next(iter(self.numbers.values()))
-
-
 def chosen_table(
     numbers: Iterable[Number], names: Sequence[str] = (), tasks: Sequence[str] = ()
 ) -> ChosenTable:
@@ -91,11 +75,11 @@ def chosen_table(
     """
     scored = main_numbers(numbers)
     rows = rows_of(scored, names)
-    selected = [number for number in scored if number.run.identity in rows]
-    columns = columns_of(selected, [*rows], tasks)
-    cells = [[column.numbers.get(backbone) for column in columns] for backbone in rows]
-    keys = [column.key for column in columns]
-    labels, tasks_of_columns = _labels(keys), [column.first.task for column in columns]
+    selected = [number for number in scored if number.backbone.identity in rows]
+    columns = columns_of(selected, tasks)
+    cells = [[column.get(identity) for column in columns.values()] for identity in rows]
+    keys, firsts = [*columns], [next(iter(column.values())) for column in columns.values()]
+    labels, tasks_of_columns = _labels(keys), [first.task for first in firsts]
     heads, shown = labels, cells
     if len(columns) > 1:
         heads, tasks_of_columns = [*labels, "mean"], [*tasks_of_columns, ""]
@@ -105,24 +89,25 @@ def chosen_table(
         for label, row in zip(rows.values(), shown, strict=True)
     ]
     for index, task in enumerate(tasks_of_columns):
-        if index == len(columns) or columns[index].first.metric not in SIGNED_METRICS:
+        if index == len(columns) or firsts[index].metric not in SIGNED_METRICS:
             mark_best((line.numbers[index] for line in lines), task, after_holm=True)
     notes = [
         f"Percent. Bold: significantly better than every other row of the column (p < {LEVEL}, "
         f"Holm's correction). {MISSING}: no result under the column's conditions."
     ]
     subjects: list[tuple[tuple[str, str], str]] = []  # row and text of a note, and its column
-    for column, label, entries in zip(columns, labels, zip(*cells, strict=True), strict=True):
-        conditions = column.first.reasons._replace(altered="").text  # notes list altered settings
+    by_column = zip(*cells, strict=True)
+    for key, label, first, entries in zip(keys, labels, firsts, by_column, strict=True):
+        conditions = first.reasons._replace(altered="").text  # notes list altered settings
         row_notes = {
             row: _number_notes(number, conditions)
             for row, number in zip(rows.values(), entries, strict=True)
             if number
         }
         shared = common_notes(row_notes.values())
-        protocol = f"protocol {column.first.runs[0].protocol}"
-        text = "; ".join([column.first.metric, protocol, conditions, *shared])
-        subjects.append((("", text), label if label == column.key else f"{label} ({column.key})"))
+        protocol = f"protocol {first.runs[0].protocol}"
+        text = "; ".join([first.metric, protocol, conditions, *shared])
+        subjects.append((("", text), label if label == key else f"{label} ({key})"))
         for row, texts in row_notes.items():
             if further := "; ".join(note for note in texts if note not in shared):
                 subjects.append(((row, further), label))
@@ -137,23 +122,19 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
     A table contains all tasks of its group that two checkpoints have, and all checkpoints with one
     of these tasks.
     """
-    scored = main_numbers(numbers)
-    columns = columns_of(scored, [*rows_of(scored, ())], ())
-    groups = grouped((column.first.heading, column) for column in columns)
+    columns = columns_of(main_numbers(numbers), ())
+    groups = grouped((next(iter(columns[key].values())).heading, key) for key in columns)
     if len(groups) > 1:
-        groups[ALL_TASKS] = columns
+        groups[ALL_TASKS] = [*columns]
     return {
-        heading: chosen_table(
-            [number for column in group_columns for number in column.numbers.values()],
-            tasks=[column.key for column in group_columns],
-        )
-        for heading, group_columns in groups.items()
+        heading: chosen_table([n for key in keys for n in columns[key].values()], tasks=keys)
+        for heading, keys in groups.items()
     }
 
 
-def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, str]:
+def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Identity, str]:
     """Return the checkpoints of these names with their labels."""
-    firsts = {n.run.identity: n for n in sorted(numbers, key=lambda number: number.row)}
+    firsts = {n.backbone.identity: n for n in sorted(numbers, key=lambda number: number.row)}
     available = list(dict.fromkeys(name for name, _ in firsts))
     for name in names:
         if name not in available:
@@ -162,39 +143,34 @@ def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Backbone, s
     selected = dict.fromkeys(names) or available
     rows = [number._replace(conditions="") for number in firsts.values()]
     return {
-        row.run.identity: row_label(row, rows)
+        row.backbone.identity: row_label(row, rows)
         for name in selected
         for row in rows
-        if row.run.backbone == name
+        if row.backbone.name == name
     }
 
 
 def columns_of(
-    numbers: Sequence[Number], backbones: Sequence[Backbone], tasks: Sequence[str]
-) -> list[_Column]:
-    """Return the columns of these tasks, each with the most common comparison."""
-    by_comparison: dict[Comparison, dict[Backbone, Number]] = {}
-    for number in sorted(
-        numbers, key=lambda n: (block_sort_key(n.reasons, n.version), n.conditions)
-    ):
-        # the most frequent conditions come first
-        by_backbone = by_comparison.setdefault(number.runs[0].comparison, {})
-        by_backbone.setdefault(number.run.identity, number)
-    # the paper's schedule comes first
-    candidates = grouped((c.key, _Column(c.key, group)) for c, group in by_comparison.items())
-    columns = [max(group, key=lambda column: len(column.numbers)) for group in candidates.values()]
+    numbers: Sequence[Number], tasks: Sequence[str]
+) -> dict[str, dict[Identity, Number]]:
+    """Return the numbers of these tasks by checkpoint, each task with the most common comparison.
+
+    The keys are tasks with their protocol variant, such as in1k_linear@co2.
+    """
+    groups = grouped((of.key, group) for of, group in by_comparison(numbers).items())
+    columns = {key: max(candidates, key=len) for key, candidates in groups.items()}
     if not tasks:
-        min_backbones = min(2, len(backbones))
-        return [column for column in columns if len(column.numbers) >= min_backbones]
-    selected: dict[str, _Column] = {}
+        minimum = min(2, len({number.backbone.identity for number in numbers}))
+        return {key: column for key, column in columns.items() if len(column) >= minimum}
+    selected: dict[str, dict[Identity, Number]] = {}
     for task in tasks:
-        names = ((c, (c.key, c.first.task, c.first.task.split("/")[0])) for c in columns)
-        matching = {column.key: column for column, of_column in names if task in of_column}
-        if not matching:
-            available = ", ".join(column.key for column in columns) or "none"
+        ids = {key: next(iter(column.values())).task for key, column in columns.items()}
+        keys = [key for key, of in ids.items() if task in (key, of, of.split("/")[0])]
+        if not keys:
+            available = ", ".join(columns) or "none"
             raise ValueError(f"--tasks: no results of {task!r}; these checkpoints have {available}")
-        selected |= matching
-    return [*selected.values()]
+        selected |= {key: columns[key] for key in keys}
+    return selected
 
 
 def _labels(keys: Sequence[str]) -> list[str]:

@@ -24,10 +24,8 @@ from benchmarks.results.verdicts import Pair, pairs_of, verdict_words
 REFERENCE_FOLDER = Path(__file__).parents[2] / "results" / REFERENCE
 """The suite's own results in a checkout."""
 CSV_FILE = "results.csv"
-RUN_COLUMNS = ("task", "protocol", "schedule", "seed", "engine")
-"""Columns that are fields of a run."""
 CSV_COLUMNS = (
-    *("backbone", *RUN_COLUMNS, "metric", "value"),
+    *("backbone", "task", "protocol", "schedule", "seed", "engine", "metric", "value"),
     "primary",  # the metric represents the task if one number is shown
     *("data", "departures"),
     "comparable",  # computed under the paper's protocol, at its length, on full data
@@ -97,14 +95,15 @@ def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:
     for run in contents.results.succeeded:
         for metric, value in run.metrics.items():
             yield {
-                "backbone": run.label,
-                **{name: getattr(run, name) for name in RUN_COLUMNS},
+                "backbone": run.backbone.label,
+                **{name: getattr(run, name) for name in ("task", "protocol", "schedule", "seed")},
+                "engine": run.record.engine,
                 "metric": metric,
                 "value": value,
                 "primary": metric == run.primary_metric,
                 "data": SMALL_DATA.get(run.small, "full data"),
-                "departures": "; ".join(run.departures),
-                "comparable": not run.reasons.texts,
+                "departures": "; ".join(run.record.departures),
+                "comparable": run.reasons.comparable,
                 "verdict": verdicts.get((run.file, metric), ""),
                 "record": run.file,
                 "wall_s": run.record.wall_s,
@@ -114,5 +113,4 @@ def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:
 
 def results_csv(contents: Contents) -> str:
     """Return the text of results.csv."""
-    rows = ([str(value) for value in row.values()] for row in csv_rows(contents))
-    return csv_text(CSV_COLUMNS, rows)
+    return csv_text(CSV_COLUMNS, (row.values() for row in csv_rows(contents)))

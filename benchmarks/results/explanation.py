@@ -118,7 +118,7 @@ def _numbers(record: Record) -> Iterator[Entry]:
 
 def _published(run: Run) -> Iterator[Entry]:
     """Yield published numbers with verdicts, or reasons for their absence."""
-    if run.reasons.texts:
+    if not run.reasons.comparable:
         yield "none", run.reasons.text
         return
     pairs = [pair for pair in pairs_of(numbers_of([run])) if pair.printed.task == run.task]
@@ -132,7 +132,7 @@ def _published(run: Run) -> Iterator[Entry]:
         yield f"{printed.where}: {printed.row.label}, {printed.column.label}", text
     if not pairs:
         reasons = {
-            f"{paper.name}, {table.number}": why_apart(table, run)
+            f"{paper.name}, {table.number}": why_apart(table, run.backbone)
             for paper, table in all_tables()
             if table.kind != "settings"
             if any(run.task == (r.task or c.task) for r in table.rows for c in table.columns)

@@ -49,9 +49,9 @@ def final_screen(
     rows = _rows(cells, succeeded, failed)
     table = aligned([HEADER, *rows], (0, 1, 2, 5)) if rows else ["no results in this run"]
     reasons = [f"failed  {name}  {' '.join(reason.split())}" for name, reason in unreadable.items()]
-    reasons += [
-        f"failed  {run.backbone}  {key_of(run.task, run.protocol)}  {run.failure}" for run in failed
-    ]
+    for run in failed:
+        key = key_of(run.task, run.protocol)
+        reasons.append(f"failed  {run.backbone.name}  {key}  {run.failure}")
     reasons = [shortened(reason, 2 * width) for reason in reasons]
     notes = [*_notes(succeeded), *first_lines(reasons, MAX_FAILURES, "more failures in tables/")]
     num_lines = MAX_LINES - 1 - 2 * len(notes)
@@ -72,7 +72,7 @@ def _rows(
     backbones = list(dict.fromkeys(cell.backbone for cell in cells))
     worst = _worst_verdicts(succeeded)
     results = grouped(
-        ((run.backbone, run.task, run.protocol), run) for run in (*succeeded, *failed)
+        ((run.backbone.name, run.task, run.protocol), run) for run in (*succeeded, *failed)
     )
     rows: list[Sequence[str]] = []
     for (task, protocol), name in product(columns, backbones):
@@ -101,7 +101,7 @@ def _worst_verdicts(runs: Sequence[Run]) -> dict[tuple[str, str, str, str], str]
     pairs = [pair for pair in pairs_of(numbers_of(runs)) if not pair.no_verdict]
     worst: dict[tuple[str, str, str, str], str] = {}
     for pair in sorted(pairs, key=lambda pair: VERDICTS.index(pair.verdict), reverse=True):
-        key = pair.ours.run.backbone, *pair.ours.column, pair.ours.metric
+        key = pair.ours.backbone.name, *pair.ours.column, pair.ours.metric
         worst.setdefault(key, f"{SIGNS[pair.verdict]} {pair.verdict_text}")
     return worst
 

@@ -6,9 +6,9 @@ protocols). Its row is the backbone. Runs that must not be averaged, such as tho
 engines, are in different rows, and further rows name their conditions.
 
 A `Block` is one table: numbers that may be compared with each other (`records.Comparison`). Numbers
-with different reasons against a comparison with the papers (length, altered protocol, data) are in
-different blocks. In a block, each column has one protocol, apart from settings that follow from the
-network's input, and one state of the data. Version 0 has the newest settings and data.
+with different reasons against a comparison with the papers (length, altered protocol, data, newer
+results of the column) are in different blocks. In a block, each column has one protocol, apart from
+settings that follow from the network's input, and one state of the data.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -22,7 +22,10 @@ from benchmarks.results.published import AVERAGE, CORRUPTED, transfer_tasks
 from benchmarks.results.records import (
     CURVE_SEPARATOR,
     SMALL_DATA,
+    Backbone,
+    Comparison,
     Conditions,
+    Identity,
     Reasons,
     Run,
     grouped,
@@ -40,12 +43,9 @@ RowKey = tuple[bool, str, str, str]
 class Number(NamedTuple):
     """One table entry: a mean over seeds, or the text shown if there is no score."""
 
-    run: Run
-    """A run of the row, for the facts on its backbone."""
+    backbone: Backbone
     reasons: Reasons
     """Reasons why the number is not comparable with published ones."""
-    version: int
-    """0: the newest settings and data; larger: older ones."""
     task: str
     protocol_name: str
     """Protocol without its version."""
@@ -66,7 +66,7 @@ class Number(NamedTuple):
     @property
     def row(self) -> RowKey:
         """Return the row's identity and sort key: untrained backbones come last."""
-        return self.run.is_untrained, *self.run.identity, self.conditions
+        return self.backbone.is_untrained, *self.backbone.identity, self.conditions
 
     @property
     def column(self) -> ColumnKey:
@@ -79,14 +79,10 @@ class Number(NamedTuple):
         return tuple(run.file for run in self.runs)
 
     @property
-    def comparable(self) -> bool:
-        """Return whether it may be compared with the papers' numbers."""
-        return not self.reasons.texts and not self.version
-
-    @property
     def label(self) -> str:
         """Return the backbone's label, with the conditions of a further row."""
-        return f"{self.run.label} ({self.conditions})" if self.conditions else self.run.label
+        label = self.backbone.label
+        return f"{label} ({self.conditions})" if self.conditions else label
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,21 +90,7 @@ class Block:
     """One table: numbers that may be compared with each other."""
 
     reasons: Reasons
-    version: int
     numbers: Sequence[Number]
-
-    @property
-    def comparable(self) -> bool:
-        """Return whether the numbers may be compared with the papers'."""
-        return not self.reasons.texts and not self.version
-
-    @property
-    def heading(self) -> str:
-        """Return the reasons as a heading."""
-        text = self.reasons.text
-        if self.version:
-            text += f", other settings or data ({self.version})"
-        return text[0].upper() + text[1:]
 
     @cached_property
     def rows(self) -> list[Number]:
@@ -146,23 +128,14 @@ class Block:
         return fallback._replace(text="–", failures=(reason,), runs=())
 
 
-EMPTY = Block(Reasons(), 0, ())
-
-
-def block_sort_key(reasons: Reasons, version: int) -> tuple[bool, str, tuple[str, ...], int]:
-    """Return the sort key of blocks.
-
-    The paper's schedule comes first, shares of it such as 0.02 come last. The newest version comes
-    first.
-    """
-    return reasons.length[:1].isdigit(), reasons.length, reasons.texts, version
+EMPTY = Block(Reasons(), ())
 
 
 def blocks(numbers: Iterable[Number]) -> list[Block]:
     """Return the blocks of numbers by schedule, the comparable one first."""
-    groups = grouped(((number.reasons, number.version), number) for number in numbers)
-    in_order = sorted(groups, key=lambda key: block_sort_key(*key))
-    return [Block(*key, groups[key]) for key in in_order]
+    groups = grouped((number.reasons, number) for number in numbers)
+    in_order = sorted(groups, key=lambda reasons: reasons.sort_key)
+    return [Block(reasons, groups[reasons]) for reasons in in_order]
 
 
 def main_numbers(numbers: Iterable[Number]) -> list[Number]:
@@ -174,6 +147,18 @@ def main_numbers(numbers: Iterable[Number]) -> list[Number]:
     ]
 
 
+def by_comparison(numbers: Iterable[Number]) -> dict[Comparison, dict[Identity, Number]]:
+    """Return one number of each backbone by comparison, the paper's schedule first.
+
+    If a backbone has numbers under several conditions, the most frequent conditions are taken.
+    """
+    groups: dict[Comparison, dict[Identity, Number]] = {}
+    for number in sorted(numbers, key=lambda n: (n.reasons.sort_key, n.conditions)):
+        group = groups.setdefault(number.runs[0].comparison, {})
+        group.setdefault(number.backbone.identity, number)
+    return groups
+
+
 def shared_heading(numbers: Sequence[Number]) -> str:
     """Return a common heading for comparable numbers.
 
@@ -182,16 +167,14 @@ def shared_heading(numbers: Sequence[Number]) -> str:
     reasons = numbers[0].reasons
     if not all(number.reasons.altered for number in numbers):
         reasons = reasons._replace(altered="")
-    return Block(reasons, min(number.version for number in numbers), ()).heading
+    return reasons._replace(version=min(number.reasons.version for number in numbers)).heading
 
 
 class BlockRow(NamedTuple):
     """Identity of a row of a block."""
 
     reasons: Reasons
-    version: int
-    backbone: tuple[str, str]
-    """Name, and hash of the weights."""
+    backbone: Identity
     conditions: str
 
 
@@ -205,62 +188,61 @@ def numbers_of(runs: Sequence[Run], *, by_pretraining: bool = False) -> list[Num
     """
     succeeded = [run for run in runs if not run.failure]
     failed = [run for run in runs if run.failure]
-    block_rows = _block_rows(succeeded, by_pretraining=by_pretraining)
-    rows = {block_rows[run.file]: run for run in reversed(succeeded)}
-    cells = grouped(((block_rows[run.file], run.task, run.protocol_name), run) for run in succeeded)
-    by_backbone = {run.identity: run for run in reversed(succeeded)}
-    in_order = sorted(
-        rows, key=lambda row: (*block_sort_key(row.reasons, row.version), row.backbone, row[3])
-    )
-    for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
-        candidates = [
+    row_of = _rows_by_file(succeeded, by_pretraining=by_pretraining)
+    cells = grouped(((row_of[run.file], run.task, run.protocol_name), run) for run in succeeded)
+    backbones = {row_of[run.file]: run.backbone for run in reversed(succeeded)}
+    by_identity = {run.backbone.identity: run.backbone for run in reversed(succeeded)}
+    in_order = sorted(backbones, key=lambda row: (row.reasons.sort_key, *row[1:]))
+    for failure in sorted(failed, key=lambda f: f.cell):
+        identity = failure.backbone.identity
+        rows = [
             row
             for row in in_order
-            if row.backbone == failure.identity and row.reasons.length == failure.reasons.length
+            if row.backbone == identity and row.reasons.length == failure.reasons.length
         ]
         cell = failure.task, failure.protocol_name
-        block_row = min(
-            candidates,
-            key=lambda row: (row, *cell) not in cells,
-            default=BlockRow(failure.reasons, 0, failure.identity, ""),
-        )
-        rows.setdefault(block_row, by_backbone.get(failure.identity, failure))
-        cells.setdefault((block_row, *cell), []).append(failure)
+        new_row = BlockRow(failure.reasons, identity, "")
+        row = min(rows, key=lambda row: (row, *cell) not in cells, default=new_row)
+        backbones.setdefault(row, by_identity.get(identity, failure.backbone))
+        cells.setdefault((row, *cell), []).append(failure)
     numbers: list[Number] = []
-    for (block_row, task, protocol_name), cell_runs in cells.items():
+    for (row, task, protocol_name), cell_runs in cells.items():
         template = Number(
-            run=rows[block_row],
-            reasons=block_row.reasons,
-            version=block_row.version,
+            backbone=backbones[row],
+            reasons=row.reasons,
             task=task,
             protocol_name=protocol_name,
             primary_metric=cell_runs[0].primary_metric,
             heading=cell_runs[0].heading,
-            conditions=block_row.conditions,
+            conditions=row.conditions,
         )
         numbers += _numbers_of_cell(template, cell_runs)
     return numbers + _averages(numbers)
 
 
-def _block_rows(succeeded: Sequence[Run], *, by_pretraining: bool) -> dict[str, BlockRow]:
-    """Return the block and row of each run, by file."""
-    block_rows: dict[str, BlockRow] = {}
+def _rows_by_file(succeeded: Sequence[Run], *, by_pretraining: bool) -> dict[str, BlockRow]:
+    """Return the row of each run, by its file."""
+    rows: dict[str, BlockRow] = {}
     columns = grouped(((run.reasons, run.task, run.protocol_name), run) for run in succeeded)
     for (reasons, _, _), column in columns.items():
         states = grouped((run.comparison, run) for run in column)
         newest_first = sorted(
-            states, key=lambda state: (max(r.finished for r in states[state]), state), reverse=True
+            states,
+            key=lambda state: (max(run.record.finished for run in states[state]), state),
+            reverse=True,
         )
         for version, state in enumerate(newest_first):
             backbones: dict[Hashable, list[Run]] = grouped(
-                (run_name(r.backbone) if by_pretraining else r.identity, r) for r in states[state]
+                (run_name(run.backbone.name) if by_pretraining else run.backbone.identity, run)
+                for run in states[state]
             )
             for backbone_runs in backbones.values():
                 names = _condition_names([run.conditions for run in backbone_runs])
                 for run in backbone_runs:
-                    row = BlockRow(reasons, version, run.identity, names[run.conditions])
-                    block_rows[run.file] = row
-    return block_rows
+                    identity, conditions = run.backbone.identity, names[run.conditions]
+                    row = BlockRow(reasons._replace(version=version), identity, conditions)
+                    rows[run.file] = row
+    return rows
 
 
 def run_name(backbone: str) -> str:
@@ -304,7 +286,7 @@ def _numbers_of_cell(cell: Number, runs: Sequence[Run]) -> list[Number]:
         reasons = tuple(dict.fromkeys(f"failed: {run.failure}" for run in failed))
         return [cell._replace(text="failed", failures=reasons)]
     cell = cell._replace(runs=succeeded)
-    notes = (*run_notes(succeeded), *succeeded[0].departures)
+    notes = (*run_notes(succeeded), *succeeded[0].record.departures)
     failures = tuple(f"seed {run.seed} failed: {run.failure}" for run in failed)
     return [cell] + [
         cell._replace(
@@ -339,7 +321,7 @@ def _averages(numbers: Iterable[Number]) -> list[Number]:
     tasks = transfer_tasks()
     members = [number for number in numbers if number.task in tasks]
     members = [m for m in members if not m.runs or m.metric == m.primary_metric]
-    rows = grouped(((m.reasons, m.version, m.row, m.protocol_name), m) for m in members)
+    rows = grouped(((m.reasons, m.row, m.protocol_name), m) for m in members)
     return [_average(row_members) for row_members in rows.values()]
 
 
@@ -361,7 +343,11 @@ def _average(members: Sequence[Number]) -> Number:
         reason = f"no average, because the runs differ: {'; '.join(differing)}"
         return average._replace(text="–", failures=(reason,))
     shared = common_notes(number.notes for number in scored)
-    row_notes = [n for r in first_runs for n in (*tolerated_notes(r.tolerated), *r.departures)]
+    row_notes = [
+        note
+        for run in first_runs
+        for note in (*tolerated_notes(run.tolerated), *run.record.departures)
+    ]
     return average._replace(
         score=mean_over_tasks(scored),
         notes=tuple(dict.fromkeys([*shared, *row_notes])),

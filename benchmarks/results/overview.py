@@ -7,21 +7,22 @@ from itertools import combinations
 from benchmarks.results.differences import LEVEL, Score, difference, holm, with_errors
 from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
 from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
-from benchmarks.results.records import Run, UnusedFile, grouped
+from benchmarks.results.records import RANDOM, Backbone, UnusedFile, grouped
 from benchmarks.results.tables import (
     RULE,
+    Grid,
     Line,
     Notes,
     Page,
     Part,
     backbone_lines,
     csv_text,
+    mark_best,
+    mark_notes,
     our_cell,
-    our_table,
     plain,
     row_label,
 )
-from transfer.frozen.rankme import RANKME
 
 
 def overview_page(
@@ -42,13 +43,13 @@ def overview_page(
         RULE if numbers else "No results yet.",
     ]
     for block in blocks(numbers):
-        page.append(f"## {block.heading}")
+        page.append(f"## {block.reasons.heading}")
         headings = grouped((column.heading, column) for column in _columns(block))
         for heading, columns in headings.items():
             page += [f"### {heading}", *_table_of_tasks(block, columns, notes)]
     page += ["## Notes", notes.list()] if notes else []
-    runs = sorted((number.run for number in numbers), key=lambda run: run.identity)
-    page += ["## Backbones", *backbone_lines(runs)] if runs else []
+    by_name = sorted(numbers, key=lambda number: number.backbone.identity)
+    page += ["## Backbones", *backbone_lines(by_name)] if numbers else []
     if pages:
         page += [
             "## Comparison with published numbers",
@@ -90,18 +91,14 @@ def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> li
     if len({*others.values()}) > 1:
         labels = [f"{text} {others[i]}" if i in others else text for i, text in enumerate(labels)]
     filled = {(number.row, number.column) for number in block.numbers}
-    lines = [
-        Line(
-            texts=[plain(row_label(row, block.rows))],
-            numbers=[our_cell(block.number(row, c.column, c.primary_metric)) for c in columns],
-            ours=True,
-        )
+    rows = [
+        (row_label(row, block.rows), row)
         for row in block.rows
         if any((row.row, c.column) in filled for c in columns)
     ]
-    named = [*zip(labels, columns, strict=True)]
-    table, shared_notes = our_table(lines, [(label, c.task) for label, c in named], notes)
-    metrics = grouped((c.primary_metric, label) for label, c in named if c.task != AVERAGE)
+    named = [(label, block, column) for label, column in zip(labels, columns, strict=True)]
+    table, shared_notes = _our_table(rows, named, notes)
+    metrics = grouped((c.primary_metric, label) for label, _, c in named if c.task != AVERAGE)
     metric_texts = [
         metric if len(metrics) == 1 else f"{metric} of {', '.join(metric_labels)}"
         for metric, metric_labels in sorted(metrics.items())
@@ -112,6 +109,28 @@ def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> li
     return [table, "\n".join(texts)]
 
 
+def _our_table(
+    rows: Sequence[tuple[str, Number]], columns: Sequence[tuple[str, Block, Number]], notes: Notes
+) -> tuple[Grid, list[str]]:
+    """Return a table of our rows, and the notes common to all.
+
+    rows: label and any number of each row. columns: label, block and any number of each column.
+    """
+    lines = [
+        Line(
+            texts=[plain(label)],
+            numbers=[our_cell(b.number(row, c.column, c.primary_metric)) for _, b, c in columns],
+            kind="ours",
+        )
+        for label, row in rows
+    ]
+    shared_notes = mark_notes(lines, notes)
+    for index, (*_, column) in enumerate(columns):
+        mark_best((line.numbers[index] for line in lines), column.task)
+    labels = [label for label, *_ in columns]
+    return Grid(texts=["backbone"], numbers=labels, lines=lines), shared_notes
+
+
 def method_page(numbers: Sequence[Number], command: str) -> Page:
     """Return a page that compares methods of one recipe size, METHOD/SIZE.
 
@@ -120,9 +139,10 @@ def method_page(numbers: Sequence[Number], command: str) -> Page:
     all_blocks = blocks(numbers)
     rows = {row.row: row for block in reversed(all_blocks) for row in block.rows}
     in_order = sorted(  # random initializations come first
-        rows.values(), key=lambda r: (r.run.method != "random", *r.run.identity, r.conditions)
+        rows.values(),
+        key=lambda r: (r.backbone.method != RANDOM, *r.backbone.identity, r.conditions),
     )
-    by_size = grouped((row.run.recipe.partition("/")[2], row) for row in in_order)
+    by_size = grouped((row.backbone.recipe.partition("/")[2], row) for row in in_order)
     parts = [part for s in sorted(by_size) if s for part in _methods(s, by_size[s], all_blocks)]
     if not parts:
         return []
@@ -134,37 +154,27 @@ def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> 
     from transfer.tasks import key_of
 
     keys = {row.row for row in rows}
-    columns: list[tuple[Block, Number]] = []
+    columns: list[tuple[str, Block, Number]] = []
     row_keys: set[tuple[object, ...]] = set()
     for block in all_blocks:
         results = grouped((n.column, n) for n in block.numbers if n.runs and n.row in keys)
         for column in block.columns:
             column_numbers = results.get(column, [])
             # columns in which two methods (other than random initializations) have a result
-            if len({number.run.method for number in column_numbers} - {"random"}) > 1:
-                columns.append((block, column_numbers[0]))
+            if len({number.backbone.method for number in column_numbers} - {RANDOM}) > 1:
+                first = column_numbers[0]
+                label = f"{key_of(*first.column)} {first.primary_metric}"
+                columns.append((label, block, first))
                 row_keys |= {number.row for number in column_numbers}
     if not columns:
         return []
     rows = [row for row in rows if row.row in row_keys]
-    lines = [
-        Line(
-            texts=[plain(row_label(row, rows))],
-            numbers=[our_cell(b.number(row, c.column, c.primary_metric)) for b, c in columns],
-            ours=True,
-        )
-        for row in rows
-    ]
     notes = Notes()
-    tasks = [key_of(*column.column) for _, column in columns]
-    headings = [
-        (f"{task} {column.primary_metric}", column.task)
-        for task, (_, column) in zip(tasks, columns, strict=True)
-    ]
-    table, shared_notes = our_table(lines, headings, notes)
+    table, shared_notes = _our_table([(row_label(row, rows), row) for row in rows], columns, notes)
     texts = [
-        f"- {task}: protocol {block.protocols([c.column])}; {block.heading.lower()}."
-        for task, (block, c) in zip(tasks, columns, strict=True)
+        f"- {key_of(*column.column)}: protocol {block.protocols([column.column])}; "
+        f"{block.reasons.heading.lower()}."
+        for _, block, column in columns
     ]
     texts += [f"- All rows: {'; '.join(shared_notes)}."] if shared_notes else []
     return [
@@ -172,32 +182,30 @@ def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> 
         RULE,
         table,
         "\n".join(texts),
-        "\n".join(_difference_lines(rows, lines, headings)),
+        "\n".join(_difference_lines(rows, table, [c.task for *_, c in columns])),
         notes.list(),
-        *backbone_lines(row.run for row in rows),
+        *backbone_lines(rows),
     ]
 
 
-def _difference_lines(
-    rows: Sequence[Number], lines: Sequence[Line], headings: Sequence[tuple[str, str]]
-) -> Iterator[str]:
+def _difference_lines(rows: Sequence[Number], table: Grid, tasks: Sequence[str]) -> Iterator[str]:
     """Yield how many backbones differ, per set of backbones with results in the same columns.
 
-    headings: label and task of each column. A column without known errors is left out.
+    tasks: task of each column. A column without known errors is left out.
     """
     sets = grouped(
-        (tuple(i for i, cell in enumerate(line.numbers) if cell.score), (row.run, line))
-        for row, line in zip(rows, lines, strict=True)
+        (tuple(i for i, cell in enumerate(line.numbers) if cell.score), (row.backbone, line))
+        for row, line in zip(rows, table.lines, strict=True)
     )
     for columns, members in sets.items():
-        runs = [run for run, _ in members]
-        trained = [i for i, run in enumerate(runs) if run.method != "random"]
+        backbones = [backbone for backbone, _ in members]
+        trained = [i for i, backbone in enumerate(backbones) if backbone.method != RANDOM]
         tests: list[tuple[str, str, list[Score]]] = []
         for column in columns:
             cells = [line.numbers[column] for _, line in members]
             scores = with_errors([cell.score for cell in cells if cell.score])
             if all(score.finite and score.variance_over_images >= 0 for score in scores):
-                tests.append((*headings[column], scores))
+                tests.append((table.numbers[column], tasks[column], scores))
         if len(trained) < 3 or not tests:
             continue
         labels = [label for label, *_ in tests]
@@ -213,18 +221,18 @@ def _difference_lines(
             f"backbones differ in at least one column (p < {LEVEL}, uncorrected; "
             f"{corrected} after Holm's correction over {len(pairs) * len(tests)} tests)."
         )
-        methods = [i for i in trained if runs[i].method != "supervised"]
-        for random_index in (i for i, run in enumerate(runs) if run.method == "random"):
+        methods = [i for i in trained if backbones[i].method != "supervised"]
+        for random_index in (i for i, b in enumerate(backbones) if b.method == RANDOM):
             p_values, worse = [], []
             for i in methods:
                 gains = [difference(s[i], s[random_index], task) for _, task, s in tests]
                 p_values.append([gain.p if gain.points > 0 else 1.0 for gain in gains])
                 missed = [t for t, p in zip(labels, p_values[-1], strict=True) if p >= LEVEL]
-                worse += [f"{runs[i].backbone} ({', '.join(missed)})"] if missed else []
+                worse += [f"{backbones[i].name} ({', '.join(missed)})"] if missed else []
             uncorrected, corrected = _num_significant(p_values, all)
             yield (
                 f"- {column_text}: {uncorrected} of {len(methods)} backbones trained without "
-                f"labels are better than {runs[random_index].backbone} in every column "
+                f"labels are better than {backbones[random_index].name} in every column "
                 f"(p < {LEVEL}, uncorrected; {corrected} after Holm's correction over "
                 f"{len(methods) * len(tests)} tests); not better, uncorrected: "
                 f"{', '.join(worse) or 'none'}."
@@ -247,32 +255,25 @@ def _num_significant(
 
 def curve_of(number: Number) -> str:
     """Return the name of a snapshot's curve: pre-training run and conditions."""
-    run = run_name(number.run.backbone)
+    run = run_name(number.backbone.name)
     return f"{run} ({number.conditions})" if number.conditions else run
 
 
-def curve_positions(runs: Iterable[Run]) -> tuple[str, dict[str, float]]:
+def curve_positions(backbones: Iterable[Backbone]) -> tuple[str, dict[str, float]]:
     """Return the unit of a curve's horizontal axis, and the position of each backbone on it.
 
     It is the epoch. If a followed run has checkpoints without one, or different weights of one
     epoch, it is the step, or else the checkpoint's number in the order of the files' times.
     """
-    by_name = {run.backbone: run for run in runs}
-    followed = [run for run in by_name.values() if run.modified]
+    backbones = [*{backbone.name: backbone for backbone in backbones}.values()]
     for unit, field in (("epoch", "epochs"), ("step", "step")):
-        values = {name: getattr(run, field) for name, run in by_name.items()}
-        weights = {(values[name], run.sha256) for name, run in by_name.items()}
+        values = {backbone.name: getattr(backbone, field) for backbone in backbones}
+        weights = {(values[backbone.name], backbone.sha256) for backbone in backbones}
         is_clear = all(values.values()) and len(weights) == len({*values.values()})
-        if is_clear or not followed:
+        if is_clear or not any(backbone.modified for backbone in backbones):
             return unit, {name: float(value or 0) for name, value in values.items()}
-    ordered = sorted(by_name.values(), key=lambda run: (run.modified, run.backbone))
-    return "checkpoint", {run.backbone: float(n) for n, run in enumerate(ordered, 1)}
-
-
-def curve_rank(number: Number) -> float | None:
-    """Return RankMe of a checkpoint of a followed run; None for others."""
-    stored = number.runs[0].details.get(RANKME)
-    return float(stored["value"]) if stored else None
+    ordered = sorted(backbones, key=lambda backbone: (backbone.modified, backbone.name))
+    return "checkpoint", {backbone.name: float(n) for n, backbone in enumerate(ordered, 1)}
 
 
 def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
@@ -282,23 +283,20 @@ def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:
     different columns of the overview are in different files.
     """
     curves = grouped(
-        ((n.reasons, n.version, n.column, run_name(n.run.backbone), n.conditions), n)
+        ((n.reasons, n.column, run_name(n.backbone.name), n.conditions), n)
         for n in snapshots
         if n.score and n.task != AVERAGE
     )
     files = {}
-    for (reasons, version, (task, _), run, conditions), members in curves.items():
+    for (reasons, (task, _), run, conditions), members in curves.items():
         first = members[0].runs[0]
         # conditions that prevent comparison with other results
         fields = [task, first.protocol, first.schedule, reasons.altered]
         data = reasons.data.replace("subset", "excerpt")  # file names of earlier versions stay
-        fields += [data, f"other {version}" if version else "", conditions]
+        fields += [data, f"other {reasons.version}" if reasons.version else "", conditions]
         name_parts = [re.sub(r"[ /]+", "-", field) for field in fields if field]
-        unit, positions = curve_positions(n.run for n in members)
-        values = {(positions[n.run.backbone], n.metric): n.score.mean for n in members if n.score}
-        for n in members:
-            if (rank := curve_rank(n)) is not None:
-                values[positions[n.run.backbone], RANKME] = rank
+        unit, positions = curve_positions(n.backbone for n in members)
+        values = {(positions[n.backbone.name], n.metric): n.score.mean for n in members if n.score}
         # head entropy is undefined if no image is classified correctly
         metrics = list(dict.fromkeys(metric for _, metric in values))
         rows = [

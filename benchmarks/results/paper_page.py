@@ -117,13 +117,12 @@ def paper_page(tables: PaperTables, pairs: Sequence[Pair], command: str) -> Page
     page += ["## Notes", notes.list()] if notes else []
     ours = [number for paper_table in paper_tables for number in paper_table.block.numbers]
     # on this page, a row's protocol is as valid as its column's
-    comparable = [n for n in ours if n.runs and not n.reasons.of_runs.texts and not n.version]
-    rows = Block(Reasons(), 0, comparable).rows
+    rows = Block(Reasons(), [n for n in ours if n.runs and n.reasons.of_runs.comparable]).rows
     page += ["## Differences from the paper", *comparison_parts(table, pairs, rows)]
     if missing := missing_row_lines(table, rows):
         page += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(missing)]
-    runs = sorted((number.run for number in ours), key=lambda run: run.identity)
-    page += ["## Backbones", *backbone_lines(runs)] if runs else []
+    by_name = sorted(ours, key=lambda number: number.backbone.identity)
+    page += ["## Backbones", *backbone_lines(by_name)] if ours else []
     return page
 
 
@@ -156,16 +155,13 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
 
     def belongs(number: Number) -> bool:
         """Return whether the table has this protocol or a variant."""
-        protocol = protocol_of_column(number)
-        return protocol is not None and (
-            number.protocol_name == protocol
-            or number.protocol_name.startswith(f"{protocol}-")
-            or number.protocol_name in row_protocols
-        )
+        protocol, name = protocol_of_column(number), number.protocol_name
+        has_protocol = name in {protocol, *row_protocols} or name.startswith(f"{protocol}-")
+        return protocol is not None and has_protocol
 
     def unexpected_protocol(number: Number) -> str:
         name, protocol = number.protocol_name, protocol_of_column(number) or ""
-        rows = [r for r in rows_of_recipe(table, number.run) if r.task in ("", number.task)]
+        rows = [r for r in rows_of_recipe(table, number.backbone) if r.task in ("", number.task)]
         expected = {row.protocol_for(number.task, protocol) for row in rows} - {""}
         if expected and name not in expected and name in {protocol, *row_protocols}:
             return f"protocol {name} instead of {', '.join(sorted(expected))}"
@@ -176,20 +172,18 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
         for number in numbers
         if belongs(number)
     )
-    comparable = next((block for block in all_blocks if block.comparable), EMPTY)
+    comparable = next((block for block in all_blocks if block.reasons.comparable), EMPTY)
     paper_tables = [_paper_table(table, comparable, notes, printed=True)]
     other_tables = []
-    for block in (block for block in all_blocks if not block.comparable):
-        protocol = block.reasons.protocol.removeprefix("protocol ")
-        has_other_reason = block.version or block.reasons.of_runs.texts
+    for block in (block for block in all_blocks if block is not comparable):
+        title, protocol = block.reasons.heading, block.reasons.protocol.removeprefix("protocol ")
         # rows for which the paper used this protocol
-        rows = tuple(r for r in table.rows if protocol in r.own_protocols and not has_other_reason)
-        title = f"{block.heading}: not comparable with the rows above"
+        is_only_reason = block.reasons.of_runs.comparable
+        rows = tuple(r for r in table.rows if is_only_reason and protocol in r.own_protocols)
         if rows:
-            title = f"{block.heading}: the paper's protocol for "
-            title += ", ".join(row.label for row in rows)
-        elif not table.rows:
-            title = block.heading
+            title += f": the paper's protocol for {', '.join(row.label for row in rows)}"
+        elif table.rows:
+            title += ": not comparable with the rows above"
         other_tables.append((replace(table, rows=rows or table.rows), block, bool(rows), title))
     for with_rows, block, printed, title in sorted(other_tables, key=lambda entry: not entry[2]):
         paper_tables.append(_paper_table(with_rows, block, notes, printed=printed, title=title))
@@ -227,7 +221,7 @@ def _paper_table(
             group_lines += [_our_line(table, block, row, task, decimals) for row in block.rows]
         lines += [Line(texts=[group])] if group and group_lines else []
         lines += group_lines
-    shared_notes = mark_notes([line for line in lines if line.ours], notes)
+    shared_notes = mark_notes([line for line in lines if line.kind == "ours"], notes)
     scopes = grouped((line.scope, line) for line in lines if line.numbers)
     for (scope, scope_lines), (i, column) in product(scopes.items(), enumerate(table.columns)):
         mark_best(
@@ -253,7 +247,7 @@ def _paper_table(
 def _our_line(
     table: Table, block: Block, row: Number, section_task: str, decimals: Sequence[int]
 ) -> Line:
-    attributes = {"arch": row.run.arch, "epochs": row.run.epochs}
+    attributes = {"arch": row.backbone.arch, "epochs": row.backbone.epochs}
     return Line(
         texts=[
             plain(f"→ {row_label(row, block.rows)}"),
@@ -264,7 +258,7 @@ def _our_line(
             for column, digits in zip(table.columns, decimals, strict=True)
         ],
         scope=section_task,
-        ours=True,
+        kind="ours",
     )
 
 
@@ -274,10 +268,10 @@ def _checked_number(
     """Return our number, with a warning if close to random weights."""
     number = _our_number(table, block, row, column, section_task)
     metric, margin = MARGINS_ABOVE_RANDOM.get(section_task or column.task, ("", 0.0))
-    is_checked = block.comparable and metric == column.metric and not row.run.is_untrained
-    if number.score is None or not is_checked:
+    is_trained = block.reasons.comparable and not row.backbone.is_untrained
+    if number.score is None or metric != column.metric or not is_trained:
         return number
-    untrained = [other for other in block.rows if other.run.is_untrained]
+    untrained = [other for other in block.rows if other.backbone.is_untrained]
     ours = [_our_number(table, block, other, column, section_task).score for other in untrained]
     random = [printed.values.get(column.key) for printed in table.rows if printed.role == "random"]
     random += [score.mean for score in ours if score]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from benchmarks.results.published import UNTRAINED, Pretraining, published_recipes
+from transfer.frozen.rankme import RANKME
 from transfer.record import (
     RECORDS,
     SNAPSHOTS,
@@ -143,16 +144,40 @@ class Reasons(NamedTuple):
     """The data are small or incomplete."""
     protocol: str = ""
     """A page expects another protocol."""
+    version: int = 0
+    """Not 0: another number of the column has newer settings or data (1: the second newest)."""
+
+    @property
+    def comparable(self) -> bool:
+        """Return whether there is no reason."""
+        return self == Reasons()
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return the reasons."""
-        return tuple(filter(None, self))
+        """Return the reasons, apart from newer settings or data."""
+        return tuple(filter(None, self[:-1]))
 
     @property
     def text(self) -> str:
-        """Return the reasons, or the conditions of comparable numbers."""
+        """Return these reasons, or the conditions of comparable numbers."""
         return ", ".join(self.texts) or "paper schedule, full data"
+
+    @property
+    def heading(self) -> str:
+        """Return all reasons as a heading."""
+        text = (
+            f"{self.text}, other settings or data ({self.version})" if self.version else self.text
+        )
+        return text[0].upper() + text[1:]
+
+    @property
+    def sort_key(self) -> tuple[bool, str, tuple[str, ...], int]:
+        """Return the order of tables.
+
+        The paper's schedule comes first, shares of it such as 0.02 come last. The newest version
+        comes first.
+        """
+        return self.length[:1].isdigit(), self.length, self.texts, self.version
 
     @property
     def of_runs(self) -> "Reasons":
@@ -160,23 +185,14 @@ class Reasons(NamedTuple):
         return self._replace(protocol="")
 
 
-class Run(NamedTuple):
-    """One record, or one failure (without metrics, with its reason)."""
+Identity = tuple[str, str]
+"""Name of a backbone, and hash of its weights."""
 
-    backbone: str
-    """Name of the backbone."""
-    task: str
-    protocol: str
-    """Name and version."""
-    schedule: str
-    seed: int
-    primary_metric: str
-    """Metric that is shown if there is room for only one."""
-    heading: str
-    """Heading of the task's part of the overview."""
-    reasons: Reasons = Reasons()
-    failure: str = ""
-    """Why the cell failed; empty for a record."""
+
+class Backbone(NamedTuple):
+    """The facts on one backbone that tables and figures use."""
+
+    name: str
     sha256: str = ""
     arch: str = ""
     stem: str = ""
@@ -209,31 +225,68 @@ class Run(NamedTuple):
     """Groups of shuffled batch norm; None if unknown or not used."""
     paper_norm_groups: int | None = None
     """Groups in the recipe's paper; 0 if not stated, None without shuffling."""
+    folder: str = ""
+    """Results folder, relative to the first one.
+
+    Only if several folders are read and two backbones have this name.
+    """
+
+    @property
+    def identity(self) -> Identity:
+        """Return name and weights."""
+        return self.name, self.sha256
+
+    @property
+    def label(self) -> str:
+        """Return the name, with the sign of a declared recipe."""
+        return self.name + DECLARED if self.declared else self.name
+
+    @property
+    def is_untrained(self) -> bool:
+        """Return whether the suite drew the weights itself; there was no pre-training."""
+        return self.method == UNTRAINED
+
+    @property
+    def is_random(self) -> bool:
+        """Return whether the weights are random."""
+        return self.method in (UNTRAINED, RANDOM)
+
+
+class Run(NamedTuple):
+    """One record, or one failure (without metrics, with its reason)."""
+
+    backbone: Backbone
+    task: str
+    protocol: str
+    """Name and version."""
+    schedule: str
+    seed: int
+    primary_metric: str
+    """Metric that is shown if there is room for only one."""
+    heading: str
+    """Heading of the task's part of the overview."""
+    file: str
+    """Path of the file in the results folder."""
+    path: Path
+    reasons: Reasons = Reasons()
+    failure: str = ""
+    """Why the cell failed; empty for a record."""
     key: str = ""
     """Task and protocol variant, such as in1k_linear@co2, or the task alone."""
-    engine: str = ""
-    protocol_hash: str = ""
     fingerprint: str = ""
     """Fingerprints of all datasets of the task."""
     small: str = ""
     """A key of SMALL_DATA; empty for the published data."""
     tolerated: tuple[tuple[str, int], ...] = ()
     """Datasets with missing, surplus, repeated or unreadable images, and how many."""
-    departures: tuple[str, ...] = ()
     conditions: Conditions = Conditions()
-    finished: str = ""
     metrics: Mapping[str, float] = {}
-    """Metrics in percent; head_entropy_bits in bits, for networks with several heads."""
+    """Metrics in percent.
+
+    Also head_entropy_bits in bits, for networks with several heads, and rankme, for followed runs.
+    """
     details: Mapping[str, Any] = {}
     """Everything else that the task stored, such as histograms over images."""
-    file: str = ""
-    """Path of the file in the results folder."""
-    path: Path = Path()
-    folder: str = ""
-    """Results folder, relative to the first one.
-
-    Only if several folders are read and two backbones have this name.
-    """
     stored: Record | None = None
     """Everything that the file holds; None for a failure."""
 
@@ -250,39 +303,20 @@ class Run(NamedTuple):
         return self.protocol.partition("/")[0]
 
     @property
-    def identity(self) -> tuple[str, str]:
-        """Return name and weights of the backbone."""
-        return self.backbone, self.sha256
-
-    @property
-    def label(self) -> str:
-        """Return the backbone's name, with the sign of a declared recipe."""
-        return self.backbone + DECLARED if self.declared else self.backbone
-
-    @property
-    def is_untrained(self) -> bool:
-        """Return whether the suite drew the weights itself; there was no pre-training."""
-        return self.method == UNTRAINED
-
-    @property
-    def is_random(self) -> bool:
-        """Return whether the weights are random."""
-        return self.method in (UNTRAINED, RANDOM)
-
-    @property
     def cell(self) -> CellId:
         """Return the identity of the evaluation."""
-        return CellId(self.backbone, self.task, self.protocol, self.schedule, self.seed)
+        return CellId(self.backbone.name, self.task, self.protocol, self.schedule, self.seed)
 
     @property
     def comparison(self) -> Comparison:
         """Return the key of runs that this run may be compared with."""
-        fields = dict(self.stored.protocol["fields"]) if self.stored else {}
+        protocol = self.record.protocol
+        fields = dict(protocol["fields"])
         of_input = {name: fields.pop(name) for name in INPUT_FIELDS if name in fields}
         return Comparison(
             key=self.key,
             protocol=self.protocol,
-            fields=json.dumps(fields, sort_keys=True) if of_input else self.protocol_hash,
+            fields=json.dumps(fields, sort_keys=True) if of_input else protocol["hash"],
             length=self.reasons.length,
             # fingerprints of full data differ between images and arrays, so they are not compared
             data=self.fingerprint if self.small or self.tolerated else "",
@@ -373,13 +407,11 @@ def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results
     if further_folders:
         ended = {run.cell for run in rows if not run.failure}
         rows = [run for run in rows if not (run.failure and run.cell in ended)]
-        weights = grouped((run.backbone, run.sha256) for run in rows)
-        rows = [
-            run._replace(folder=_relative(folder_of[run.path], results.parent))
-            if len({*weights[run.backbone]}) > 1
-            else run
-            for run in rows
-        ]
+        weights = grouped(run.backbone.identity for run in rows)
+        for i, run in enumerate(rows):
+            if len({*weights[run.backbone.name]}) > 1:
+                folder = _relative(folder_of[run.path], results.parent)
+                rows[i] = run._replace(backbone=run.backbone._replace(folder=folder))
     kinds = {run.path: kind for (kind, _), run in used.items()}
     of_kind = grouped((kinds[run.path], run) for run in rows)
     return Results(of_kind.get(RECORDS, []), of_kind.get(SNAPSHOTS, []), sorted(unused))
@@ -401,7 +433,7 @@ def _identity(run: Run) -> Hashable:
     if run.failure:
         return run.cell
     of_run = json.dumps(conditions(run.record), sort_keys=True)
-    return run.cell, run.sha256, run.protocol_hash, of_run
+    return run.cell, run.backbone.sha256, run.record.protocol["hash"], of_run
 
 
 def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
@@ -432,8 +464,9 @@ def reason_of(error: Exception) -> str:
 
 def _parse(content: dict[str, Any], path: Path, file: str) -> Run:
     if content["format"] == STATE_FORMAT:
-        names = ("backbone", "task", "protocol", "schedule", "primary_metric", "sha256")
+        names = ("task", "protocol", "schedule", "primary_metric")
         return Run(
+            Backbone(content["backbone"], content["sha256"]),
             **{name: content[name] for name in names},
             heading=RENAMED_GROUPS.get(content["heading"], content["heading"]),
             seed=int(content["seed"]),
@@ -456,20 +489,23 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
     small = max((str(entry["small"]) for entry in data.values()), default="")
     tolerated = tuple((key, n) for key in sorted(data) if (n := int(data[key]["tolerated"])))
     is_altered = record.schedule == "paper" and protocol["hash"] != protocol["paper_hash"]
-    entropy = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
+    further_metrics = {HEAD_ENTROPY: details.get(HEAD_ENTROPY)}
+    further_metrics[RANKME] = details.get(RANKME, {}).get("value")
+    metrics = record.metrics | {k: v for k, v in further_metrics.items() if v is not None}
     stored = conditions(record)
     norm = f" with {stored['shared_norm']}" if stored["shared_norm"] else ""
-    facts = backbone_facts(record.backbone, record.declared)
+    backbone = backbone_of(record.backbone, record.declared)
     origin = record.request.get("checkpoint", {}).get("origin") or {}
     if origin.get("file"):
-        facts["epochs"] = facts["epochs"] or origin["epoch"]
-        facts |= {"step": origin["step"], "modified": origin["modified"]}
-    names = ("task", "schedule", "primary_metric", "engine", "finished", "details")
+        of_file = {"step": origin["step"], "modified": origin["modified"]}
+        backbone = backbone._replace(epochs=backbone.epochs or origin["epoch"], **of_file)
     return Run(
-        **facts,
-        **{name: getattr(record, name) for name in names},
-        protocol=protocol["name"],
-        seed=int(record.seed),
+        backbone,
+        record.task,
+        protocol["name"],
+        record.schedule,
+        int(record.seed),
+        record.primary_metric,
         heading=RENAMED_GROUPS.get(record.heading, record.heading),
         reasons=Reasons(
             length=_length(record.schedule),
@@ -477,11 +513,9 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
             data=SMALL_DATA[small] if small else "incomplete data" if tolerated else "",
         ),
         key=record.request.get("task", record.task),
-        protocol_hash=protocol["hash"],
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=small,
         tolerated=tolerated,
-        departures=tuple(record.departures),
         conditions=Conditions(
             features=f"features in {features_in(record)}",
             engine=f"engine {record.engine}",
@@ -491,15 +525,16 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
             crops=str(details.get("crops") or "crops/1"),  # older records do not store it
             departures="; ".join(record.departures) or "no deviation",
         ),
-        metrics={name: float(value) for name, value in (record.metrics | entropy).items()},
+        metrics={name: float(value) for name, value in metrics.items()},
+        details=details,
         file=file,
         path=path,
         stored=record,
     )
 
 
-def backbone_facts(content: Mapping[str, Any], declared: str = "") -> dict[str, Any]:
-    """Return the fields of a row that describe its backbone.
+def backbone_of(content: Mapping[str, Any], declared: str = "") -> Backbone:
+    """Return the facts on the backbone of a record.
 
     declared: recipe that the user declared for it.
     """
@@ -519,19 +554,18 @@ def backbone_facts(content: Mapping[str, Any], declared: str = "") -> dict[str, 
     source = content.get("source", "")
     for earlier, current in RENAMED_SOURCE_TERMS.items():
         source = source.replace(earlier, current)
-    return {
-        "backbone": content["name"],
-        **{name: content[name] for name in ("sha256", "arch", "stem")},
+    return Backbone(
+        **{name: content[name] for name in ("name", "sha256", "arch", "stem")},
         **texts,
-        "source": source,
-        "changed": ", ".join(sorted(changed)),
-        "heads": tuple(made_by.get("heads", ())),
-        "declared": bool(declared),
-        "last_epoch": made_by.get("last_epoch") or {},
-        "settings": settings,
-        "norm_groups": groups,
-        "paper_norm_groups": of_paper,
-    }
+        source=source,
+        changed=", ".join(sorted(changed)),
+        heads=tuple(made_by.get("heads", ())),
+        declared=bool(declared),
+        last_epoch=made_by.get("last_epoch") or {},
+        settings=settings,
+        norm_groups=groups,
+        paper_norm_groups=of_paper,
+    )
 
 
 def _length(schedule: str) -> str:

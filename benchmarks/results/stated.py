@@ -38,9 +38,9 @@ class Evidence:
     def __init__(self, numbers: Iterable[Number]) -> None:
         """Sort our numbers by backbone and recipe."""
         measured = [number for number in numbers if number.runs]
-        comparable = [number for number in measured if number.comparable]
+        comparable = [number for number in measured if number.reasons.comparable]
         self.scores = {(n.row, *n.column, n.metric): n.score for n in comparable}
-        every = {n.run.identity: n._replace(conditions="") for n in reversed(measured)}
+        every = {n.backbone.identity: n._replace(conditions="") for n in reversed(measured)}
         self.backbones = [every[identity] for identity in sorted(every)]
         """Backbones with any result: metrics of their pre-training need no evaluation."""
         firsts = {number.row: number for number in reversed(comparable)}
@@ -55,13 +55,13 @@ class Evidence:
     def backbones_of(self, recipe: str, measurement: Measurement) -> list[Number]:
         """Return the rows of a recipe that may be compared."""
         rows = self.comparable if measurement.task else self.backbones
-        return [row for row in rows if row.run.recipe == recipe]
+        return [row for row in rows if row.backbone.recipe == recipe]
 
     def sign(self, measurement: Measurement) -> str:
         """Return the sign of declared recipes if a backbone has it."""
         recipes = measurement.recipes
         rows = (row for recipe in recipes for row in self.backbones_of(recipe, measurement))
-        return DECLARED if any(row.run.declared for row in rows) else ""
+        return DECLARED if any(row.backbone.declared for row in rows) else ""
 
     def score(self, statement: Statement, measurement: Measurement) -> Score | None:
         """Return our result or difference; None if a result is missing."""
@@ -70,12 +70,12 @@ class Evidence:
             table_pretraining = self.pretrained.get(recipe, Pretraining())
             pretrain = completed(statement.pretrain, table_pretraining)
             row = Row(label="", role="own", pretrain=pretrain, values={})
-            backbones = {  # further rows of a file are the same run
-                backbone.run.sha256: backbone
-                for backbone in reversed(self.backbones_of(recipe, measurement))
-                if not backbone.conditions and not pretraining_differences(row, backbone.run)
+            by_weights = {  # further rows of a file are the same run
+                ours.backbone.sha256: ours
+                for ours in reversed(self.backbones_of(recipe, measurement))
+                if not ours.conditions and not pretraining_differences(row, ours.backbone)
             }
-            values = [v for b in backbones.values() if (v := self._value(b, measurement))]
+            values = [v for ours in by_weights.values() if (v := self._value(ours, measurement))]
             if not values:
                 return None
             if len(values) == 1:  # a single backbone keeps its errors
@@ -91,7 +91,7 @@ class Evidence:
         """
         metric = measurement.metric
         if not measurement.task:
-            value = row.run.last_epoch.get(metric)
+            value = row.backbone.last_epoch.get(metric)
             return None if value is None else Score(mean=value, metric=metric, stated_error=0.0)
         score = self.scores.get((row.row, measurement.task, measurement.protocol, metric))
         if score and metric in RUN_DEVIATIONS:
@@ -109,7 +109,7 @@ def stated_page(numbers: Iterable[Number], command: str) -> Page:
     ]
     for paper in papers():
         page += _paper_parts(paper, evidence) if paper.stated else []
-    return page + declaration_notes(row.run for row in evidence.backbones)
+    return page + declaration_notes(row.backbone for row in evidence.backbones)
 
 
 def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:

@@ -9,10 +9,11 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from benchmarks.results.differences import Score, difference, holm, with_errors
 from benchmarks.results.numbers import Number, common_notes
-from benchmarks.results.records import DECLARED, STAND_IN_TEXTURE, Run, grouped, plural
+from benchmarks.results.records import DECLARED, STAND_IN_TEXTURE, Backbone, grouped, plural
 from transfer.encoders.architectures import network_words
 
 DIGITS, RAISED = "0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -68,15 +69,13 @@ class Line:
     numbers: Sequence[Cell] = ()
     scope: str = ""
     """Task of the row's section; the best number is marked per scope."""
-    ours: bool = False
-    """The numbers were measured here."""
-    is_secondary: bool = False
-    """A metric that does not represent its task."""
+    kind: Literal["", "ours", "secondary"] = ""
+    """ours: the numbers were measured here. secondary: a metric that does not represent its task.
 
-    @property
-    def kind(self) -> str:
-        """Return the class of the line on the page."""
-        return "ours" if self.ours else "secondary" if self.is_secondary else ""
+    It is the line's class on the page.
+    """
+    words: str = ""
+    """Hidden search terms on the page."""
 
 
 @dataclass(kw_only=True)
@@ -213,44 +212,33 @@ def mark_notes(lines: Sequence[Line], notes: Notes) -> list[str]:
     return shared_notes
 
 
-def our_table(
-    lines: Sequence[Line], headings: Sequence[tuple[str, str]], notes: Notes
-) -> tuple[Grid, list[str]]:
-    """Return a table of our rows, and the notes common to all.
-
-    headings: label and task of each column.
-    """
-    shared_notes = mark_notes(lines, notes)
-    for index, (_, task) in enumerate(headings):
-        mark_best((line.numbers[index] for line in lines), task)
-    return Grid(texts=["backbone"], numbers=[h[0] for h in headings], lines=lines), shared_notes
-
-
 def row_label(row: Number, rows: Iterable[Number]) -> str:
     """Return the name of a row's backbone.
 
     If two backbones have one name, the results folder follows, or the beginning of the weights'
     hash if both are in one folder. Further rows of a backbone name their conditions, too.
     """
-    run = row.run
-    same_name = {n.run.identity: n.run for n in rows if n.run.backbone == run.backbone}
-    in_folder = [number for number in same_name.values() if number.folder == run.folder]
-    suffixes = [run.folder] if run.folder and len(same_name) > 1 else []
-    suffixes += [run.sha256[:8]] if len(in_folder) > 1 else []
+    backbone = row.backbone
+    all_backbones = {other.backbone.identity: other.backbone for other in rows}
+    same_name = [other for other in all_backbones.values() if other.name == backbone.name]
+    suffixes = [backbone.folder] if backbone.folder and len(same_name) > 1 else []
+    if sum(other.folder == backbone.folder for other in same_name) > 1:
+        suffixes.append(backbone.sha256[:8])
     suffixes += [row.conditions] if row.conditions else []
-    return " ".join([run.label, *(f"({text})" for text in suffixes)])
+    return " ".join([backbone.label, *(f"({text})" for text in suffixes)])
 
 
-def backbone_lines(runs: Iterable[Run]) -> list[str]:
-    """Return a list of the backbones, and a note on declared recipes."""
-    backbones = [group[0] for group in grouped((run.identity, run) for run in runs).values()]
-    lines = [f"- {plain(f'{run.backbone}: {description(run)}')}" for run in backbones]
+def backbone_lines(numbers: Iterable[Number]) -> list[str]:
+    """Return a list of the numbers' backbones, and a note on declared recipes."""
+    groups = grouped((number.backbone.identity, number.backbone) for number in numbers)
+    backbones = [group[0] for group in groups.values()]
+    lines = [f"- {plain(f'{backbone.name}: {description(backbone)}')}" for backbone in backbones]
     return ["\n".join(lines), *declaration_notes(backbones)]
 
 
-def declaration_notes(runs: Iterable[Run]) -> list[str]:
+def declaration_notes(backbones: Iterable[Backbone]) -> list[str]:
     """Return the note on declared recipes, if a backbone has one."""
-    if not any(run.declared for run in runs):
+    if not any(backbone.declared for backbone in backbones):
         return []
     return [
         f"{DECLARED}: the file does not record its training. Its recipe is known from the "
@@ -259,25 +247,26 @@ def declaration_notes(runs: Iterable[Run]) -> list[str]:
     ]
 
 
-def description(run: Run) -> str:
+def description(backbone: Backbone) -> str:
     """Return network, origin and weights of a backbone."""
-    texts = [network_words(run.arch, run.stem) if run.arch else "no result on this page"]
-    if run.declared:
-        texts.append(f"{run.source}; declared as {run.recipe}")
-    elif run.recipe:
-        texts.append(f"{run.method} ({run.recipe}), {run.epochs} epochs on {run.data}")
+    b = backbone
+    texts = [network_words(b.arch, b.stem) if b.arch else "no result on this page"]
+    if b.declared:
+        texts.append(f"{b.source}; declared as {b.recipe}")
+    elif b.recipe:
+        texts.append(f"{b.method} ({b.recipe}), {b.epochs} epochs on {b.data}")
     else:
-        texts.append(run.source)
-    if run.heads:
-        texts.append(f"heads {' '.join(run.heads)}")
-    if run.norm_groups is not None:
-        texts.append(f"{plural(run.norm_groups, 'group')} of shuffled batch norm")
-    if run.texture == STAND_IN_TEXTURE:
-        texts.append(f"textures by {run.texture} instead of style transfer: no reproduction")
-    elif run.texture:
-        texts.append(f"textures from a {run.texture}")
-    if run.sha256:
-        texts.append(f"weights {run.sha256[:12]}")
+        texts.append(b.source)
+    if b.heads:
+        texts.append(f"heads {' '.join(b.heads)}")
+    if b.norm_groups is not None:
+        texts.append(f"{plural(b.norm_groups, 'group')} of shuffled batch norm")
+    if b.texture == STAND_IN_TEXTURE:
+        texts.append(f"textures by {b.texture} instead of style transfer: no reproduction")
+    elif b.texture:
+        texts.append(f"textures from a {b.texture}")
+    if b.sha256:
+        texts.append(f"weights {b.sha256[:12]}")
     return "; ".join(filter(None, texts))
 
 
@@ -300,7 +289,7 @@ def plain(text: str) -> str:
     return MARKUP.sub(lambda match: f"\\{match[0]}", text)
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table as the text of a CSV file."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])

@@ -18,7 +18,7 @@ from benchmarks.results.published import (
     printed,
     published_score,
 )
-from benchmarks.results.records import STAND_IN_TEXTURE, Run, grouped
+from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, grouped
 from benchmarks.results.tables import Part, grid, plain
 from transfer.encoders.public_files import PUBLIC_FILES
 
@@ -51,7 +51,7 @@ class Pair(NamedTuple):
     @property
     def is_variant(self) -> bool:
         """Return whether our recipe is a variant of the printed row's recipe."""
-        return self.ours.run.recipe in self.printed.row.beside
+        return self.ours.backbone.recipe in self.printed.row.beside
 
 
 def pairs_of(numbers: Iterable[Number]) -> list[Pair]:
@@ -62,13 +62,14 @@ def pairs_of(numbers: Iterable[Number]) -> list[Pair]:
     """
     pairs = []
     for number in numbers:
-        if not (number.comparable and number.score):
+        if not (number.reasons.comparable and number.score):
             continue
-        recipe = UNTRAINED if number.run.is_untrained else number.run.recipe
-        key = recipe, frozenset(number.run.heads), *number.column, number.metric
+        backbone = number.backbone
+        recipe = UNTRAINED if backbone.is_untrained else backbone.recipe
+        key = recipe, frozenset(backbone.heads), *number.column, number.metric
         for table, index, published in _printed_by_key().get(key, ()):
             row, column = published.row, published.column
-            if not pretraining_differences(row, number.run):
+            if not pretraining_differences(row, backbone):
                 score = published_score(row, column, published.value)
                 diff = difference(number.score, score, published.task)
                 reason = row.no_verdict(column) or ("" if diff.is_known else NO_ERRORS)
@@ -125,12 +126,12 @@ def comparison_parts(table: Table, pairs: Sequence[Pair], rows: Iterable[Number]
     ]
     for pair in pairs:
         if pair.is_variant:
-            recipe, row = pair.ours.run.recipe, pair.printed.row
+            recipe, row = pair.ours.backbone.recipe, pair.printed.row
             lines.append(
                 f"- → {plain(pair.ours.label)} is not a run of the printed row {row.label} "
                 f"(`{row.recipe}`), but of a variant: `{recipe}`, {row.beside[recipe]}."
             )
-    lines += [f"- {plain(row.label)}: {why_apart(table, row.run)}." for row in uncompared]
+    lines += [f"- {plain(row.label)}: {why_apart(table, row.backbone)}." for row in uncompared]
     page_parts: list[Part] = [grid(HEADER, map(pair_texts, pairs), num_left=3)] if pairs else []
     return [*page_parts, "\n".join(dict.fromkeys(lines))]
 
@@ -150,19 +151,20 @@ def pair_texts(pair: Pair) -> list[str]:
     ]
 
 
-def why_apart(table: Table, run: Run) -> str:
+def why_apart(table: Table, backbone: Backbone) -> str:
     """Return why a backbone has no published counterpart in a table."""
-    if not run.method:
+    if not backbone.method:
         reason = "the file does not record its training (declare it with `--trained-with RECIPE`)"
         return f"no published counterpart: {reason}"
-    rows = rows_of_recipe(table, run)
+    rows = rows_of_recipe(table, backbone)
     if not rows:
-        origin = "a random initialization" if run.is_untrained else run.recipe or run.method
-        heads = f" with heads {', '.join(run.heads)} alone" if run.heads else ""
+        origin = backbone.recipe or backbone.method
+        origin = "a random initialization" if backbone.is_untrained else origin
+        heads = f" with heads {', '.join(backbone.heads)} alone" if backbone.heads else ""
         return f"no published counterpart: the table has no row of {origin}{heads}"
-    if any(not pretraining_differences(row, run) for row in rows):
+    if any(not pretraining_differences(row, backbone) for row in rows):
         return "no number to compare"
-    differences = "; ".join(pretraining_differences(rows[0], run))
+    differences = "; ".join(pretraining_differences(rows[0], backbone))
     return f"no verdict: the paper's {rows[0].label} differs ({differences})"
 
 
@@ -172,18 +174,19 @@ def missing_row_lines(table: Table, rows: Iterable[Number]) -> list[str]:
     It names the missing runs. The last line names rows that are not implemented. rows: our rows
     under the paper's protocol on full data.
     """
-    runs = [row.run for row in rows]
+    backbones = [row.backbone for row in rows]
     measured = [
         row
-        for run in runs
-        for row in rows_of_recipe(table, run)
-        if run.method and run.recipe not in row.beside and not pretraining_differences(row, run)
+        for backbone in backbones
+        for row in rows_of_recipe(table, backbone)
+        if backbone.method and backbone.recipe not in row.beside
+        if not pretraining_differences(row, backbone)
     ]
     missing_rows = [row for row in table.rows if row not in measured]
     missing_rows += [
         point
         for point in table.points
-        if all(pretraining_differences(point, run) for run in runs if run.recipe == point.recipe)
+        if all(pretraining_differences(point, b) for b in backbones if b.recipe == point.recipe)
     ]
     missing_runs = [(row.label, _needed_runs(row)) for row in missing_rows]
     lines = [f"- {label}: {text}" for label, text in missing_runs if text]
@@ -206,34 +209,34 @@ def _needed_runs(row: Row) -> str:
     return f"needs pre-training `{row.recipe}`{heads}"
 
 
-def rows_of_recipe(table: Table, run: Run) -> list[Row]:
+def rows_of_recipe(table: Table, backbone: Backbone) -> list[Row]:
     """Return the rows with the backbone's recipe and heads, of any length."""
-    if run.is_untrained:
+    if backbone.is_untrained:
         return [row for row in table.rows if row.role == "random"]
     return [
         row
         for row in table.rows
-        if run.recipe
-        and run.recipe in (row.recipe, *row.beside)
-        and set(run.heads) == set(row.heads)
+        if backbone.recipe
+        and backbone.recipe in (row.recipe, *row.beside)
+        and set(backbone.heads) == set(row.heads)
     ]
 
 
-def pretraining_differences(row: Row, run: Run) -> list[str]:
+def pretraining_differences(row: Row, ours: Backbone) -> list[str]:
     """Return differences in pre-training, except for omitted settings."""
     paper = row.pretrain
     differences = []
-    if paper.arch is not None and paper.arch != run.arch:
-        differences.append(f"network {paper.arch}, ours {run.arch}")
-    if paper.data is not None and not trained_on(paper.data, run):
-        differences.append(f"data {paper.data}, ours {run.data}")
-    if paper.epochs is not None and str(paper.epochs) != run.epochs:
-        differences.append(f"epochs {paper.epochs}, ours {run.epochs}")
-    if norm := norm_difference(paper.norm_groups, run.norm_groups):
+    if paper.arch is not None and paper.arch != ours.arch:
+        differences.append(f"network {paper.arch}, ours {ours.arch}")
+    if paper.data is not None and not trained_on(paper.data, ours):
+        differences.append(f"data {paper.data}, ours {ours.data}")
+    if paper.epochs is not None and str(paper.epochs) != ours.epochs:
+        differences.append(f"epochs {paper.epochs}, ours {ours.epochs}")
+    if norm := norm_difference(paper.norm_groups, ours.norm_groups):
         differences.append(norm)
-    if run.changed:
-        differences.append(f"ours changed its recipe in {run.changed}")
-    if run.texture == STAND_IN_TEXTURE:
+    if ours.changed:
+        differences.append(f"ours changed its recipe in {ours.changed}")
+    if ours.texture == STAND_IN_TEXTURE:
         differences.append(f"textures by style transfer, ours by {STAND_IN_TEXTURE}")
     return differences
 
@@ -270,27 +273,27 @@ def norm_group_lines(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def trained_on(data: str, run: Run) -> bool:
+def trained_on(data: str, backbone: Backbone) -> bool:
     """Return whether a backbone was pre-trained on a dataset.
 
     Its recipe or folder must name the set. The number of images, if known, must fit within 1 %.
     """
-    count = re.search(r"(\d+) images", run.data)
+    count = re.search(r"(\d+) images", backbone.data)
     right_size = not count or math.isclose(int(count[1]), TRAIN_IMAGES[data], rel_tol=0.01)
-    tokens = re.findall(r"[a-z0-9+]+", f"{run.recipe} {run.data}".lower())
+    tokens = re.findall(r"[a-z0-9+]+", f"{backbone.recipe} {backbone.data}".lower())
     return data in tokens and right_size
 
 
-def pretraining_data(run: Run, runs: Iterable[Run]) -> str:
+def pretraining_data(backbone: Backbone, backbones: Iterable[Backbone]) -> str:
     """Return the name of the pre-training dataset; empty if unknown.
 
-    The papers' name has precedence over the folder's. runs: one run per backbone of the report. If
-    their folders contain the same images (by fingerprint), all get the most frequent name.
+    The papers' name has precedence over the folder's. backbones: all of the report. If their
+    folders contain the same images (by fingerprint), all get the most frequent name.
     """
-    published_name = next((name for name in TRAIN_IMAGES if trained_on(name, run)), "")
-    _, sign, fingerprint = run.data.partition(", fingerprint ")
+    published_name = next((name for name in TRAIN_IMAGES if trained_on(name, backbone)), "")
+    _, sign, fingerprint = backbone.data.partition(", fingerprint ")
     if published_name or not sign:
-        return published_name or run.data
-    same_images = (other.data for other in runs if other.data.endswith(sign + fingerprint))
+        return published_name or backbone.data
+    same_images = (other.data for other in backbones if other.data.endswith(sign + fingerprint))
     folders = Counter(data.removesuffix(sign + fingerprint) for data in same_images)
     return f"{folders.most_common(1)[0][0]})"

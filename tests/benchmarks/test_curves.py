@@ -92,8 +92,8 @@ def test_curve_continues_after_a_broken_snapshot(
     assert "failed  mine@epoch0001  " in output
     runs = read_results(tmp_path / "results").snapshots
     failed = [run for run in runs if run.failure]
-    assert [failure.backbone for failure in failed] == ["mine@epoch0000", "mine@epoch0011"]
-    assert all(f"failed  {item.backbone}  cifar10_knn  " in output for item in failed)
+    assert [failure.backbone.name for failure in failed] == ["mine@epoch0000", "mine@epoch0011"]
+    assert all(f"failed  {item.backbone.name}  cifar10_knn  " in output for item in failed)
     (path,) = (tmp_path / "results" / "figures").glob("*.csv")
     with path.open() as file:
         assert [row["epoch"] for row in csv.DictReader(file)] == ["10"]

@@ -16,7 +16,7 @@ import benchmarks.follow
 from benchmarks.follow import EXIT_BELOW, PATTERNS, Watch, curve_name, follow, origin_of
 from benchmarks.planning.options import FollowOptions, RunAll
 from benchmarks.results.overview import curve_positions
-from benchmarks.results.records import Run
+from benchmarks.results.records import Backbone
 from benchmarks.run_all import main
 from pretrain.running import stop
 from pretrain.running.stop import EXIT_RESUMABLE, Stopped
@@ -353,24 +353,16 @@ def test_curve_is_named_after_the_run(tmp_path: Path) -> None:
 
 
 def test_unit_of_a_curve_tells_its_checkpoints_apart() -> None:
-    run = Run("", "", "", "", 0, "", "")
-
-    def runs(*epochs_and_steps: tuple[str, str]) -> list[Run]:
+    def backbones(*epochs_and_steps: tuple[str, str]) -> list[Backbone]:
         return [
-            run._replace(
-                backbone=str(i),
-                epochs=epoch,
-                step=step,
-                modified=f"2026-01-0{9 - i}",
-                sha256=str(i),
-            )
+            Backbone(str(i), sha256=str(i), epochs=epoch, step=step, modified=f"2026-01-0{9 - i}")
             for i, (epoch, step) in enumerate(epochs_and_steps)
         ]
 
     first, second = {"0": 1.0, "1": 2.0}, {"0": 10.0, "1": 20.0}
-    assert curve_positions(runs(("1", "10"), ("2", "20"))) == ("epoch", first)
-    assert curve_positions(runs(("1", "10"), ("1", "20"))) == ("step", second)
-    assert curve_positions(runs(("", ""), ("1", ""))) == ("checkpoint", {"0": 2.0, "1": 1.0})
+    assert curve_positions(backbones(("1", "10"), ("2", "20"))) == ("epoch", first)
+    assert curve_positions(backbones(("1", "10"), ("1", "20"))) == ("step", second)
+    assert curve_positions(backbones(("", ""), ("1", ""))) == ("checkpoint", {"0": 2.0, "1": 1.0})
 
 
 TRAINER = """

@@ -41,7 +41,8 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     planned += rows(transfer_tasks()[0], names=("mine",), seeds=10, schedule="paper")
     for location in range(7):  # problems of figures, too
         put(results / "training", f"{location}.json", {})
-    result = {(item.backbone, item.task): item.record for item in read_results(results).succeeded}
+    succeeded = read_results(results).succeeded
+    result = {(run.backbone.name, run.task): run.record for run in succeeded}
     monkeypatch.setattr(ending, "finished", lambda cell: result.get((cell.backbone.name, cell.key)))
     request = RunAll(settings=Settings(results=results, runs=tmp_path / "runs"))
     assert finish_run(planned, request, time.monotonic(), {"torn": REASON}) == 1

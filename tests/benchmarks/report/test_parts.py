@@ -172,7 +172,7 @@ def test_pictures_of_an_older_record_are_not_shown(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.succeeded
     path = tmp_path / result.file
-    write_gallery(path, [tile()], finished=result.finished)
+    write_gallery(path, [tile()], finished=result.record.finished)
     assert galleries(tmp_path)
     write_gallery(path, [tile()], finished="2025-01-01T00:00:00Z")
     assert folds_of(tmp_path) == []

@@ -248,7 +248,7 @@ def test_networks_of_different_input_sizes_are_paired() -> None:
     scores = [
         number.score
         for number in results.numbers
-        if number.run.backbone in ("lite0-imagenet", "lite2-imagenet")
+        if number.backbone.name in ("lite0-imagenet", "lite2-imagenet")
         and (number.task, number.metric) == ("cifar10_knn", "top1")
     ]
     first, second = (score for score in scores if score is not None)

@@ -34,8 +34,9 @@ def test_counts_of_differences_are_those_of_a_plain_loop(
     right = {}
     for result in read_results(RESULTS).succeeded:
         per_image = read_per_image(result.details)
-        if per_image and result.backbone.startswith("cifar10-") and result.task in COLUMNS:
-            right[result.task, result.backbone] = per_image.fractions > 0.5
+        name = result.backbone.name
+        if per_image and name.startswith("cifar10-") and result.task in COLUMNS:
+            right[result.task, name] = per_image.fractions > 0.5
     names = sorted({name for task, name in right if task == COLUMNS[1]})
 
     def p_value(task: str, first: str, second: str) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.results.numbers import numbers_of
 from benchmarks.results.published import AVERAGE, Table, papers, published_recipes, transfer_tasks
-from benchmarks.results.records import Run, backbone_facts, read_results
+from benchmarks.results.records import Backbone, Run, backbone_of, read_results
 from benchmarks.results.verdicts import Pair, pairs_of
 from pretrain.job import flatten
 from pretrain.recipes import RECIPES
@@ -41,15 +41,15 @@ RECIPES_OF_ROWS = [name for name in published_recipes() if name in RECIPES]
 """Recipes of published rows, without the names of weights that nobody trains here."""
 
 
-def model(name: str, *, declared: bool = False, arch: str = "", **changes: Any) -> dict[str, Any]:
+def model(name: str, *, declared: bool = False, arch: str = "", **changes: Any) -> Backbone:
     """Return the backbone of a recipe, as recorded or as declared."""
     origin = {} if declared else made_by(name) | changes
     backbone = {"name": "mine", "sha256": "a" * 64, "stem": "imagenet", "made_by": origin}
     backbone["arch"] = arch or exported_arch(RECIPES[name])
-    return backbone_facts(backbone, name if declared else "")
+    return backbone_of(backbone, name if declared else "")
 
 
-def models() -> list[dict[str, Any]]:
+def models() -> list[Backbone]:
     """Return all recipes, recorded and declared, and probes on some heads."""
     result = [
         model(name, declared=message) for name in RECIPES_OF_ROWS for message in (True, False)
@@ -66,7 +66,7 @@ def some_result(tmp_path: Path) -> Run:
     return read_results(tmp_path).succeeded[0]
 
 
-def pairs_in(table: Table, mine: dict[str, Any], some_result: Run) -> Sequence[Pair]:
+def pairs_in(table: Table, mine: Backbone, some_result: Run) -> Sequence[Pair]:
     """Compare a backbone with every number of the table under each protocol."""
     metrics: dict[tuple[str, str], dict[str, float]] = {}
     for row in table.rows:
@@ -76,7 +76,9 @@ def pairs_in(table: Table, mine: dict[str, Any], some_result: Run) -> Sequence[P
                 for member in transfer_tasks() if task == AVERAGE else (task,):
                     metrics.setdefault((member, f"{name}/1"), {})[column.metric] = 50.0
     results = [
-        some_result._replace(**mine, task=task, protocol=protocol, metrics=numbers, file=f"{i}")
+        some_result._replace(
+            backbone=mine, task=task, protocol=protocol, metrics=numbers, file=f"{i}"
+        )
         for i, ((task, protocol), numbers) in enumerate(metrics.items())
     ]
     return [pair for pair in pairs_of(numbers_of(results)) if pair.printed.table is table]
@@ -85,12 +87,12 @@ def pairs_in(table: Table, mine: dict[str, Any], some_result: Run) -> Sequence[P
 def test_a_recipe_is_compared_with_its_own_rows_alone(some_result: Run) -> None:
     declared: set[tuple[str, str, int]] = set()
     for mine in models():
-        name = mine["recipe"]
+        name = mine.recipe
         ours = {
             (table.id, number)
             for table in TABLES
             for number, row in enumerate(table.rows)
-            if name in (row.recipe, *row.beside) and set(row.heads) == set(mine["heads"])
+            if name in (row.recipe, *row.beside) and set(row.heads) == set(mine.heads)
         }
         result = {
             (table.id, table.rows.index(pair.printed.row))
@@ -98,9 +100,9 @@ def test_a_recipe_is_compared_with_its_own_rows_alone(some_result: Run) -> None:
             for pair in pairs_in(table, mine, some_result)
         }
         assert result == ours, name
-        if not mine["heads"]:
+        if not mine.heads:
             assert {table for table, _ in result} == tables_of(RECIPES[name]), name
-        declared |= {(name, *location) for location in result if mine["declared"]}
+        declared |= {(name, *location) for location in result if mine.declared}
     assert (len(RECIPES_OF_ROWS), len(declared)) == (134, 157)
 
 
