@@ -294,8 +294,8 @@ class _Follower:
             if end_reason and not watch.waiting and not self.submitted:
                 if not watch.folder.exists():
                     raise ValueError(
-                        f"--follow {watch.folder}: no such folder, and now {end_reason}. Expected "
-                        "the folder of a training run, which may appear later"
+                        f"--follow {watch.folder}: no such folder until the end ({end_reason}). "
+                        "Expected the folder of a training run, which may also appear later"
                     )
                 found = "" if self.seen else f"; no checkpoint in {watch.folder}"
                 print_line("follow", f"ended: {end_reason}{found}")
