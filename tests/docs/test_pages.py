@@ -44,8 +44,7 @@ def test_every_named_option_exists(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
 def test_page_is_short(path: Path) -> None:
-    most = 130 if path.stem == "add_a_method" else 120
-    assert len(path.read_text().splitlines()) <= most
+    assert len(path.read_text().splitlines()) <= 120
 
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
