@@ -239,6 +239,9 @@ def render(reports: Sequence[Report]) -> str:
             title = dataset_info(report.key).title
             lines += ["", f"{report.key} ({title})", *(f"  {p}" for p in report.problems)]
             lines.append(f"  how to get it: {instructions(report.key)}")
+            if report.may_be_subset(0):
+                command = f"python -m transfer register-subset {report.key}"
+                lines.append(f"  if it is a subset on purpose: {command}")
         if report.notes:
             lines += ["", f"{report.key}, remarks", *(f"  {note}" for note in report.notes)]
     return "\n".join(lines)

@@ -189,7 +189,9 @@ def test_registered_subset_has_a_tenth_of_each_class_as_val(
 ) -> None:
     data = copy_of(key)
     (data / SMALL_DATA).unlink()
-    assert not check(key, data, decode=False).ok
+    report = check(key, data, decode=False)
+    assert not report.ok
+    assert f"register-subset {key}\n" in render([report]) + "\n"
     assert register_subsets([key], data)[key][0].counts == counts
     assert check(key, data, decode=False).ok
 
