@@ -7,13 +7,11 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from benchmarks.drawing.kinds import KINDS, Inputs, Picture, range_words
 from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.selection import MALFORMED, MethodLine, is_published, is_unchanged
 from benchmarks.results.numbers import run_notes
-from benchmarks.results.published import Paper, papers
+from benchmarks.results.published import Paper, papers, read_yaml
 from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Run, value_words
 from transfer.record import features_in
 
@@ -134,8 +132,7 @@ class Figure(NamedTuple):
 @cache
 def figures() -> dict[str, Figure]:
     """Return the figures of figures.yaml by their ids."""
-    path = Path(__file__).with_name("figures.yaml")
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content = read_yaml(Path(__file__).with_name("figures.yaml"))
     return {entry["id"]: _figure(entry) for entry in content["figures"]}
 
 

@@ -141,9 +141,10 @@ class Compared:
             significance[pair] = dict(zip(p_values, holm(p_values.values()), strict=True))
         return significance
 
-    def _num_common(self, first: int, second: int) -> int:
-        """Return the number of tasks that two checkpoints have in common."""
-        return sum(_sorted(first, second) in task.differences for task in self.tasks)
+    @cached_property
+    def _num_common(self) -> Counter[Pair]:
+        """Number of common tasks of each pair."""
+        return Counter(pair for task in self.tasks for pair in task.differences)
 
     @property
     def pairs(self) -> list[Pair]:
@@ -154,13 +155,13 @@ class Compared:
         """
         trained = [i for i, checkpoint in enumerate(self.checkpoints) if not checkpoint.is_random]
         pairs = list(combinations(trained, 2)) if len(trained) <= MAX_PAIRED else []
-        pairs = [pair for pair in pairs if self._num_common(*pair)]
+        pairs = [pair for pair in pairs if self._num_common[pair]]
         further = [
             (index, reference)
             for index, reference in enumerate(self.references)
             if index != reference and (reference, index) not in pairs
         ]
-        return pairs + sorted(further, key=lambda pair: -self._num_common(*pair))
+        return pairs + sorted(further, key=lambda pair: -self._num_common[_sorted(*pair)])
 
     @property
     def sentences(self) -> list[str]:
@@ -172,9 +173,9 @@ class Compared:
 
         Empty if the two have no task in common.
         """
-        if not (num_common := self._num_common(first, second)):
-            return ""
         pair = _sorted(first, second)
+        if not (num_common := self._num_common[pair]):
+            return ""
         significance = self.significance[pair]
         counts: Counter[str] = Counter()
         for index, is_significant in significance.items():

@@ -109,13 +109,15 @@ def inline(text: str) -> Markup:
     pattern += r'|\[([^\]]*)\]\((\S+) "(.*?)"\)|([^\\`*[]+|.)'
 
     def element(match: re.Match[str]) -> str:
-        sign, code, bold, *link, plain_text = map(escape, match.groups(""))
+        sign, code, bold, link_text, link, title, plain_text = match.groups()
         if code:
-            return f"<code>{code}</code>"
-        if link[1]:
-            return '<a href="{1}" title="{2}">{0}</a>'.format(*link)
-        return f"<b>{bold}</b>" if bold else sign or plain_text
+            return f"<code>{escape(code)}</code>"
+        if link:
+            return f'<a href="{escape(link)}" title="{escape(title)}">{escape(link_text)}</a>'
+        return f"<b>{escape(bold)}</b>" if bold else escape(sign or plain_text)
 
+    if not re.search(r"[\\`*[]", text):  # most texts, and many times as fast
+        return escape(text)
     return Markup(re.sub(pattern, element, text))
 
 

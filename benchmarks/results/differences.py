@@ -372,7 +372,7 @@ def _mcnemar(differences: Floats) -> float:
     """Return the exact p-value of McNemar's test; the differences are -1, 0 or 1."""
     from scipy.special import betainc
 
-    low, high = sorted((np.sum(differences > 0), np.sum(differences < 0)))
+    low, high = sorted((np.count_nonzero(differences > 0), np.count_nonzero(differences < 0)))
     # tail of the binomial distribution
     return min(1.0, 2 * float(betainc(high, low + 1, 0.5))) if high else 1.0
 

@@ -156,8 +156,9 @@ def _tables_with_ours(table: Table, numbers: Iterable[Number], notes: Notes) -> 
     def belongs(number: Number) -> bool:
         """Return whether the table has this protocol or a variant."""
         protocol, name = protocol_of_column(number), number.protocol_name
-        has_protocol = name in {protocol, *row_protocols} or name.startswith(f"{protocol}-")
-        return protocol is not None and has_protocol
+        if protocol is None:
+            return False
+        return name == protocol or name in row_protocols or name.startswith(f"{protocol}-")
 
     def unexpected_protocol(number: Number) -> str:
         name, protocol = number.protocol_name, protocol_of_column(number) or ""

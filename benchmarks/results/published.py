@@ -399,11 +399,16 @@ def best_published(task: str, protocol: str, metric: str) -> tuple[float, str] |
     return max(candidates, key=lambda candidate: candidate[0], default=None)
 
 
-def load_paper(path: Path) -> Paper:
-    """Read one file of published/."""
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file."""
     # PyYAML's C loader, if built, is many times faster than the Python one
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+
+
+def load_paper(path: Path) -> Paper:
+    """Read one file of published/."""
+    content = read_yaml(path)
     return Paper(
         id=content["paper"],
         **{name: content[name] for name in ("name", "title", "venue", "arxiv")},
