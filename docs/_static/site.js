@@ -6,6 +6,9 @@ document.addEventListener("DOMContentLoaded", () => {
     block.querySelector("pre").innerHTML = lines.join("");
     block.classList.add("command");
   }
+  // A search for --option finds the option before the pages that have its words.
+  if (typeof Scorer !== "undefined" && new URLSearchParams(location.search).get("q")?.startsWith("--"))
+    Scorer.objNameMatch = Scorer.objPartialMatch = 100;
   // The keyboard can scroll wide tables and code, and the two side bars have names.
   for (const wide of document.querySelectorAll(".table-wrapper, .highlight pre")) wide.tabIndex = 0;
   document.querySelector(".sidebar-drawer")?.setAttribute("aria-label", "Site");
