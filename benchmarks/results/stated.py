@@ -15,10 +15,8 @@ from benchmarks.results.numbers import Number
 from benchmarks.results.published import (
     Measurement,
     Paper,
-    Pretraining,
     Row,
     Statement,
-    all_tables,
     completed,
     num_test_images,
     papers,
@@ -45,12 +43,6 @@ class Evidence:
         """Backbones with any result: metrics of their pre-training need no evaluation."""
         firsts = {number.row: number for number in reversed(comparable)}
         self.comparable = [firsts[row] for row in sorted(firsts)]
-        self.pretrained = {
-            row.recipe: row.pretrain
-            for _, table in reversed(all_tables())
-            for row in reversed(table.rows)
-            if not row.heads
-        }
 
     def backbones_of(self, recipe: str, measurement: Measurement) -> list[Number]:
         """Return the rows of a recipe that may be compared."""
@@ -67,9 +59,7 @@ class Evidence:
         """Return our result or difference; None if a result is missing."""
         scores = []
         for recipe in measurement.recipes:
-            table_pretraining = self.pretrained.get(recipe, Pretraining())
-            pretrain = completed(statement.pretrain, table_pretraining)
-            row = Row(label="", role="own", pretrain=pretrain, values={})
+            row = _row(statement, recipe)
             by_weights = {  # further rows of a file are the same run
                 ours.backbone.sha256: ours
                 for ours in reversed(self.backbones_of(recipe, measurement))
@@ -211,6 +201,12 @@ def _scale(measurement: Measurement) -> str:
     return measurement.metric if measurement.metric in RUN_DEVIATIONS else measurement.task
 
 
+def _row(statement: Statement, recipe: str) -> Row:
+    """Return the pre-training of a statement's recipe as a row without numbers."""
+    pretrain = completed(statement.pretrain, published_recipes()[recipe])
+    return Row(label=recipe.partition("/")[0], role="own", pretrain=pretrain, values={})
+
+
 def _assumptions(paper: Paper) -> list[str]:
     """Return lines on missing verdicts and on our runs' assumptions."""
     reasons: list[tuple[str, str]] = []
@@ -228,11 +224,7 @@ def _assumptions(paper: Paper) -> list[str]:
             named = next(iter(statement.swept.values())).value
             choice = f"the text only names {named}; the other values are our choice: {values}."
             reasons.append((choice, where))
-        norm_rows = [
-            Row(label=recipe.partition("/")[0], role="own", pretrain=pretrain, values={})
-            for recipe in statement.recipes
-            for pretrain in [completed(statement.pretrain, published_recipes()[recipe])]
-        ]
+        norm_rows = [_row(statement, recipe) for recipe in statement.recipes]
         reasons += [(line, where) for line in norm_group_lines(norm_rows)]
     return [
         f"- {'; '.join(dict.fromkeys(names))}: {text}" for text, names in grouped(reasons).items()
