@@ -2,7 +2,7 @@ document.addEventListener("DOMContentLoaded", () => {
   // Each line of a command is an element, and its options do not break at hyphens.
   for (const block of document.querySelectorAll(".highlight-sh, .highlight-bash, .highlight-console")) {
     const lines = block.querySelector("pre").innerHTML.trimEnd().split("\n").map((line) =>
-      `<span class="line">${line.replace(/--[\w-]+/g, '<span class="pre">$&</span>') || " "}</span>`);
+      `<span class="line">${line.replace(/--[\w-]+/g, '<span class="option">$&</span>') || " "}</span>`);
     block.querySelector("pre").innerHTML = lines.join("");
     block.classList.add("command");
   }
