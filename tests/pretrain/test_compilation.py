@@ -120,7 +120,7 @@ def test_every_stage_is_compiled_if_all_share_the_limit_of_graphs(
     torch._dynamo.reset()
     counters.clear()
     method = tiny_method("dino").train()
-    with torch._dynamo.config.patch(recompile_limit=8):
+    with torch._dynamo.config.patch(cache_size_limit=8):
         compile_networks(method, by_stage=True, backend="eager")
         forward(method, tiny_batch(method))
     # of the target encoder, and of the encoder for large and for small views
