@@ -55,9 +55,9 @@ VIEWS = replace(
 )
 """Views of the released code, but with bilinear instead of bicubic crops."""
 UNCLEAR = (
-    "DINO in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: optimizer, batch "
-    "and views, both alike and not DINO's, are those of UniCLR's own rows, the momentum is what "
-    "DINO's code advises for small batches, outputs and the temperature's warm-up are ours"
+    "DINO in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it. Optimizer, batch "
+    "size and views are UniCLR's, with equal augmentation of both views. The momentum is what "
+    "DINO's code advises for small batches. Outputs and the temperature's warm-up are ours"
 )
 
 
@@ -90,7 +90,7 @@ RECIPES: Recipes = {
         method="dino",
         config=small_config(epochs=400),
         epochs=400,
-        paper=f"{UNCLEAR}; the value also stands in solo-learn's table, for a ResNet-18",
+        paper=f"{UNCLEAR}; solo-learn's table has the same value, for a ResNet-18",
         table_row="uniclr/table3: ImageNet-100",
     ),
     **table3_rows("dino", small_config(epochs=1000), UNCLEAR),

@@ -119,7 +119,8 @@ def imagenet_row(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
         epochs=200,
         schedule="cosine",
         milestones=(),
-        paper=f"{recipe.paper}; 200 epochs with cosine are ours, the paper has steps and no length",
+        paper=f"{recipe.paper}; 200 epochs with a cosine schedule are ours: the paper has a step "
+        "schedule and no length",
         table_row=table_row,
     )
 
@@ -130,7 +131,7 @@ RECIPES: Recipes = {
         SUPERVISED,
         config=SupervisedConfig(num_classes=100),
         images="ImageNet-100 train, a folder per class",
-        paper="LooC (arXiv:2008.05659); the recipe is torchvision's, the paper tells none",
+        paper="LooC (arXiv:2008.05659); the recipe is torchvision's, since the paper states none",
         table_row="looc/table1, looc/table3: Supervised",
     ),
     "moco/in100-r50": MOCO,

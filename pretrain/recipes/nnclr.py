@@ -47,7 +47,7 @@ IN1K = Recipe(
     **linear_scaling(4096, per_256=0.3),
     **LARS,
     weight_decay=1e-6,
-    paper="NNCLR (arXiv:2104.14548); no authors' code: readings of reimplementations",
+    paper="NNCLR (arXiv:2104.14548); no code of the authors; settings of reimplementations",
     table_row="nnclr/abstract, nnclr/transfer: NNCLR",
 )
 CIFAR10 = replace(
@@ -63,7 +63,7 @@ CIFAR10 = replace(
     warmup_epochs=5,
     optimizer="sgd",
     weight_decay=5e-4,
-    paper="NNCLR (arXiv:2104.14548) on small sets as the MNN benchmark runs it; not the authors'",
+    paper="NNCLR (arXiv:2104.14548) on small datasets, as in the MNN benchmark, not the paper",
     table_row="nnclr/reproductions: NNCLR (MNN benchmark)",
 )
 

@@ -53,8 +53,8 @@ CIFAR10 = replace(
     views=ViewRecipe(size_px=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
     learning_rate=0.06,
     weight_decay=5e-4,
-    paper="ReSSL (arXiv:2107.09282), the authors' code for small sets, re-hosted; its length is "
-    "not known: 200 epochs are those of derived code",
+    paper="ReSSL (arXiv:2107.09282), a copy of the authors' code for small datasets, which does "
+    "not state the length; 200 epochs as in code derived from it",
     table_row="ressl/reproductions: ReSSL (MNN benchmark)",
 )
 

@@ -42,8 +42,8 @@ IN1K: Recipe[Any] = Recipe(
 )
 
 UNCLEAR = (
-    "SimCLR in UniCLR (arXiv:2211.14516), Table 3, with the value of Zero-CL's README; neither "
-    "says who ran it: "
+    "SimCLR in UniCLR (arXiv:2211.14516), Table 3, and in Zero-CL's README, with the same value. "
+    "Neither says who ran it: "
 )
 
 
@@ -60,13 +60,14 @@ RECIPES: Recipes = {
             epochs=200,
             batch_size=size,
             learning_rate=rate,
-            paper=f"SimCLR (arXiv:2002.05709), table B.1, rate by the batch{root}",
+            paper="SimCLR (arXiv:2002.05709), table B.1, learning rate proportional to the "
+            f"{scale}",
             table_row=row,
         )
-        for size, rate, root, row in (
-            (8192, linear_rate(8192, per_256=0.3), ", as in figure 9", "jcl/table1: SimCLR"),
-            (4096, root_rate(4096), "'s root", "uniclr/table2: SimCLR, batch 4096"),
-            (256, root_rate(256), "'s root", "uniclr/table2: SimCLR, batch 256"),
+        for size, rate, scale, row in (
+            (8192, linear_rate(8192, per_256=0.3), "batch size (figure 9)", "jcl/table1: SimCLR"),
+            (4096, root_rate(4096), "root of the batch size", "uniclr/table2: SimCLR, batch 4096"),
+            (256, root_rate(256), "root of the batch size", "uniclr/table2: SimCLR, batch 256"),
         )
     },
     "simclr/in100-r50": replace(
@@ -75,7 +76,7 @@ RECIPES: Recipes = {
         epochs=400,
         batch_size=256,
         learning_rate=root_rate(256),
-        paper=f"{UNCLEAR}as on ImageNet-1k with this batch; that README names no network",
+        paper=f"{UNCLEAR}as on ImageNet-1k with this batch size; the README names no network",
         table_row="uniclr/table3: ImageNet-100",
     ),
     **table3_rows(

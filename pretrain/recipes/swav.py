@@ -96,8 +96,8 @@ IN100 = replace(
     batch_size=128,
     learning_rate=0.3,
     final_learning_rate=0.0003,
-    paper="LORAC (arXiv:2108.02696), section 6.2, which tells neither rate nor queue: those of "
-    "SwAV's released script, the rate in proportion to the batch",
+    paper="LORAC (arXiv:2108.02696), section 6.2, which states neither learning rate nor queue; "
+    "they are from SwAV's released script, the rate in proportion to the batch",
     table_row="lorac/fig4a: 100 epochs",
 )
 

@@ -168,13 +168,13 @@ IN1K: Recipe[Any] = Recipe(
     **linear_scaling(512, per_256=0.05),
     **LARS,
     weight_decay=1e-6,
-    paper=f"{PAPER}; {LAST_NORM} and {LARS_SCOPE} are ours, the paper tells neither",
+    paper=f"{PAPER}; {LAST_NORM} and {LARS_SCOPE} are ours, since the paper states neither",
 )
 IN100 = replace(
     IN1K,
     images="ImageNet-100 train",
     paper=f"{PAPER}; optimizer and schedule as for ImageNet-1k, {LAST_NORM} and {LARS_SCOPE}; "
-    "the paper tells none",
+    "the paper states none",
 )
 # the paper does not say how images are normalized: by the dataset's mean and deviation
 CIFAR10: Recipe[Any] = Recipe(
@@ -189,7 +189,7 @@ CIFAR10: Recipe[Any] = Recipe(
     schedule_unit="step",
     weight_decay=5e-4,
     paper=f"{PAPER}; SGD, batch and weight decay are SimSiam's, the stem of CIFAR's ResNets and "
-    f"{LAST_NORM} are ours; the paper tells none",
+    f"{LAST_NORM} are ours; the paper states none",
 )
 CIFAR100 = replace(
     CIFAR10,

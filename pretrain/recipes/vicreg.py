@@ -55,7 +55,7 @@ RECIPES: Recipes = {
         config=VICRegConfig(variance_weight=12.5),
         views=BYOL_VIEWS,
         final_learning_rate=linear_rate(2048, per_256=0.0002),
-        paper="VICReg (arXiv:2105.04906), as in the released code: half the weight of the "
-        "variance, BYOL's two unlike views, another final rate",
+        paper="VICReg (arXiv:2105.04906), as in the released code: half the variance "
+        "weight, BYOL's two different views, another final learning rate",
     ),
 }

@@ -33,18 +33,39 @@ from transfer.tasks.semi_supervised import SemiSupervised
 FILE = Path(__file__).with_suffix(".json")
 FIRST_WORDING = {
     "; the projector's last norm without affine parameters and LARS without biases and norms are "
-    "ours, the paper tells neither": "",
+    "ours, since the paper states neither": "",
     ", the projector's last norm without affine parameters and LARS without biases and norms; the "
-    "paper tells none": ", the paper tells none",
+    "paper states none": ", the paper tells none",
     ", the stem of CIFAR's ResNets and the projector's last norm without affine parameters are "
-    "ours; the paper tells none": ", the paper tells none",
+    "ours; the paper states none": ", the paper tells none",
     "; the projector's hidden width of 512 as in the released code": "",
     "as printed, but 512 keys leave the queue per step, not 256": "as printed",
     "as printed in the main text, not in appendix A.2 (SGD); two queues and the rows of Q as in "
     "the released code": "as printed",
     "section 6.2, not in appendix A.2 (SGD)": "section 6.2",
-    "; 200 epochs with cosine are ours, the paper has steps and no length": "",
+    "; 200 epochs with a cosine schedule are ours: the paper has a step schedule and no length": "",
     "LORAC (arXiv:2108.02696), section 6.2": "LORAC (arXiv:2108.02696), section 6.3",
+    ". Optimizer, batch size and views are UniCLR's, with equal augmentation of both views. The "
+    "momentum is what DINO's code advises for small batches. Outputs": ": optimizer, batch and "
+    "views, both alike and not DINO's, are those of UniCLR's own rows, the momentum is what DINO's "
+    "code advises for small batches, outputs",
+    "solo-learn's table has the same value,": "the value also stands in solo-learn's table,",
+    "states neither learning rate nor queue; they are from": "tells neither rate nor queue: those "
+    "of",
+    "half the variance weight, BYOL's two different views, another final learning rate": "half the "
+    "weight of the variance, BYOL's two unlike views, another final rate",
+    "no code of the authors; settings": "no authors' code: readings",
+    "on small datasets, as in the MNN benchmark, not the paper": "on small sets as the MNN "
+    "benchmark runs it; not the authors'",
+    "a copy of the authors' code for small datasets, which does not state the length; 200 epochs "
+    "as in code derived from it": "the authors' code for small sets, re-hosted; its length is not "
+    "known: 200 epochs are those of derived code",
+    ", and in Zero-CL's README, with the same value. Neither": ", with the value of Zero-CL's "
+    "README; neither",
+    "learning rate proportional to the batch size (figure 9)": "rate by the batch, as in figure 9",
+    "learning rate proportional to the root of the batch size": "rate by the batch's root",
+    "with this batch size; the README": "with this batch; that README",
+    "since the paper states none": "the paper tells none",
 }
 """Present text of a recipe's `paper` -> frozen text.
 
