@@ -37,7 +37,7 @@ INTRODUCTION = (
     "Throughput of this machine's GPU, measured by `make gpu-check`, which also tests that the GPU "
     "and the CPU give equal results. Images are generated."
 )
-Facts = Mapping[str, Any]
+Quantities = Mapping[str, Any]
 """Measured numbers by name; {"failed": reason} for a measurement that failed."""
 STEP = "step of "
 """Prefix of the names of pre-training steps."""
@@ -103,28 +103,28 @@ def run(request: GPUCheckOptions) -> int:
     limit_workspaces()  # as in trainings; must precede the first convolution
     use_expandable_segments()  # as in trainings of detectors
     page = (request.runs if device.type == "cpu" else request.results) / "gpu_check.md"
-    facts_by_name: dict[str, Facts] = {}
+    quantities_by_name: dict[str, Quantities] = {}
     for name in selected:
         started_s = time.monotonic()
         torch.backends.cudnn.benchmark = False  # pre-training sets it for its whole process
         with tempfile.TemporaryDirectory() as folder:
             try:
-                facts_by_name[name] = measurements[name](device, Path(folder))
+                quantities_by_name[name] = measurements[name](device, Path(folder))
             except Exception as error:  # the page shows the error; other measurements continue
                 traceback.print_exc()
                 reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-                facts_by_name[name] = {"failed": reason}
+                quantities_by_name[name] = {"failed": reason}
         duration_s = time.monotonic() - started_s
-        print(f"{name}: {duration_s:.1f} s  {facts_by_name[name].get('failed', '')}")
-        text = render(describe_machine(device), facts_by_name)
+        print(f"{name}: {duration_s:.1f} s  {quantities_by_name[name].get('failed', '')}")
+        text = render(describe_machine(device), quantities_by_name)
         write_whole(page, text.encode(), "--results")
         if device.type == "cuda":
-            seconds = seconds_of(facts_by_name)
+            seconds = seconds_of(quantities_by_name)
             add_seconds(request.runs, torch.cuda.get_device_name(device), seconds)
         gc.collect()
         torch.cuda.empty_cache()
-    failed = sum("failed" in facts for facts in facts_by_name.values())
-    print(f"{failed} of {len(facts_by_name)} failed  ->  {page}")
+    failed = sum("failed" in quantities for quantities in quantities_by_name.values())
+    print(f"{failed} of {len(quantities_by_name)} failed  ->  {page}")
     return 1 if failed else 0
 
 
@@ -143,20 +143,20 @@ def describe_machine(device: Any) -> str:
     return f"{listed}; {cores} cores; {software}; commit {commit()}; {time.strftime('%Y-%m-%d')}"
 
 
-def render(machine: str, facts_by_name: Mapping[str, Facts]) -> str:
+def render(machine: str, quantities_by_name: Mapping[str, Quantities]) -> str:
     """Return the page in Markdown."""
     steps = [
-        [name.removeprefix(STEP), *(_text(facts.get(column)) for column in COLUMNS)]
-        for name, facts in facts_by_name.items()
+        [name.removeprefix(STEP), *(_text(quantities.get(column)) for column in COLUMNS)]
+        for name, quantities in quantities_by_name.items()
         if name.startswith(STEP)
     ]
-    quantities = [
+    rows = [
         [name, quantity, _text(value)]
-        for name, facts in facts_by_name.items()
-        for quantity, value in facts.items()
+        for name, quantities in quantities_by_name.items()
+        for quantity, value in quantities.items()
     ]
     page: Page = ["# GPU rates", INTRODUCTION, f"{machine}.", grid(["method", *COLUMNS], steps)]
-    table = grid(["measurement", "quantity", "value"], quantities, num_left=2)
+    table = grid(["measurement", "quantity", "value"], rows, num_left=2)
     return markdown([*page, "## All quantities", table])
 
 
@@ -166,12 +166,12 @@ def _text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def seconds_of(facts_by_name: Mapping[str, Facts]) -> dict[str, float]:
+def seconds_of(quantities_by_name: Mapping[str, Quantities]) -> dict[str, float]:
     """Return the measured seconds per image, with the keys of `transfer.hours`."""
     return {
         quantity.removeprefix(PER_IMAGE): value
-        for facts in facts_by_name.values()
-        for quantity, value in facts.items()
+        for quantities in quantities_by_name.values()
+        for quantity, value in quantities.items()
         if quantity.startswith(PER_IMAGE)
     }
 

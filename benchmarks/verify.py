@@ -113,9 +113,12 @@ def _metric_contradictions(record: Record) -> Iterator[str]:
     for name, trials in details.get("trials", {}).items():
         half_width = details.get("interval95", {}).get(name)
         if half_width is not None and len(trials) > 1:
-            given = TWO_SIDED * stdev(trials) / math.sqrt(len(trials))
-            if not abs(given - half_width) <= TOLERANCE:
-                yield f"the interval of {name} is {half_width:.4f}, but its trials give {given:.4f}"
+            expected_width = TWO_SIDED * stdev(trials) / math.sqrt(len(trials))
+            if not abs(expected_width - half_width) <= TOLERANCE:
+                yield (
+                    f"the interval of {name} is {half_width:.4f}, but its trials give "
+                    f"{expected_width:.4f}"
+                )
     for name in details.get(RESAMPLED, {}).get("values", {}):
         values = read_resampled(details, name)
         # resampled values spread around the value of the complete test set

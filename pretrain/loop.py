@@ -258,8 +258,8 @@ def _check_losses(job: Job, training: Training) -> None:
     is_complete = len(losses) >= min(job.command.execution.read_every_steps, job.num_steps)
     is_bad, is_whitened_somewhere = any_process([bool(bad_steps), is_whitened], job.process)
     if is_bad:
-        place = f"at step {first_step + bad_steps[0]}" if bad_steps else "on another process"
-        raise _not_finite(job, f"the loss is not finite {place} of {job.num_steps}")
+        location = f"at step {first_step + bad_steps[0]}" if bad_steps else "on another process"
+        raise _not_finite(job, f"the loss is not finite {location} of {job.num_steps}")
     if is_complete and not is_whitened_somewhere:
         raise NotFiniteError(
             f"{job.name}: no batch of steps {first_step} to {training.step} could be whitened, as "

@@ -11,23 +11,25 @@ from pretrain.method import Method
 from pretrain.recipes import Recipe
 
 
-def scheduled_rate(recipe: Recipe[Any], done: float, started: float) -> float:
+def scheduled_rate(recipe: Recipe[Any], progress: float, unit_start: float) -> float:
     """Return the learning rate of a step.
 
-    done: fraction of the run before this step. started: fraction of the run before the epoch or
-    step, whichever is the recipe's unit. The warm-up is linear and changes in every step.
+    progress: fraction of the run before this step. unit_start: fraction of the run before the epoch
+    or step, whichever is the recipe's unit. The warm-up is linear and changes in every step.
     Afterwards, the schedule "cosine" decays by half a cosine to the final learning rate, and "step"
     divides by ten after each milestone (a fraction of the run).
     """
     warmup = recipe.warmup_epochs / (recipe.epochs or 1)
-    if done < warmup:
-        return recipe.learning_rate * done / warmup
-    progress = max(started, warmup)
+    if progress < warmup:
+        return recipe.learning_rate * progress / warmup
+    position = max(unit_start, warmup)
     if recipe.schedule == "step":
-        return recipe.learning_rate * 0.1 ** sum(progress >= share for share in recipe.milestones)
-    falling = 0.5 * (1 + math.cos(math.pi * ((progress - warmup) / (1 - warmup))))
-    span = recipe.learning_rate - recipe.final_learning_rate
-    return recipe.final_learning_rate + span * falling
+        return recipe.learning_rate * 0.1 ** sum(
+            position >= milestone for milestone in recipe.milestones
+        )
+    cosine = 0.5 * (1 + math.cos(math.pi * ((position - warmup) / (1 - warmup))))
+    amplitude = recipe.learning_rate - recipe.final_learning_rate
+    return recipe.final_learning_rate + amplitude * cosine
 
 
 def build_optimizer(network: nn.Module, recipe: Recipe[Any]) -> Optimizer:
@@ -37,12 +39,12 @@ def build_optimizer(network: nn.Module, recipe: Recipe[Any]) -> Optimizer:
     nor decays them, as in BYOL and MoCo v3; otherwise it does both, like apex's LARC in SwAV and
     LORAC. Parameters of the submodules in a method's `fixed_rate` form separate groups at the end.
     """
-    excluding = recipe.optimizer == "lars" and recipe.exclude_vectors
+    excludes_vectors = recipe.optimizer == "lars" and recipe.exclude_vectors
     names = network.fixed_rate if isinstance(network, Method) else ()
     fixed = {weight for name in names for weight in network.get_submodule(name).parameters()}
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for weight in filter(lambda parameter: parameter.requires_grad, network.parameters()):
-        kind = (weight in fixed, excluding and weight.ndim <= 1)
+        kind = (weight in fixed, excludes_vectors and weight.ndim <= 1)
         groups.setdefault(kind, []).append(weight)
     parameter_groups: list[dict[str, Any]] = [
         {

@@ -38,7 +38,7 @@ class JobState:
     """State of a job or of one element of an array."""
 
     stage: Stage
-    word: str = ""
+    slurm_state: str = ""
     """Slurm's name of the state, such as TIMEOUT."""
     reason: str = ""
     """Why the job waits, where it runs, or how it ended."""
@@ -72,14 +72,16 @@ def _parse_states(jobs: Sequence[str], text: str) -> dict[str, JobState]:
 def _rows(text: str) -> Iterable[tuple[str, JobState]]:
     """Yield the id and state of each job; expand "7_[2-5,8%2]"."""
     for line in text.splitlines():
-        name, word, reason, nodes = [*line.split("|"), "", "", ""][:4]
-        word = word.split()[0] if word else ""  # "CANCELLED by 0"
-        if word in WAITING:
-            state = JobState("queued", word, _explained(reason))
-        elif word in GOING:
-            state = JobState("running", word, f"on {nodes}")
+        name, slurm_state, reason, nodes = [*line.split("|"), "", "", ""][:4]
+        slurm_state = slurm_state.split()[0] if slurm_state else ""  # "CANCELLED by 0"
+        if slurm_state in WAITING:
+            state = JobState("queued", slurm_state, _explained(reason))
+        elif slurm_state in GOING:
+            state = JobState("running", slurm_state, f"on {nodes}")
         else:
-            state = JobState("ended", word, f"{word} on {nodes}" if nodes else word)
+            state = JobState(
+                "ended", slurm_state, f"{slurm_state} on {nodes}" if nodes else slurm_state
+            )
         master, bracket, elements = name.partition("_[")
         if not bracket:
             yield name, state

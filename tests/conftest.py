@@ -59,7 +59,7 @@ def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def nothing_asked() -> Iterator[None]:
     """Reset requested stops and --quiet after each test of this process."""
     yield
-    stop._asked.clear()
+    stop._received_signals.clear()
     os.environ.pop(QUIET, None)
 
 

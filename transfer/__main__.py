@@ -48,7 +48,7 @@ class CheckData:
             dataset_info(key)  # raise an error for an unknown key before hours of checks
         reports = [check(key, self.data, decode=self.decode) for key in keys]
         print(render(reports) if self.sets else render_found(reports))
-        return int(any(report.found and not report.ok for report in reports))
+        return int(any(report.exists and not report.ok for report in reports))
 
 
 @dataclass(frozen=True, kw_only=True)

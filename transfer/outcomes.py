@@ -37,16 +37,18 @@ class PerImage:
         return 1 / (counts[self.labels] * np.count_nonzero(counts))
 
 
-def per_image(right: NDArray[Any], labels: NDArray[Any], *, of: int = 1) -> dict[str, Any]:
+def per_image(
+    right: NDArray[Any], labels: NDArray[Any], *, num_predictions: int = 1
+) -> dict[str, Any]:
     """Return the details entry for predictions per image.
 
     right (n,): number of correct predictions from 0 to `of`. labels (n,).
     """
-    numbers = np.packbits(right.astype(bool)) if of == 1 else right.astype("<u2")
+    numbers = np.packbits(right.astype(bool)) if num_predictions == 1 else right.astype("<u2")
     return {
         PER_IMAGE: {
             "images": len(right),
-            "of": of,
+            "of": num_predictions,
             "right": _text(numbers),
             "labels": _text(labels.astype("<u2")),
         }

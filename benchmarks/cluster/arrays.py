@@ -116,28 +116,28 @@ def plan_arrays(jobs: Sequence[Job], options: SlurmOptions, folder: Path, site: 
     groups: dict[tuple[Resources, tuple[int, ...]], list[Job]] = {}
     array_of: dict[Job, int] = {}
     for job in jobs:  # dependencies come first
-        after = tuple(sorted({array_of[dependency] for dependency in job.after}))
-        group = (resources(job, options, site), after)
+        dependencies = tuple(sorted({array_of[dependency] for dependency in job.dependencies}))
+        group = (resources(job, options, site), dependencies)
         groups.setdefault(group, []).append(job)
         array_of[job] = list(groups).index(group)
     arrays: list[tuple[Array, Sequence[Job]]] = []
-    for number, ((size, after), members) in enumerate(groups.items()):
+    for number, ((size, dependencies), members) in enumerate(groups.items()):
         files = [folder / f"{number}-{index}.json" for index in range(len(members))]
         array = Array(
             name=_array_name(members),
-            work=tuple(Command(command(file)[1:], of_python=True) for file in files),
+            commands=tuple(Command(command(file)[1:], of_python=True) for file in files),
             resources=size,
             parallel=_parallel_jobs(members[0], size.gpus, options),
-            after=after,
+            dependencies=dependencies,
         )
         arrays.append((array, members))
     results = jobs[0].cell.settings.results.absolute()
     hours = _allowed_hours(TABLES_RESOURCES.hours, options, site, options.tables_partition)
     tables = Array(
         name="tables",
-        work=(Command(("-m", "benchmarks.cluster.arrays", str(results)), of_python=True),),
+        commands=(Command(("-m", "benchmarks.cluster.arrays", str(results)), of_python=True),),
         resources=replace(TABLES_RESOURCES, hours=hours),
-        after=tuple(range(len(arrays))),
+        dependencies=tuple(range(len(arrays))),
         partition=options.tables_partition,
     )
     return [*arrays, (tables, ())]
@@ -172,7 +172,9 @@ def gpus_at_a_time(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clu
     if not (options.max_gpus and jobs):
         return []
     arrays = [array for array, _ in plan_arrays(jobs, options, Path(), site)]
-    used = [min(len(array.work), array.parallel) * array.resources.gpus for array in arrays[:-1]]
+    used = [
+        min(len(array.commands), array.parallel) * array.resources.gpus for array in arrays[:-1]
+    ]
     limits = f" = {' + '.join(map(str, used))}, a limit for each array" if len(used) > 1 else ""
     return [f"GPUs at a time: at most {sum(used)}{limits}"]
 
@@ -263,7 +265,7 @@ def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clu
     folder = _submission_folder(rows[0].cell.settings, options, "WHEN")
     scripts = []
     for array, members in plan_arrays(jobs, options, folder, site):
-        comments = [f"# {array.name}: {len(array.work)} jobs"]
+        comments = [f"# {array.name}: {len(array.commands)} jobs"]
         for index, job in enumerate(members):
             cells = (f"{cell.backbone.name} {cell.key} seed {cell.seed}" for cell in job.cells)
             comments.append(f"# job {index} runs {', '.join(cells)}")

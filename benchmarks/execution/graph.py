@@ -22,7 +22,7 @@ class Job:
     cells: tuple[Cell, ...]
     hours: float
     """Estimated GPU hours."""
-    after: tuple["Job", ...] = ()
+    dependencies: tuple["Job", ...] = ()
     """Jobs that train the classifiers of the cells, and must end first."""
 
     @property
@@ -47,10 +47,10 @@ def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
         classifier_paths = {
             cell.classifier_cell.path for cell in cells if cell.classifier_cell is not None
         }
-        after = tuple(
+        dependencies = tuple(
             job for job in jobs if classifier_paths.intersection(cell.path for cell in job.cells)
         )
-        jobs.append(Job(cells, sum(row.gpu_hours for row in group), after))
+        jobs.append(Job(cells, sum(row.gpu_hours for row in group), dependencies))
     return jobs
 
 

@@ -119,7 +119,7 @@ class _Processes:
     def _next_job(self) -> Job | None:
         """Return the next job, if a job, a worker and GPUs are available."""
         unfinished = {*self.waiting, *(job for job, *_ in self.running.values())}
-        job = next((job for job in self.waiting if unfinished.isdisjoint(job.after)), None)
+        job = next((job for job in self.waiting if unfinished.isdisjoint(job.dependencies)), None)
         if job is None or len(self.running) >= self.workers:
             return None
         # smaller jobs do not overtake, otherwise a job that needs many GPUs would starve

@@ -95,15 +95,15 @@ def _submitted_state(
         return "running", state.reason if state.name == "running" else last_line
     if state.name == "failed":
         return "failed", state.reason
-    if job.word == "CANCELLED":
+    if job.slurm_state == "CANCELLED":
         return "cancelled", "by a user or an administrator"
-    if job.word == "COMPLETED":  # its last state could not be written
+    if job.slurm_state == "COMPLETED":  # its last state could not be written
         return "done", ""
     if unanswered:
         return "queued", "or running or killed; the cluster does not respond"
     if job.stage == "unknown" and not log.exists():  # Slurm forgets cancelled elements of an array
         return "cancelled", "before it started"
-    return "failed", (job.word or "killed; the cluster reports no reason") + log_note
+    return "failed", (job.slurm_state or "killed; the cluster reports no reason") + log_note
 
 
 def in_order(states: States) -> States:

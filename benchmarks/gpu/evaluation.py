@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.timing import (
-    Facts,
     Measurement,
+    Quantities,
     first_that_fits,
     one_thread,
     seconds_per_call,
@@ -54,7 +54,7 @@ NUM_CLASSES = 21
 PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 
 
-class Subject(NamedTuple):
+class TrainingSetup(NamedTuple):
     """A network, its optimizer, and the samples on which every step trains."""
 
     network: nn.Module
@@ -62,11 +62,11 @@ class Subject(NamedTuple):
     samples: Sequence[Any]
 
 
-def training_step(subject: Subject, device: torch.device, precision: Precision) -> None:
+def training_step(setup: TrainingSetup, device: torch.device, precision: Precision) -> None:
     """Run one training step without reading a result from the device."""
-    subject.optimizer.zero_grad(set_to_none=True)
-    summed_losses(subject.network, subject.samples, device, precision).backward()
-    subject.optimizer.step()
+    setup.optimizer.zero_grad(set_to_none=True)
+    summed_losses(setup.network, setup.samples, device, precision).backward()
+    setup.optimizer.step()
 
 
 def summed_losses(
@@ -81,13 +81,13 @@ def summed_losses(
 
 def training_throughput(
     key: str,
-    make: Callable[[int], Subject],
+    make: Callable[[int], TrainingSetup],
     device: torch.device,
     sizes: Sequence[int],
     *,
     calls: int,
     one_size: bool = True,
-) -> Facts:
+) -> Quantities:
     """Measure training steps with the largest batch that fits.
 
     Each precision is measured.
@@ -96,10 +96,10 @@ def training_throughput(
     the same size.
     """
 
-    def measure(precision: Precision, images: int) -> Facts:
-        subject = make(images)
-        subject.network.train()
-        step = partial(training_step, subject, device, precision)
+    def measure(precision: Precision, images: int) -> Quantities:
+        setup = make(images)
+        setup.network.train()
+        step = partial(training_step, setup, device, precision)
         with measured_convolutions(device, one_size=one_size):
             time = partial(seconds_per_call, step, device, warm_up=max(1, calls // 2), calls=calls)
             seconds, memory = with_peak_memory(time, device)
@@ -133,7 +133,7 @@ def frozen_features(
 
 def feature_throughput(
     arch: str, precision: FeaturePrecision, device: torch.device, folder: Path
-) -> Facts:
+) -> Quantities:
     """Measure the throughput of frozen features, which are read back as in an extraction."""
     backbone = replace(random_backbone(arch=arch, stem="imagenet", seed=0), precision=precision)
     features, batch, calls = frozen_features(backbone, device)
@@ -144,7 +144,7 @@ def feature_throughput(
     }
 
 
-def probe_throughput(device: torch.device, folder: Path) -> Facts:
+def probe_throughput(device: torch.device, folder: Path) -> Quantities:
     """Measure the throughput of linear probes with seven learning rates."""
     on_gpu = device.type == "cuda"
     classes = 1000 if on_gpu else 10
@@ -164,7 +164,7 @@ def probe_throughput(device: torch.device, folder: Path) -> Facts:
     return {"s per image, crop": seconds / batch, "precision": precision}
 
 
-def core_throughput(device: torch.device, folder: Path) -> Facts:
+def core_throughput(device: torch.device, folder: Path) -> Quantities:
     """Measure how many images per second one core decodes for frozen networks."""
     number, px = (64, 224) if device.type == "cuda" else (2, 64)
     (folder / "class").mkdir()
@@ -186,42 +186,46 @@ def core_throughput(device: torch.device, folder: Path) -> Facts:
         }
 
 
-def classifier_throughput(device: torch.device, folder: Path) -> Facts:
+def classifier_throughput(device: torch.device, folder: Path) -> Quantities:
     """Measure steps that train a backbone and a linear classifier."""
-    large = ("resnet50", 224, 1000, (256, 128, 64), 5)
-    arch, px, classes, sizes, calls = (
-        large if device.type == "cuda" else ("resnet18", 64, 4, (4,), 1)
-    )
+    if device.type == "cuda":
+        arch, px, classes, sizes, calls = "resnet50", 224, 1000, [256, 128, 64], 5
+    else:
+        arch, px, classes, sizes, calls = "resnet18", 64, 4, [4], 1
     make = partial(new_classifier, arch, px, classes, device)
     return training_throughput("classifier", make, device, sizes, calls=calls)
 
 
 def new_classifier(
     arch: str, px: int, num_classes: int, device: torch.device, images: int
-) -> Subject:
+) -> TrainingSetup:
     """Return a classifier on a random backbone, and a micro-batch of noise."""
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
     network = Classifier(backbone, num_classes=num_classes, seed=0).to(device)
     noise = np.random.default_rng(0).integers(256, size=(images, px, px, 3), dtype=np.uint8)
     pixels = torch.from_numpy(noise).permute(0, 3, 1, 2)
     samples = Crops(pixels=pixels, labels=torch.arange(images) % num_classes)
-    return Subject(network, network.optimizer(SETTINGS), [samples.to(device)])
+    return TrainingSetup(network, network.optimizer(SETTINGS), [samples.to(device)])
 
 
-def segmentation_throughput(device: torch.device, folder: Path) -> Facts:
+def segmentation_throughput(device: torch.device, folder: Path) -> Quantities:
     """Measure training steps of the segmentation network at its crop size."""
-    large = ("resnet50", VOC_FCN.crop_px, VOC_FCN.head_channels, (16, 8, 4, 2), 5)
-    arch, px, channels, sizes, calls = (
-        large if device.type == "cuda" else ("resnet18", 65, 32, (2,), 1)
-    )
+    if device.type == "cuda":
+        arch, sizes, calls = "resnet50", [16, 8, 4, 2], 5
+        px, channels = VOC_FCN.crop_px, VOC_FCN.head_channels
+    else:
+        arch, sizes, calls = "resnet18", [2], 1
+        px, channels = 65, 32
 
-    def make(images: int) -> Subject:
+    def make(images: int) -> TrainingSetup:
         network = new_fcn(arch, px=px, head_channels=channels)
         move_to_device(network, device)
         optimizer = torch.optim.SGD(
             network.parameters(), lr=1e-3, momentum=0.9, fused=fused(network)
         )
-        return Subject(network, optimizer, [crop.to(device) for crop in fixed_crops(images, px)])
+        return TrainingSetup(
+            network, optimizer, [crop.to(device) for crop in fixed_crops(images, px)]
+        )
 
     return training_throughput("voc12_seg_fcn", make, device, sizes, calls=calls)
 
@@ -250,7 +254,7 @@ def fixed_crops(count: int, px: int) -> list[Crop]:
     return samples
 
 
-def detector_throughput(key: str, device: torch.device, folder: Path) -> Facts:
+def detector_throughput(key: str, device: torch.device, folder: Path) -> Quantities:
     """Measure training steps of a detector at the recipe's image sizes.
 
     The batch is the recipe's, or the largest fraction of it that fits on one GPU.
@@ -259,30 +263,30 @@ def detector_throughput(key: str, device: torch.device, folder: Path) -> Facts:
     recipe = recipe if on_gpu else recipe.tiny()
     arch, calls = ("resnet50", 4) if on_gpu else ("resnet18", 1)
 
-    def make(images: int) -> Subject:
+    def make(images: int) -> TrainingSetup:
         classes = 20 if recipe.neck == "c4" else 80
         detector = new_detector(recipe, "torchvision", arch, classes)
         samples = large_samples(recipe, images)
-        return detector_subject(detector, recipe, samples, device, learning_rate=1e-4)
+        return detector_setup(detector, recipe, samples, device, learning_rate=1e-4)
 
     sizes = (recipe.batch_size, 8, 4, 2) if on_gpu else (2,)
     return training_throughput(key, make, device, sizes, calls=calls, one_size=False)
 
 
-def detector_subject(
+def detector_setup(
     detector: Detector,
     recipe: DetectorRecipe,
     samples: Sequence[Sample],
     device: torch.device,
     *,
     learning_rate: float,
-) -> Subject:
+) -> TrainingSetup:
     """Return a detector with a learning rate too small to diverge."""
     move_to_device(detector, device)
     optimizer = detector.optimizer(recipe)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
-    return Subject(detector, optimizer, [sample.to(device) for sample in samples])
+    return TrainingSetup(detector, optimizer, [sample.to(device) for sample in samples])
 
 
 def new_detector(
@@ -302,20 +306,22 @@ def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
     They have the recipe's mean size and an aspect ratio of 4:3. Masks are the rectangles of the
     boxes.
     """
-    draw = torch.Generator().manual_seed(9)
+    generator = torch.Generator().manual_seed(9)
     height = round(sum(recipe.train_short_px) / len(recipe.train_short_px))
     width = min(recipe.long_px, round(height * 4 / 3))
     size = torch.tensor([width, height])
     samples = []
     for _ in range(count):
-        centers = torch.rand(7, 2, generator=draw) * size
-        halves = height * (0.02 + 0.2 * torch.rand(7, 2, generator=draw))
-        first, last = (centers - halves).clamp_min(0), (centers + halves).min(size)
-        boxes = torch.cat([first, last], dim=1)
-        points = first[:, None] + torch.rand(7, 17, 2, generator=draw) * (last - first)[:, None]
+        centers = torch.rand(7, 2, generator=generator) * size
+        half_sizes = height * (0.02 + 0.2 * torch.rand(7, 2, generator=generator))
+        top_left = (centers - half_sizes).clamp_min(0)
+        bottom_right = (centers + half_sizes).min(size)
+        boxes = torch.cat([top_left, bottom_right], dim=1)
+        positions = torch.rand(7, 17, 2, generator=generator)
+        points = top_left[:, None] + positions * (bottom_right - top_left)[:, None]
         outlines = boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].double().numpy()
         sample = Sample(
-            image=torch.randint(256, (3, height, width), dtype=torch.uint8, generator=draw),
+            image=torch.randint(256, (3, height, width), dtype=torch.uint8, generator=generator),
             boxes=boxes,
             classes=torch.arange(7),
             polygons=tuple((outline,) for outline in outlines),

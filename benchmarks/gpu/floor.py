@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from benchmarks.gpu.timing import Facts, seconds_per_call
+from benchmarks.gpu.timing import Quantities, seconds_per_call
 from pretrain.job import Job
 from pretrain.parts.resnet import build_resnet
 from pretrain.parts.view import Stem
@@ -106,7 +106,7 @@ def count_views(job: Job, step: Callable[[], object]) -> tuple[float, float]:
 
 def compare_with_floor(
     job: Job, views: tuple[float, float], seconds: float, plain_s: float
-) -> Facts:
+) -> Quantities:
     """Compare a step with its floor and with a plain supervised step.
 
     views: number of views of a step with and without a backward pass. plain_s: seconds of the plain

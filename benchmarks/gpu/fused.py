@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 from torchvision.models import ResNet
 
-from benchmarks.gpu.timing import Facts, seconds_per_call
+from benchmarks.gpu.timing import Quantities, seconds_per_call
 from transfer.encoders.encoder import random_backbone
 from transfer.frozen.network import forward, frozen_network
 
@@ -52,7 +52,7 @@ def fused_features(network: ResNet, images: Tensor, convolution: Convolution) ->
     return features.float()
 
 
-def fused_throughput(device: torch.device, folder: Path) -> Facts:
+def fused_throughput(device: torch.device, folder: Path) -> Quantities:
     """Time both ways on images in device memory; compare their features."""
     on_gpu = device.type == "cuda"
     arch, batch, px, calls = ("resnet50", 256, 224, 30) if on_gpu else ("resnet18", 2, 64, 1)
@@ -66,12 +66,12 @@ def fused_throughput(device: torch.device, folder: Path) -> Facts:
         "as it is": partial(forward, network, images),
         "fused": partial(fused_features, network, images, convolution),
     }
-    facts: Facts = {}
+    quantities: Quantities = {}
     for search in (False, True):  # extractions use cuDNN without a search for algorithms
         with torch.backends.cudnn.flags(enabled=True, benchmark=search):
             for variant, call in variants.items():
                 seconds = seconds_per_call(call, device, warm_up=3, calls=calls)
                 name = f"images/s {variant}{', after a search' if search else ''}"
-                facts[name] = batch / seconds
+                quantities[name] = batch / seconds
     cosines = cosine_similarity(variants["fused"](), variants["as it is"]())
-    return facts | {"smallest cosine of their features": cosines.min().item()}
+    return quantities | {"smallest cosine of their features": cosines.min().item()}

@@ -16,8 +16,8 @@ import torch
 from benchmarks.gpu.floor import compare_with_floor, count_views, plain_step_seconds
 from benchmarks.gpu.static_step import StaticStep
 from benchmarks.gpu.timing import (
-    Facts,
     Measurement,
+    Quantities,
     first_that_fits,
     one_thread,
     seconds_per_call,
@@ -64,7 +64,7 @@ def step_throughput(
     batches: Sequence[int] = BATCHES,
     gpu_options: Sequence[str] = (),
     as_graph: bool = False,
-) -> Facts:
+) -> Quantities:
     """Measure steps of a method with the first batch that fits.
 
     as_graph: replay a CUDA graph; on a CPU, run the same steps without one.
@@ -77,7 +77,7 @@ def step_throughput(
     )
 
 
-def fed_step_throughput(colors_in: str, device: torch.device, folder: Path) -> Facts:
+def fed_step_throughput(colors_in: str, device: torch.device, folder: Path) -> Quantities:
     """Measure steps that are fed by loader workers, as in a run.
 
     colors_in: "workers" or "device", where color augmentations run.
@@ -85,7 +85,7 @@ def fed_step_throughput(colors_in: str, device: torch.device, folder: Path) -> F
     on_gpu = device.type == "cuda"
     recipe, workers = (RECIPES[FED], usual_workers()) if on_gpu else (f"{FED}/smoke", 1)
 
-    def measure(batch_size: int) -> Facts:
+    def measure(batch_size: int) -> Quantities:
         options = ("--workers", str(workers), "--colors-in", colors_in)
         job = step_job(recipe, device, folder, batch_size, *options)
         training = Training(job)
@@ -97,8 +97,12 @@ def fed_step_throughput(colors_in: str, device: torch.device, folder: Path) -> F
                 warm_up=WARM_UP_STEPS + BATCHES_AHEAD * workers if on_gpu else 0,
                 calls=max(TIMED_STEPS, BATCHES_AHEAD * workers) if on_gpu else 1,
             )
-        facts: Facts = {"recipe": recipe, "images per GPU": batch_size, "workers": workers}
-        return facts | {"images/s": batch_size / seconds, "ms": 1e3 * seconds}
+        quantities: Quantities = {
+            "recipe": recipe,
+            "images per GPU": batch_size,
+            "workers": workers,
+        }
+        return quantities | {"images/s": batch_size / seconds, "ms": 1e3 * seconds}
 
     return first_that_fits(measure, BATCHES if on_gpu else (CPU_BATCH,))
 
@@ -110,7 +114,7 @@ def _measure_steps(
     device: torch.device,
     folder: Path,
     batch_size: int,
-) -> Facts:
+) -> Quantities:
     on_gpu = device.type == "cuda"
     job = step_job(recipe, device, folder, batch_size, *options)
     needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
@@ -153,19 +157,19 @@ def _measure_steps(
     }
 
 
-def norm_kernels(device: torch.device, folder: Path) -> Facts:
+def norm_kernels(device: torch.device, folder: Path) -> Quantities:
     """Return which library's batch norm kernels torch uses in training, by dtype.
 
     "Native" stands for the kernels of torch.
     """
     vector = torch.ones(64, device=device)
-    facts: Facts = {}
+    quantities: Quantities = {}
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
         maps = torch.ones(32, 64, 56, 56, dtype=dtype, device=device)
         maps = maps.contiguous(memory_format=torch.channels_last)
         choice = torch._C._select_batch_norm_backend(maps, *[vector] * 4, True, 1e-5)
-        facts[str(dtype)] = choice.name
-    return facts
+        quantities[str(dtype)] = choice.name
+    return quantities
 
 
 def step_job(

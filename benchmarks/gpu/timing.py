@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-Facts = dict[str, float | str]
+Quantities = dict[str, float | str]
 """Measured numbers by name."""
-Measurement = Callable[[torch.device, Path], Facts]
+Measurement = Callable[[torch.device, Path], Quantities]
 """A measurement on a device, with an empty folder for its files."""
 
 
@@ -46,7 +46,7 @@ def with_peak_memory(measure: Callable[[], float], device: torch.device) -> tupl
     return measured, torch.cuda.max_memory_allocated(device) / 1e9
 
 
-def first_that_fits(measure: Callable[[int], Facts], sizes: Sequence[int]) -> Facts:
+def first_that_fits(measure: Callable[[int], Quantities], sizes: Sequence[int]) -> Quantities:
     """Return the quantities for the first batch size that fits into memory.
 
     OutOfMemoryError if none fits.

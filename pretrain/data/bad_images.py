@@ -31,12 +31,12 @@ class BadImages:
     path: Path
     seed: int
     tolerated: int
-    known: set[int] = field(default_factory=set)
+    indices: set[int] = field(default_factory=set)
     """Indices of the bad images that this process has met."""
 
     def add(self, index: int, error: DecodeError) -> None:
         """Record a bad image for all processes of the run."""
-        self.known.add(index)
+        self.indices.add(index)
         name = self.images.name(index)
         if name not in self.recorded():
             line = json.dumps({"image": name, "reason": str(error)})
@@ -93,15 +93,15 @@ class BadImages:
 
     def substitute(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return indices (n,) with known bad images replaced."""
-        if not self.known:
+        if not self.indices:
             return indices
         return np.array([self._substitute(index) for index in indices.tolist()], dtype=np.int64)
 
     def _substitute(self, index: int) -> int:
-        if len(self.known) >= len(self.images):
+        if len(self.indices) >= len(self.images):
             raise DataError(f"{self.images.folder}: no image decodes")
         bits = np.random.Philox(key=self.seed, counter=[0, 2, index, 0])  # images.py has [0, 1, ..]
         generator = np.random.Generator(bits)
-        while index in self.known:
+        while index in self.indices:
             index = int(generator.integers(len(self.images)))
         return index

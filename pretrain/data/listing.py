@@ -30,7 +30,7 @@ def walk(folder: Path) -> tuple[list[str], list[str]]:
     folders, and both are sorted by name. Hidden files and files of operating systems are skipped.
     Broken links and folders without permission to list them cannot be read.
     """
-    found: list[str] = []
+    paths: list[str] = []
     unreadable: list[str] = []
     visited = set[tuple[int, int]]()
 
@@ -49,12 +49,12 @@ def walk(folder: Path) -> tuple[list[str], list[str]]:
                 continue
             # a broken or circular link may stand for a class; images are opened later
             if has_image_suffix(name) or os.path.exists(f"{root}/{name}"):  # noqa: PTH110
-                found.append(f"{prefix}{name}")
+                paths.append(f"{prefix}{name}")
             else:
                 unreadable.append(f"{prefix}{name}")
-        shown = [name for name in folders if not is_hidden(name)]
-        folders[:] = sorted(shown, key=lambda name: (os.path.islink(f"{root}/{name}"), name))  # noqa: PTH114
-    return found, unreadable
+        visible = [name for name in folders if not is_hidden(name)]
+        folders[:] = sorted(visible, key=lambda name: (os.path.islink(f"{root}/{name}"), name))  # noqa: PTH114
+    return paths, unreadable
 
 
 def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
@@ -68,12 +68,12 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     if not folder.is_dir():
         raise DataError(f"--data {folder}: not a folder. Pass the folder with the training images")
     files, candidates = walk(folder)
-    others = [path for path in files if not has_image_suffix(path)]
+    skipped = [path for path in files if not has_image_suffix(path)]
     candidates += [path for path in files if has_image_suffix(path)]
     remark = ""
-    if others:
+    if skipped:
         remark = (
-            f"{len(others)} files are skipped because of their suffix: {count_suffixes(others)}"
+            f"{len(skipped)} files are skipped because of their suffix: {count_suffixes(skipped)}"
         )
     if not candidates:
         raise DataError(
@@ -108,11 +108,11 @@ def require_one_split(folder: Path, paths: Iterable[str]) -> None:
     """
     splits: dict[str, dict[str, str]] = {}  # parent -> split -> folder
     for path in sorted({path.rpartition("/")[0] for path in paths}):
-        parts = path.split("/")
-        for depth, part in enumerate(parts):
-            if split := split_of_folder(part):
-                siblings = splits.setdefault("/".join(parts[:depth]), {})
-                siblings.setdefault(split, "/".join(parts[: depth + 1]))
+        folders = path.split("/")
+        for depth, name in enumerate(folders):
+            if split := split_of_folder(name):
+                siblings = splits.setdefault("/".join(folders[:depth]), {})
+                siblings.setdefault(split, "/".join(folders[: depth + 1]))
     for paths_of_splits in splits.values():
         if len(paths_of_splits) > 1:
             names = ", ".join(paths_of_splits.values())

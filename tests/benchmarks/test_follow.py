@@ -261,7 +261,7 @@ def test_low_result_ends_with_its_own_status(
 
 
 def test_signal_ends_with_75(trainer: Trainer, settings: Settings) -> None:
-    trainer.actions = {10: lambda: stop._asked.append(15)}
+    trainer.actions = {10: lambda: stop._received_signals.append(15)}
     with pytest.raises(Stopped) as caught:
         run(trainer, settings)
     assert caught.value.code == EXIT_RESUMABLE

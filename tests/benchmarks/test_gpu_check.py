@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.gpu import evaluation, pretraining
 from benchmarks.gpu.floor import count_views, floor_us
-from benchmarks.gpu_check import Facts, add_seconds, main, render, seconds_of
+from benchmarks.gpu_check import Quantities, add_seconds, main, render, seconds_of
 from pretrain.loop import Training, training_step
 from transfer.hours import measured_seconds
 
@@ -35,7 +35,7 @@ def test_everything_is_measured_on_a_cpu(tmp_path: Path) -> None:
 def test_other_measurements_go_on_after_a_failed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> Facts:
+    def fail(*_: object) -> Quantities:
         raise RuntimeError("no kernel")
 
     monkeypatch.setitem(evaluation.TRAININGS, "classifier", fail)
@@ -53,7 +53,7 @@ def test_a_wrong_request_is_refused(words: list[str], monkeypatch: pytest.Monkey
 
 
 def test_measured_facts_become_the_seconds_of_plans() -> None:
-    answers: dict[str, Facts] = {
+    answers: dict[str, Quantities] = {
         "features of resnet50 in float32": {"images/s": 4.0, "s per image, forward r f": 0.25},
         "fine-tuning of classifier": {"failed": "out of memory"},
         "step of moco": {"images/s": 1.0},
@@ -69,7 +69,7 @@ def test_seconds_have_the_keys_that_plans_look_up(tmp_path: Path) -> None:
 
 
 def test_the_page_begins_with_each_method() -> None:
-    fields: Facts = {
+    fields: Quantities = {
         "images/s": 2000.0,
         "hours of the recipe on this device alone": 36.0,
         "workers needed": 2.5,

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.evaluation import (
-    Subject,
-    detector_subject,
+    TrainingSetup,
+    detector_setup,
     new_classifier,
     new_detector,
     training_step,
@@ -30,11 +30,11 @@ of float32 differ, and each step enlarges them tenfold or more. A lost momentum 
 """
 
 
-def detector(device: torch.device) -> Subject:
+def detector(device: torch.device) -> TrainingSetup:
     """Return a torchvision box detector, and two small images."""
     recipe, samples = small_recipe(COCO_FPN), small_samples(2, NUM_CLASSES)
     created = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
-    return detector_subject(created, recipe, samples, device, learning_rate=1e-3)
+    return detector_setup(created, recipe, samples, device, learning_rate=1e-3)
 
 
 SUBJECTS = {
@@ -43,7 +43,7 @@ SUBJECTS = {
 }
 
 
-def training_of(subject: Subject, folder: Path) -> Training:
+def training_of(subject: TrainingSetup, folder: Path) -> Training:
     """Return the folder's training before its first step."""
     network = subject.network.train()
     return Training(network=network, optimizer=subject.optimizer, schedule=COCO_FPN, folder=folder)
@@ -70,13 +70,13 @@ def test_a_training_that_is_saved_and_restored(
     findings.add("steps after the resume", steps_apart(resumed, undisturbed, saved), MOST_APART)
 
 
-def take_steps(subject: Subject, workspace: Workspace) -> None:
+def take_steps(subject: TrainingSetup, workspace: Workspace) -> None:
     """Take the steps of one half of the training."""
     for _ in range(STEPS):
         training_step(subject, workspace.device, "float32")
 
 
-def state_of(subject: Subject) -> dict[str, Tensor]:
+def state_of(subject: TrainingSetup) -> dict[str, Tensor]:
     """Return copies of weights, statistics and momenta, on the CPU."""
     state = subject.network.state_dict()
     tensors = {name: tensor.detach().double().cpu() for name, tensor in state.items()}
@@ -87,7 +87,7 @@ def state_of(subject: Subject) -> dict[str, Tensor]:
     return tensors
 
 
-def layouts_agree(subject: Subject) -> bool:
+def layouts_agree(subject: TrainingSetup) -> bool:
     """Return whether momenta exist, all in the memory layout of their weights."""
     momenta = {w: state["momentum_buffer"] for w, state in subject.optimizer.state.items()}
     return bool(momenta) and all(
@@ -95,7 +95,9 @@ def layouts_agree(subject: Subject) -> bool:
     )
 
 
-def steps_apart(resumed: Subject, undisturbed: Subject, saved: dict[str, Tensor]) -> float:
+def steps_apart(
+    resumed: TrainingSetup, undisturbed: TrainingSetup, saved: dict[str, Tensor]
+) -> float:
     """Return the distance of two trainings, relative to their whole way.
 
     The way begins at the saved state.

@@ -206,7 +206,7 @@ def preempt(folder: Path) -> None:
     """Let a job that needs both nodes preempt all other jobs."""
     array = Array(
         name="urgent",
-        work=(Command(("sleep", "1")),),
+        commands=(Command(("sleep", "1")),),
         resources=Resources(nodes=2, cpus=64, hours=1),
     )
     ((job,),) = submit([array], Queue(partition="urgent"), folder, cluster())

@@ -82,7 +82,7 @@ class Outcome:
         partition: str = "",
     ) -> None:
         queue = Queue(partition=partition, sbatch=(f"nodelist={node}",) * bool(node))
-        array = Array(name="test", work=tuple(commands.values()), resources=requested)
+        array = Array(name="test", commands=tuple(commands.values()), resources=requested)
         (ids,) = submit([array], queue, self.folder, cluster())
         self.jobs |= dict(zip(commands, ids, strict=True))
 
@@ -217,7 +217,7 @@ def processes() -> Iterator[tuple[int, list[str], set[str]]]:
 def test_a_disturbed_job_ends_as_an_undisturbed_one(outcome: Outcome) -> None:
     ends = {
         fault: (
-            outcome.states[fault].word,
+            outcome.states[fault].slurm_state,
             outcome.counted(fault),
             outcome.starts(fault) >= starts,
         )
@@ -232,7 +232,7 @@ def test_an_undisturbed_job_starts_once(outcome: Outcome) -> None:
 
 
 def test_a_cancelled_job_stays_cancelled(outcome: Outcome) -> None:
-    assert outcome.states["cancelled"].word == "CANCELLED"
+    assert outcome.states["cancelled"].slurm_state == "CANCELLED"
     assert outcome.starts("cancelled") == 1
     assert outcome.counted("cancelled") <= STEPS // 2
 
@@ -243,7 +243,7 @@ def test_a_job_that_always_fails_runs_once_and_says_why(outcome: Outcome) -> Non
 
 
 def test_a_job_that_is_always_killed_is_given_up(outcome: Outcome) -> None:
-    assert outcome.states["always_killed"].word == "FAILED"
+    assert outcome.states["always_killed"].slurm_state == "FAILED"
     error = last_log_line(log_path(outcome.folder, outcome.jobs["always_killed"]))
     assert error.endswith(
         f"killed by SIGKILL in {MAX_KILLS + 1} starts; perhaps it needs more memory"
@@ -251,7 +251,7 @@ def test_a_job_that_is_always_killed_is_given_up(outcome: Outcome) -> None:
 
 
 def test_a_process_that_fails_alone_ends_the_others(outcome: Outcome) -> None:
-    assert outcome.states["rank_fails"].word == "FAILED"
+    assert outcome.states["rank_fails"].slurm_state == "FAILED"
     error = last_log_line(log_path(outcome.folder, outcome.jobs["rank_fails"]))
     # it might have been a dead node
     assert error.endswith(f"exit status 4 in {MAX_KILLS + 1} starts")

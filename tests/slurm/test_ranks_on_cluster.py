@@ -34,7 +34,7 @@ def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
     _, id_, _, log = capsys.readouterr().out.split()
     wait_until(lambda: Path(log).exists() and "  weights " in Path(log).read_text())
     pretend.tell("scancel", "--signal=USR2", id_)
-    assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
+    assert wait_for_all([id_])[id_].slurm_state == "COMPLETED", Path(log).read_text()
     assert "resuming after iteration" in Path(log).read_text()
     assert transfer([*args, *folder_args["one"], "--gpus", "2"]) == 0
     two, single = (record(folder / name) for name in ("two", "one"))

@@ -15,7 +15,7 @@ def test_accounts_tell_of_jobs_that_are_forgotten(
     accounts = "echo '5_0|TIMEOUT|None|n1\n5_1|CANCELLED by 0|None|n1'"
     fake_programs(tmp_path, monkeypatch, squeue=queue, sacct=accounts)
     states = job_states(["5_0", "5_1"])
-    args = {job: state.word for job, state in states.items()}
+    args = {job: state.slurm_state for job, state in states.items()}
     assert args == {"5_0": "TIMEOUT", "5_1": "CANCELLED"}
     fake_programs(tmp_path, monkeypatch, sacct="exit 1")  # without accounts they are unknown
     assert list(job_states(["5_0", "8"])) == ["8"]
@@ -27,7 +27,7 @@ def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
     queue = "6_0|COMPLETED|None|n1\n6_[1-2,4%2]|CANCELLED|None|\n17|CANCELLED|Dependency|"
     fake_programs(tmp_path, monkeypatch, squeue=f"echo '{queue}'", sacct="")
     jobs = ["6_0", "6_1", "6_2", "6_3", "6_4", "17_0", "17_5"]
-    args = {job: state.word for job, state in job_states(jobs).items()}
+    args = {job: state.slurm_state for job, state in job_states(jobs).items()}
     assert args == {"6_0": "COMPLETED"} | dict.fromkeys(
         ("6_1", "6_2", "6_4", "17_0", "17_5"), "CANCELLED"
     )

@@ -38,7 +38,9 @@ def a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *, accepted: int) -
 
 
 def array(number: int, dependencies: tuple[int, ...] = ()) -> Array:
-    return Array(name="cells", work=(JOB,) * number, resources=Resources(), after=dependencies)
+    return Array(
+        name="cells", commands=(JOB,) * number, resources=Resources(), dependencies=dependencies
+    )
 
 
 OPTIONS = """array=0-5%2 nodes=2 gpus-per-node=a100:2 ntasks-per-node=1 cpus-per-task=4 mem=1536MB

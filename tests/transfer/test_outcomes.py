@@ -29,7 +29,7 @@ from transfer.segmentation.iou import overlap, resampled_overlap
 def test_right_answers_survive_a_record(of: int) -> None:
     rng = np.random.default_rng(0)
     right, labels = rng.integers(0, of + 1, 1001), rng.integers(0, 1000, 1001)
-    stored = read_per_image(json.loads(json.dumps(per_image(right, labels, of=of))))
+    stored = read_per_image(json.loads(json.dumps(per_image(right, labels, num_predictions=of))))
     assert stored is not None
     np.testing.assert_array_equal(stored.fractions, right / of)
     np.testing.assert_array_equal(stored.labels, labels)

@@ -42,7 +42,7 @@ from transfer.encoders.hub import address_of
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import features_of_backbones, measured_speed
 from transfer.frozen.rankme import rankme_details
-from transfer.galleries.tile import keep_gallery
+from transfer.galleries.tile import update_gallery
 from transfer.record import (
     COPIED,
     Record,
@@ -161,7 +161,7 @@ def _compute(cell: Cell, process: Process) -> Path | None:
         check_unchanged(reports, cell.settings.data)
         file = store_record(cell.path, record)
         draw = partial(cell.task.gallery, predictions, folders)
-        keep_gallery(file, draw, finished=record.finished)
+        update_gallery(file, draw, finished=record.finished)
     return file
 
 

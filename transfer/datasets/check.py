@@ -57,7 +57,7 @@ class Report:
     """Classes with images in trainval and in test: found, expected."""
     problems: tuple[str, ...]
     """One line each, unreadable files and broken annotations included."""
-    found: bool = True
+    exists: bool = True
     unreadable: tuple[str, ...] = ()
     """Listed images that are missing or broken, or have a wrong size.
 
@@ -65,7 +65,7 @@ class Report:
     """
     faults: tuple[str, ...] = ()
     """Broken annotations, which are skipped: lines of `problems`."""
-    num_lost: Mapping[str, int] = field(default_factory=dict)
+    num_skipped: Mapping[str, int] = field(default_factory=dict)
     """Images per disjoint split that are skipped because their annotations are unusable."""
     num_repeated: int = 0
     """Images in two splits or twice in one; copies count if they are many."""
@@ -88,7 +88,7 @@ class Report:
     @property
     def ok(self) -> bool:
         """Return whether the dataset exists, is complete and readable."""
-        return self.found and not self.problems
+        return self.exists and not self.problems
 
     @property
     def num_bad(self) -> int:
@@ -100,9 +100,9 @@ class Report:
         wrong = {split: abs(count - expected) for split, (count, expected) in self.counts.items()}
         # train and val are parts of trainval
         in_parts = wrong.get("train", 0) + wrong.get("val", 0)
-        lost = self.num_lost
-        miscounted = max(wrong.get("trainval", 0), in_parts, lost.get("trainval", 0))
-        miscounted += max(wrong.get("test", 0), lost.get("test", 0))
+        num_skipped = self.num_skipped
+        miscounted = max(wrong.get("trainval", 0), in_parts, num_skipped.get("trainval", 0))
+        miscounted += max(wrong.get("test", 0), num_skipped.get("test", 0))
         return miscounted + len(self.unreadable) + self.num_repeated + len(self.faults)
 
     def fit(self, tolerated: int) -> bool:
@@ -110,7 +110,7 @@ class Report:
 
         tolerated: maximum number of bad images.
         """
-        return self.found and not self.fatal and self.num_bad <= tolerated
+        return self.exists and not self.fatal and self.num_bad <= tolerated
 
     def may_be_subset(self, tolerated: int) -> bool:
         """Return whether `register_subsets` would accept the dataset: only images are missing.
@@ -118,7 +118,7 @@ class Report:
         tolerated: maximum number of other bad images.
         """
         others = len(self.unreadable) + self.num_repeated + len(self.faults)
-        others += sum(self.num_lost.values())
+        others += sum(self.num_skipped.values())
         # a subset may lack the lists of train and val
         pools = [self.counts[split] for split in DISJOINT if split in self.counts]
         return (
@@ -158,7 +158,7 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
         problems=(),
     )
     if missing := info.missing_path(data):
-        return replace(report, found=False, problems=(f"{missing} does not exist or is empty",))
+        return replace(report, exists=False, problems=(f"{missing} does not exist or is empty",))
     names = [s for s in SPLITS if s in sizes.counts or (s in DISJOINT and s in info.counts)]
     splits, unopened = open_splits(key, data, names, sizes)
     num_images = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
@@ -196,7 +196,7 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
         ),
         unreadable=tuple(broken),
         faults=tuple(faults),
-        num_lost={split: len(images.lost) for split, images in scenes.items()},
+        num_skipped={split: len(images.lost) for split, images in scenes.items()},
         num_repeated=repeated.num_images,
         copied_percent=repeated.copied_percent,
         fatal=(*unopened, *wrong_classes),
@@ -210,7 +210,7 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     """Return the report of a usable dataset; otherwise raise DataError."""
     report = check(key, data, decode=False)
     title = dataset_info(key).title
-    if not report.found:
+    if not report.exists:
         raise DataError(f"{title}: {report.problems[0]}. {instructions(key, data)}")
     if report.fit(tolerated):
         return report
@@ -258,8 +258,8 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def render_found(reports: Sequence[Report]) -> str:
     """Return `render` of existing datasets, and the names of missing ones."""
-    existing = [report for report in reports if report.found]
-    keys = [report.key for report in reports if not report.found]
+    existing = [report for report in reports if report.exists]
+    keys = [report.key for report in reports if not report.exists]
     lines = [render(existing)] if existing else []
     if keys:
         lines += ["", f"missing: {', '.join(keys)}"]
@@ -269,10 +269,10 @@ def render_found(reports: Sequence[Report]) -> str:
 
 
 def _row(report: Report) -> list[str]:
-    state = "ok" if report.ok else "incomplete" if report.found else "missing"
+    state = "ok" if report.ok else "incomplete" if report.exists else "missing"
     return [
         report.key,
-        (report.small or "yes") if report.found else "no",
+        (report.small or "yes") if report.exists else "no",
         _count_of_expected(report.classes),
         *(_count_of_expected(report.counts[s]) if s in report.counts else "-" for s in SPLITS),
         str(len(report.unreadable)),
@@ -455,13 +455,13 @@ def _describe(key: str, data: Path, tolerated: int) -> tuple[Sizes, tuple[str, .
         num_groups = len(trainval.class_names) if isinstance(trainval, Images) else 1
         val = max(1, len(trainval) // num_groups // 10) * num_groups
         drawn_counts = {**sizes.counts, "train": len(trainval) - val, "val": val}
-        parts = open_splits(key, data, ("train", "val"), replace(sizes, counts=drawn_counts))
-        drawn, problems = parts
+        drawn_sizes = replace(sizes, counts=drawn_counts)
+        drawn_splits, problems = open_splits(key, data, ("train", "val"), drawn_sizes)
         if problems:  # for example a val list without its train list
             reason = "without train and val, which tasks that choose a learning rate need"
             notes = (f"{reason}: {problems[0]}",)
         else:  # published lists, if any, decide the sizes
-            counts = {split: len(images) for split, images in drawn.items()}
+            counts = {split: len(images) for split, images in drawn_splits.items()}
             sizes = replace(sizes, counts={**sizes.counts, **counts})
     report = check(key, data, decode=False, as_excerpt=sizes)
     if report.fit(tolerated):

@@ -15,7 +15,7 @@ class PublicFile:
     """One published file."""
 
     file: str
-    what: str
+    description: str
     """Network and training, as readable text."""
     algorithm: str
     """md5 or sha256."""
@@ -51,7 +51,7 @@ def recognize(digests: Mapping[str, str]) -> PublicFile | None:
 def public_file_sentence(public_file: PublicFile) -> str:
     """Describe the file and the recipe that its results are compared with."""
     digest = f"{public_file.algorithm} {public_file.digest}..."
-    text = f"{public_file.what} ({digest}, {public_file.source})"
+    text = f"{public_file.description} ({digest}, {public_file.source})"
     if public_file.recipe:
         return f"{text}; compared as {public_file.recipe} without --trained-with"
     return f"{text}; no recipe here trains this network, so there is nothing to declare"

@@ -125,5 +125,5 @@ def class_results(
             for pair in pairs
             if wrong[pair]
         ],
-        **per_image(correct.numpy(), labels[: len(correct)].numpy(), of=repeats),
+        **per_image(correct.numpy(), labels[: len(correct)].numpy(), num_predictions=repeats),
     }

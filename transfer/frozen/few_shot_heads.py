@@ -57,8 +57,10 @@ def train_together(
     features, labels = pool.features.to(target_device), pool.labels.to(target_device)
     shape, dtype = (num_classes, features.shape[1]), features.dtype
     generators = [torch.Generator().manual_seed(problem.seed) for problem in problems]
-    drawn = [torch.randn(shape, generator=generator, dtype=dtype) for generator in generators]
-    weight = (WEIGHT_STD * torch.stack(drawn)).to(target_device).requires_grad_()
+    initial_weights = [
+        torch.randn(shape, generator=generator, dtype=dtype) for generator in generators
+    ]
+    weight = (WEIGHT_STD * torch.stack(initial_weights)).to(target_device).requires_grad_()
     bias = weight.new_zeros(len(problems), num_classes, requires_grad=True)
     optimizer = torch.optim.Adam([weight, bias], lr=learning_rate)
     num_indices = iterations * batch_size

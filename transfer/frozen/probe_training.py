@@ -68,6 +68,8 @@ def settings_of(kind: type[Settings], protocol: Any, **changes: Any) -> Settings
 
     kind: dataclass of the settings. changes: values of other fields.
     """
-    own: Any = kind
-    names = {spec.name for spec in fields(own)} & {spec.name for spec in fields(protocol)}
+    settings_class: Any = kind
+    names = {spec.name for spec in fields(settings_class)} & {
+        spec.name for spec in fields(protocol)
+    }
     return kind(**{name: getattr(protocol, name) for name in names} | changes)

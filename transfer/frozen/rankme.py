@@ -54,7 +54,7 @@ def rankme_details(
 
     if not extracted:
         return {}
-    split, transform = next((one for one in extracted if one[0] == "trainval"), extracted[0])
+    split, transform = next((pair for pair in extracted if pair[0] == "trainval"), extracted[0])
     (stored,) = features_of_backbones([backbone], dataset, split, transform, folders)
     features, count = stored.features, len(stored.features)
     if count > NUM_IMAGES:

@@ -138,8 +138,8 @@ def worst_ranked(
             index, rank = int(order[position]), f"rank {position + 1:,} of {len(order):,}"
             other_classes = [
                 c
-                for c, shown in zip(classes, is_present[index], strict=True)
-                if shown and c != name
+                for c, is_shown in zip(classes, is_present[index], strict=True)
+                if is_shown and c != name
             ]
             caption = f"{rank} for {name}" if group == FALSE else f"{name}, {rank}"
             caption += f"; shows {', '.join(other_classes)}" if other_classes else ""

@@ -70,7 +70,7 @@ def gallery_folder(record: Path) -> Path:
     return record.with_name(record.name.removesuffix(".json") + SUFFIX)
 
 
-def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: str = "") -> None:
+def update_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: str = "") -> None:
     """Draw and write the gallery of a record; failures are only printed.
 
     The gallery of an earlier record is always deleted, since it shows other results.

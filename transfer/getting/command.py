@@ -81,7 +81,7 @@ def get_all(
     for key in keys:
         if key not in reports:
             reports[key] = check(key, getting.data, decode=False)
-            if reports[key].found and not reports[key].fit(getting.tolerate):
+            if reports[key].exists and not reports[key].fit(getting.tolerate):
                 failed.append(f"{key} existed and is incomplete: move it away, or use --tolerate")
     return list(reports.values()), failed
 

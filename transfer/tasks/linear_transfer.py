@@ -88,8 +88,10 @@ class LinearTransfer(FrozenTask):
         reason, purpose = "", "the metric is a mean over all classes"
         if self.primary_metric == "mean_per_class":
             for split, tested in images.items():
-                where = f"{self.dataset}, {split}"
-                reason = reason or too_few_of_a_class(where, tested, tested.class_names, 1, purpose)
+                subject = f"{self.dataset}, {split}"
+                reason = reason or too_few_of_a_class(
+                    subject, tested, tested.class_names, 1, purpose
+                )
         return reason
 
     def prepare(self, backbone: Encoder, folders: Folders) -> TransferData:

@@ -100,7 +100,7 @@ class NearestImages(CenterCrops):
         A per-image result is the number of neighbors that share the query's class.
         """
         labels, same = predictions.labels.numpy(), predictions.same
-        results = per_image(same.sum(dim=1).numpy(), labels, of=same.shape[1])
+        results = per_image(same.sum(dim=1).numpy(), labels, num_predictions=same.shape[1])
         return {"queries": predictions.queries, "num_test": len(predictions.labels), **results}
 
     def gallery(self, predictions: Neighbors, folders: Folders) -> list[Never]:

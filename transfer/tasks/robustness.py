@@ -232,7 +232,9 @@ def correct_over_corruptions(
     if not len(counts) or counts.min() < counts.max():
         return {PER_IMAGE: None}
     image_labels = labels.numpy()[is_main][first]
-    return per_image(np.bincount(index, correct).round(), image_labels, of=int(counts[0]))
+    return per_image(
+        np.bincount(index, correct).round(), image_labels, num_predictions=int(counts[0])
+    )
 
 
 TASKS: dict[str, TrainedClassifier] = {

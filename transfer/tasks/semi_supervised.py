@@ -217,7 +217,7 @@ class SemiSupervised(CenterCrops):
         predictions = train_on(labeled, prepared.test, rate, "all")
         edges = (min(self.head_rates), max(self.head_rates))
         subset = f"{100 * self.drawn_share:g} % of {self.dataset}"
-        drawn = f"{subset}, drawn alike from each class, seed {FRACTION_SEED!r}"
+        draw_note = f"{subset}, drawn alike from each class, seed {FRACTION_SEED!r}"
         details = {
             **predictions.details,
             "held_out_top1": {f"{tried:g}": score for tried, score in held_out.items()},
@@ -225,7 +225,7 @@ class SemiSupervised(CenterCrops):
                 rate for rate in self.head_rates if held_out and rate not in held_out
             ],
             "at_grid_edge": bool(held_out) and rate in edges,
-            "labels": drawn if self.drawn_share else "published list",
+            "labels": draw_note if self.drawn_share else "published list",
             "crops": CROPS,
             "fingerprint_of_labelled": labeled.fingerprint,
         }

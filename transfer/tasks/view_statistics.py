@@ -105,9 +105,9 @@ class ViewStatistics(Task):
         generator = torch.Generator().manual_seed(seed)
         indices = torch.randperm(len(prepared.images), generator=generator)[: self.num_images]
         projector = prepared.projector and prepared.projector.to(device())
-        chosen = sorted(indices.tolist())
+        sorted_indices = sorted(indices.tolist())
         statistics = statistics_of_views(
-            prepared.backbone, projector, prepared.images, chosen, self.views, seed
+            prepared.backbone, projector, prepared.images, sorted_indices, self.views, seed
         )
         dims = {"feature": prepared.backbone.feature_dim}
         if projector is not None:

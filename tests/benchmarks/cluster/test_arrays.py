@@ -104,8 +104,9 @@ def arrays_of(rows: list[PlannedCell], most_minutes: float = math.inf) -> list[A
 def test_cells_of_one_size_are_one_array(rows: Rows) -> None:
     result = rows("cifar10_knn", "in100_knn", "voc07_svm", hours=0.1)
     cells, tables = arrays_of(result)
-    assert (len(cells.work), cells.parallel, cells.after, cells.resources.hours) == (3, 2, (), 1)
-    assert (len(tables.work), tables.after) == (1, (0,))
+    assert (len(cells.commands), cells.dependencies) == (3, ())
+    assert (cells.parallel, cells.resources.hours) == (2, 1)
+    assert (len(tables.commands), tables.dependencies) == (1, (0,))
     result[0] = replace(result[0], gpu_hours=5.0)
     assert [array.resources.hours for array in arrays_of(result)] == [5 * MARGIN, 1, 1]
     assert [array.resources.hours for array in arrays_of(result, 30)] == [0.5, 0.5]
@@ -150,7 +151,7 @@ def test_several_backbones_pass_the_images_whose_features_they_read_together(
         [("mine", keys[0]), ("other", keys[0])],
     ]
     *_, users, tables = plan_arrays(job_graph(mine), OPTIONS, folder, Cluster({}))
-    assert (users[0].after, tables[0].after) == ((0,), (0, 1, 2))
+    assert (users[0].dependencies, tables[0].dependencies) == ((0,), (0, 1, 2))
 
 
 def test_what_cannot_be_written_down_is_taken_back(

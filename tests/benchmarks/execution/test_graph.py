@@ -17,7 +17,7 @@ def test_cells_that_share_a_pass_are_one_job(rows: Rows) -> None:
     cached = replace(rows("rotation4_linear")[0], state="cached")
     jobs = job_graph([*result, cached])
     assert shown(jobs) == [(list(PASS), 2.0), (["cifar10_knn"], 1.0), (["objectnet13_eval"], 1.0)]
-    assert [[jobs.index(second) for second in job.after] for job in jobs] == [[], [], [0]]
+    assert [[jobs.index(second) for second in job.dependencies] for job in jobs] == [[], [], [0]]
 
 
 def test_cells_that_read_nothing_but_features_are_one_job_of_all_backbones(rows: Rows) -> None:

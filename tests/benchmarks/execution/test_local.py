@@ -122,17 +122,19 @@ def test_second_ctrl_c_ends_a_stopped_cell_at_once(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = rows("cifar10_knn")
-    previous = signal.signal(signal.SIGTERM, lambda *_: stop._asked.append(signal.SIGTERM))
+    previous = signal.signal(
+        signal.SIGTERM, lambda *_: stop._received_signals.append(signal.SIGTERM)
+    )
     try:
         for number in ("TERM", "USR2"):
             instead(monkeypatch, f"kill -TERM $PPID; kill -{number} $$")
-            monkeypatch.setattr(stop, "_asked", [])
+            monkeypatch.setattr(stop, "_received_signals", [])
             with pytest.raises(stop.Stopped):
                 run(planned, 2)
     finally:
         signal.signal(signal.SIGTERM, previous)
     assert not state.failure(planned[0].cell)
-    monkeypatch.setattr(stop, "_asked", [])
+    monkeypatch.setattr(stop, "_received_signals", [])
     instead(monkeypatch, f"echo $$ > {tmp_path}/pid; exec sleep 600")
 
     def interrupted(seconds: float) -> None:

@@ -160,7 +160,7 @@ def test_a_signal_ends_all_processes_that_measure(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    monkeypatch.setattr(stop, "_asked", [])
+    monkeypatch.setattr(stop, "_received_signals", [])
     stop.listen(at_once=True)
     with pytest.raises(stop.Stopped):
         image_sizes(["absent"] * 1000)  # 25 s of work

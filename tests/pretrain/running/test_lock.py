@@ -46,9 +46,9 @@ def test_a_folder_is_waited_for_with_one_note_until_a_request_to_stop(
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         if len(slept) == 3:
-            stop._asked.append(15)
+            stop._received_signals.append(15)
 
-    monkeypatch.setattr(stop, "_asked", [])
+    monkeypatch.setattr(stop, "_received_signals", [])
     monkeypatch.setattr("time.sleep", sleep)
     with lock_folder(tmp_path), pytest.raises(stop.Stopped):
         wait_for_lock(tmp_path / "lock", note=lambda: output.append("waits")).__enter__()

@@ -78,7 +78,7 @@ def test_missing_file_is_not_read_again(tmp_path: Path, break_disk: Break) -> No
 
 def test_stop_ends_the_repeats(tmp_path: Path, break_disk: Break) -> None:
     reads = break_disk(".txt", errno.EIO, 10**9)
-    stop._asked.append(15)
+    stop._received_signals.append(15)
     with pytest.raises(ReadError, match=r"a.txt: cannot be read \(Input/output error\)"):
         read_bytes(tmp_path / "a.txt")
     assert len(reads) == 1

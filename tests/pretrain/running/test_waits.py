@@ -136,7 +136,7 @@ def test_second_signal_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None
 def test_lost_process_is_resumable_after_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     error = LostProcessError("process 0 has lost another process")
     assert (exit_status_of(error), exit_status_of(ValueError())) == (1, 1)
-    monkeypatch.setattr(stop, "_asked", [signal.SIGTERM])
+    monkeypatch.setattr(stop, "_received_signals", [signal.SIGTERM])
     assert (exit_status_of(error), exit_status_of(ValueError())) == (75, 1)
 
 

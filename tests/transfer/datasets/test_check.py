@@ -290,7 +290,7 @@ def test_splits_with_other_classes_are_refused(
 
 def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> None:
     reports = [check(key, tmp_path, decode=False) for key in DATASETS]
-    assert not any(report.found or report.ok for report in reports)
+    assert not any(report.exists or report.ok for report in reports)
     text = render(reports)
     for key, info in DATASETS.items():
         assert info.how_to_get in text

@@ -39,7 +39,12 @@ def test_recipe_of_a_public_file_is_known_without_as(
     torch.save(random_backbone(arch="resnet18", stem="imagenet", seed=0).state_dict, file)
     digest = hashlib.md5(file.read_bytes()).hexdigest()[:8]
     stand_in = PublicFile(
-        file="x", what="A stand-in", algorithm="md5", digest=digest, source="here", recipe=recipe
+        file="x",
+        description="A stand-in",
+        algorithm="md5",
+        digest=digest,
+        source="here",
+        recipe=recipe,
     )
     monkeypatch.setattr(transfer.encoders.public_files, "PUBLIC_FILES", (stand_in,))
     assert main(["inspect", str(file)]) == 0

@@ -99,10 +99,10 @@ def test_stopped_and_resumed_equals_undisturbed(
     monkeypatch.setattr(stream, "num_workers", lambda images: num_workers)
     undisturbed = trained(tmp_path / "a")
     detector = TinyDetector()
-    before_call(detector, 4, lambda: stop._asked.append(15))
+    before_call(detector, 4, lambda: stop._received_signals.append(15))
     with pytest.raises(stop.Stopped):
         trained(tmp_path / "b", detector)
-    stop._asked.clear()
+    stop._received_signals.clear()
     detector = TinyDetector()
     calls = before_call(detector, 0, list)
     assert_same(trained(tmp_path / "b", detector), undisturbed)
@@ -240,10 +240,10 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     undisturbed = trained(folder / "undisturbed", stopped, recipe, process=process)[1]
     stopped = TinyDetector(norm=nn.Identity, drop=0)
     if rank:
-        before_call(stopped, 9, lambda: stop._asked.append(15))
+        before_call(stopped, 9, lambda: stop._received_signals.append(15))
     with pytest.raises(stop.Stopped):
         trained(folder / "stopped", stopped, recipe, process=process)
-    stop._asked.clear()
+    stop._received_signals.clear()
     stopped = TinyDetector(norm=nn.Identity, drop=0)
     calls = before_call(stopped, 0, list)
     resumed = trained(folder / "stopped", stopped, recipe, process=process)[1]

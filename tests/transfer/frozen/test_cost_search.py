@@ -63,7 +63,7 @@ def test_the_table_is_that_of_a_plain_loop_over_liblinear() -> None:
 
 
 def test_search_stops_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop, "_asked", [15])
+    monkeypatch.setattr(stop, "_received_signals", [15])
     with pytest.raises(stop.Stopped):
         search(*toy())
 

@@ -74,7 +74,7 @@ def test_extraction_resumes_after_the_last_batch(
     keeping = replace(folders, cache=folders.cache / "kept", keep_crops=True)
     decoded.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(stop, "_asked", [15])
+        patch.setattr(stop, "_received_signals", [15])
         with pytest.raises(stop.Stopped):
             extract(small_backbone, keeping)
     assert len(decoded) == 20
@@ -133,7 +133,7 @@ def test_a_pass_goes_on_where_a_stop_left_one_of_its_backbones(
     single = [extract(backbone, folders).features for backbone in pair]
     elsewhere = replace(folders, cache=folders.cache / "together")
     with monkeypatch.context() as patch:
-        patch.setattr(stop, "_asked", [15])
+        patch.setattr(stop, "_received_signals", [15])
         with pytest.raises(stop.Stopped):
             extract(pair[0], elsewhere)
     decoded.clear()
@@ -152,7 +152,7 @@ def test_a_pass_that_is_stopped_continues_with_all_its_backbones(
     monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 20)
     pair = [small_backbone, replace(small_backbone, sha256="other")]
     with monkeypatch.context() as patch:
-        patch.setattr(stop, "_asked", [15])
+        patch.setattr(stop, "_received_signals", [15])
         with pytest.raises(stop.Stopped):
             features_of_backbones(pair, "dtd", "val", TRANSFORM, folders)
     features_of_backbones(pair, "dtd", "val", TRANSFORM, folders)

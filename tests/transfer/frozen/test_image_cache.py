@@ -93,7 +93,7 @@ def test_missing_memory_and_a_stop_end_the_decoding(
         patch.setattr(transfer.frozen.image_cache, "free_memory", lambda: NUM_BYTES - 1)
         with pytest.raises(ImageMemoryError, match="GB of memory are free"):
             with_kept(images)
-    monkeypatch.setattr(stop, "_asked", [15])
+    monkeypatch.setattr(stop, "_received_signals", [15])
     with pytest.raises(stop.Stopped):
         with_kept(images)
 

@@ -153,7 +153,7 @@ def test_interrupted_probe_has_the_same_curve(
     answers = iter([False, False, True])
     with monkeypatch.context() as patch:
         patch.setattr(stop, "is_requested", lambda: next(answers))
-        patch.setattr(stop, "_asked", [15])
+        patch.setattr(stop, "_received_signals", [15])
         with pytest.raises(stop.Stopped):
             score(tmp_path / "parts")
     for folder in ("parts", "whole"):  # the latter is found again, not made again

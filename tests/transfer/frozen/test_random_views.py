@@ -65,6 +65,6 @@ def test_a_view_without_changes_is_the_image(images: Images) -> None:
 def test_statistics_stop_on_request(
     images: Images, small_backbone: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop, "_asked", [15])
+    monkeypatch.setattr(stop, "_received_signals", [15])
     with pytest.raises(stop.Stopped):
         statistics_of_views(small_backbone, None, images, range(10), SETTINGS, 0)

@@ -113,7 +113,7 @@ def test_probes_of_one_stream_equal_separate_ones(
 def test_repeatedly_stopped_stream_gives_equal_heads(
     train: Train, tmp_path: Path, alone: list[Heads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop, "_asked", [15])
+    monkeypatch.setattr(stop, "_received_signals", [15])
     # a probe of larger batches saves whole batches: let it have one
     calls = count(1)
     each = LARGE.batch_size // 4 + 1

@@ -12,8 +12,8 @@ from transfer.galleries.tile import (
     MAX_BYTES,
     Tile,
     gallery_folder,
-    keep_gallery,
     select_images,
+    update_gallery,
     write_gallery,
 )
 
@@ -60,5 +60,5 @@ def test_pictures_of_an_earlier_record_do_not_outlive_it(tmp_path: Path) -> None
     record = tmp_path / "task.json"
     for draw in (fails, list[Tile]):
         write_gallery(record, [TILE])
-        keep_gallery(record, draw)
+        update_gallery(record, draw)
         assert list(tmp_path.iterdir()) == []

@@ -179,12 +179,12 @@ def test_a_stopped_training_resumes_with_adams_moments(tmp_path: Path) -> None:
     def ask_to_stop(*_: object) -> None:
         calls.append(1)
         if len(calls) == 5:
-            stop._asked.append(15)
+            stop._received_signals.append(15)
 
     part.register_forward_pre_hook(ask_to_stop)
     with pytest.raises(stop.Stopped):
         loop.train(training_of(part, tmp_path / "part"), samples, seed=0, process=ALONE)
-    stop._asked.clear()
+    stop._received_signals.clear()
     loop.train(training_of(again, tmp_path / "part"), samples, seed=0, process=ALONE)
     for name, values in whole.state_dict().items():
         assert torch.equal(values, again.state_dict()[name]), name

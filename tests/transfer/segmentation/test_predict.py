@@ -133,7 +133,7 @@ def test_images_of_equal_stems_have_masks_of_their_own(tmp_path: Path) -> None:
 
 def test_a_request_to_stop_ends_it_before_the_next_image(tmp_path: Path) -> None:
     network = color_reader()
-    network.backbone.register_forward_hook(lambda *_: stop._asked.append(15))
+    network.backbone.register_forward_hook(lambda *_: stop._received_signals.append(15))
     with pytest.raises(stop.Stopped):
         predict(network, drawn_split(tmp_path), tmp_path / "found", ALONE)
     assert [file.name for file in (tmp_path / "found").iterdir()] == ["0.png.png"]

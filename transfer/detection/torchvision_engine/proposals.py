@@ -175,7 +175,7 @@ def _sample_anchors(
     """Sample positive and negative anchors; return indices and the positives' objects."""
     below, above = recipe.rpn_iou
     iou = box_iou(sample.boxes, anchors)
-    objects, labels = match(iou, below=below, above=above, best_too=True)
+    objects, labels = match(iou, below=below, above=above, allow_low_quality_matches=True)
     positives, negatives = sample_positives_and_negatives(
         labels == OBJECT,
         labels == BACKGROUND,

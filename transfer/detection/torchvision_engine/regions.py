@@ -52,7 +52,7 @@ def sample_regions(
     return Regions(boxes=boxes[indices], classes=classes, objects=objects[indices])
 
 
-LARGEST_GROWTH = math.log(1000 / 16)
+MAX_LOG_SCALE = math.log(1000 / 16)
 """Upper limit of dw and dh, against overflow of their exponentials."""
 
 Weights = tuple[float, float, float, float]
@@ -64,8 +64,8 @@ def encode(boxes: Tensor, targets: Tensor, weights: Weights) -> Tensor:
     centers, target_centers = boxes[:, :2] + 0.5 * sizes, targets[:, :2] + 0.5 * target_sizes
     weight_tensor = _on_device(weights, boxes)
     shifts = weight_tensor[:2] * (target_centers - centers) / sizes
-    growths = weight_tensor[2:] * torch.log(target_sizes / sizes)
-    return torch.cat([shifts, growths], dim=1)
+    log_scales = weight_tensor[2:] * torch.log(target_sizes / sizes)
+    return torch.cat([shifts, log_scales], dim=1)
 
 
 def decode(boxes: Tensor, deltas: Tensor, weights: Weights) -> Tensor:
@@ -74,7 +74,7 @@ def decode(boxes: Tensor, deltas: Tensor, weights: Weights) -> Tensor:
     sizes = boxes[..., 2:] - boxes[..., :2]
     centers = boxes[..., :2] + 0.5 * sizes
     centers = deltas[..., :2] * sizes + centers
-    sizes = deltas[..., 2:].clamp(max=LARGEST_GROWTH).exp() * sizes
+    sizes = deltas[..., 2:].clamp(max=MAX_LOG_SCALE).exp() * sizes
     return torch.cat([centers - 0.5 * sizes, centers + 0.5 * sizes], dim=-1)
 
 
@@ -90,15 +90,15 @@ OBJECT, BACKGROUND, IGNORED = 1, 0, -1
 
 
 def match(
-    iou: Tensor, *, below: float, above: float, best_too: bool = False
+    iou: Tensor, *, below: float, above: float, allow_low_quality_matches: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the best object (r,) of each box, and its label (r,).
 
     iou (m, r) with m objects. Labels are OBJECT, BACKGROUND or IGNORED; without objects, all are
     BACKGROUND.
 
-    best_too: also label the box with the highest IoU for each object as OBJECT, however small that
-    IoU is.
+    allow_low_quality_matches: also label the box with the highest IoU for each object as OBJECT,
+    however small that IoU is.
     """
     if len(iou) == 0:
         zeros = iou.new_zeros(iou.shape[1], dtype=torch.int64)
@@ -107,7 +107,7 @@ def match(
     labels = torch.full_like(objects, IGNORED)
     labels[overlap < below] = BACKGROUND
     labels[overlap >= above] = OBJECT
-    if best_too:
+    if allow_low_quality_matches:
         # the object returned for such a box is still the one with which its own IoU is highest
         labels[(iou == iou.amax(dim=1, keepdim=True)).any(dim=0)] = OBJECT
     return objects, labels

@@ -97,7 +97,7 @@ def test_everything_broken_is_named_and_left_out(copy_of: CopyOf) -> None:
     )
     assert report.counts["test"] == (158, 160)
     # each image counts once, although it is missing in the counts, too
-    assert (report.num_bad, report.num_lost, len(report.faults)) == (
+    assert (report.num_bad, report.num_skipped, len(report.faults)) == (
         4,
         {"trainval": 0, "test": 2},
         2,

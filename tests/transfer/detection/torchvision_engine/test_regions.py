@@ -33,9 +33,11 @@ def test_an_overlap_on_the_upper_threshold_is_an_object() -> None:
 
 def test_the_best_boxes_of_an_object_count_however_little_they_overlap() -> None:
     iou = torch.tensor([[0.80, 0.20, 0.50, 0.00, 0.10], [0.10, 0.25, 0.60, 0.00, 0.29]])
-    labels = match(iou, below=0.3, above=0.7, best_too=True)[1]
+    labels = match(iou, below=0.3, above=0.7, allow_low_quality_matches=True)[1]
     assert labels.tolist() == [OBJECT, BACKGROUND, OBJECT, BACKGROUND, BACKGROUND]
-    labels = match(torch.tensor([[0.2, 0.2, 0.1]]), below=0.3, above=0.7, best_too=True)[1]
+    labels = match(
+        torch.tensor([[0.2, 0.2, 0.1]]), below=0.3, above=0.7, allow_low_quality_matches=True
+    )[1]
     assert labels.tolist() == [OBJECT, OBJECT, BACKGROUND]
 
 
