@@ -109,14 +109,10 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
     )
     method = _method(command)
     needs = method.batch_needs(recipe.config)
-    for kind, expected in (("classes", method.num_classes), ("images", method.num_images)):
-        # a flat folder has no classes, and needs none if the method uses no labels
-        count = len(images.classes if kind == "classes" and expected else images.names)
-        if expected and count != expected:
-            raise DataError(
-                f"{images.folder} contains {count} {kind} and the recipe expects {expected}: "
-                f"pass --num-{kind} {count} or another folder"
-            )
+    if method.num_classes:  # otherwise, the folder may be flat, without classes
+        _check_count(images.folder, "classes", len(images.classes), method.num_classes)
+    if method.num_images:
+        _check_count(images.folder, "images", len(images.names), method.num_images)
     check_execution(recipe, method.views, execution, device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     bad_images = BadImages(
@@ -168,6 +164,14 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         settings=settings,
         process=process,
     )
+
+
+def _check_count(folder: Path, kind: str, count: int, expected: int) -> None:
+    if count != expected:
+        raise DataError(
+            f"{folder} contains {count} {kind} and the recipe expects {expected}: "
+            f"pass --num-{kind} {count} or another folder"
+        )
 
 
 def usual_workers() -> int:

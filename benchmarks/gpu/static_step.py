@@ -8,6 +8,7 @@ moving averages.
 
 import copy
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -86,7 +87,7 @@ class StaticStep:
 
         The graph captures this method.
         """
-        job, optimizer, uses = self.job, self.training.optimizer, iter(range(2**31))
+        job, optimizer, uses = self.job, self.training.optimizer, count()
 
         def static_permutation(permutation: Tensor, device: torch.device) -> Tensor:
             index = next(uses)

@@ -103,7 +103,9 @@ class DINO(Method):
         # the backbone gets each size separately, the head all at once, as in the released code
         logits = head(features_by_size(backbone, views)).unflatten(0, (len(views), -1))
         metrics = dino_loss(
-            *(logits, target_logits, self.center),
+            logits,
+            target_logits,
+            self.center,
             temperature=config.temperature,
             target_temperature=self.target_temperature(progress),
         )
@@ -123,7 +125,7 @@ class DINO(Method):
         follows the schedule's unit.
         """
         config = self.config
-        weight = (
-            min(progress / config.temperature_warmup, 1.0) if config.temperature_warmup else 1.0
-        )
+        weight = 1.0
+        if config.temperature_warmup:
+            weight = min(progress / config.temperature_warmup, 1.0)
         return (1 - weight) * config.first_target_temperature + weight * config.target_temperature
