@@ -75,6 +75,23 @@ def test_loss_and_gradient_follow_the_printed_probabilities(temperature: float) 
     torch.testing.assert_close(ours, theirs)
 
 
+def test_estimated_partition_is_that_of_eq_8() -> None:
+    query, actual, noise = (rows.double() for rows in problem())
+    loss, log_partition = nce_loss(
+        query,
+        actual,
+        noise,
+        temperature=0.2,
+        log_partition=torch.tensor(math.inf),
+        num_images=NUM_IMAGES,
+    )
+    powers = [math.exp(row @ query[i] / 0.2) for i in range(6) for row in noise[i]]
+    partition = NUM_IMAGES / len(powers) * sum(powers)
+    assert log_partition.item() == pytest.approx(math.log(partition), rel=1e-6)
+    slow = slow_loss(query, actual, noise, 0.2, log_partition.exp().item())
+    torch.testing.assert_close(loss, slow)
+
+
 def test_the_full_softmax_is_that_of_the_printed_equation() -> None:
     generator = torch.Generator().manual_seed(0)
     bank = normalize(torch.randn(NUM_IMAGES, 8, generator=generator), dim=1).requires_grad_()
