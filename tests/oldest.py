@@ -2,9 +2,9 @@
 
 First come the oldest torch, OpenCV and numpy 2, as a user may have them. Installing the wheel
 changes none of these packages, and an evaluation runs from an empty folder. Then all packages are
-installed in their oldest versions: fast tests of every part of the suite, and a training of two
-processes. Without a package index there is nothing to install: the remaining checks are skipped
-with a note, and the exit status is 0.
+installed in their oldest versions: fast tests of every part of the suite, a training of two
+processes, and compiled networks. Without a package index there is nothing to install: the remaining
+checks are skipped with a note, and the exit status is 0.
 """
 
 import json
@@ -77,7 +77,8 @@ def main() -> int:
         return 0
     pytest: list[str | Path] = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     run([*pytest, "-n", "auto", "--maxprocesses", "8", "--dist", "loadgroup", "-m", FAST, *TESTS])
-    run([*pytest, "-n", "0", "tests/pretrain/test_two_processes.py"])
+    slow = ("tests/pretrain/test_two_processes.py", "tests/pretrain/test_compilation.py")
+    run([*pytest, "-n", "0", *slow])
     print(f"the oldest versions pass; {time.monotonic() - started_s:.0f} s")
     return 0
 

@@ -28,7 +28,8 @@ def gather(rows: Tensor) -> Tensor:
     if num_processes() == 1:
         return rows.detach()
     gathered = rows.new_empty((num_processes() * len(rows), *rows.shape[1:]))
-    dist.all_gather_into_tensor(gathered, rows.detach().contiguous())
+    # torch.compile of torch 2.6 needs the group
+    dist.all_gather_into_tensor(gathered, rows.detach().contiguous(), group=dist.group.WORLD)
     return gathered
 
 
@@ -49,12 +50,14 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
         ctx.num_rows = len(rows)
-        return gather(rows)
+        gathered = gather(rows)
+        # torch.compile of torch 2.11 loses the gradient of a result that was written in place
+        return gathered.clone() if torch.compiler.is_compiling() else gathered
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         gradient = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(gradient)
+        dist.all_reduce(gradient, group=dist.group.WORLD)
         start = dist.get_rank() * ctx.num_rows
         return gradient[start : start + ctx.num_rows]
 

@@ -5,6 +5,8 @@
 - torch 2.15 has `isolate_recompiles` for compiled modules; torch 2.11 and earlier do not. Without
   it, all compiled modules share the limit of 8 graphs, which is too low for the stages of DINO on
   several GPUs and for LooC++ with three heads.
+- torch.compile of torch 2.6 supports a collective only with its group. That of torch 2.11 loses the
+  gradient of an autograd function whose result was written in place (pretrain/parts/gather.py).
 - Autocast supports the device "mtia" since torch 2.7.
 - Since torch 2.9, each backend has a separate attribute for the precision of float32 products;
   transfer/process_state.py reads it if the common setting cannot be read.
