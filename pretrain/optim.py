@@ -80,9 +80,9 @@ class LARS(Optimizer):
 
     @torch.no_grad()
     def directions(self, group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]] | None:
-        """Update the momentum of a group; return its weights and the directions of the step.
+        """Update the momentum of a group; return weights and step directions.
 
-        Weights without gradient are left out. None if there are no others.
+        Weights without gradient are left out. None if no weight has a gradient.
         """
         weights = [weight for weight in group["params"] if weight.grad is not None]
         if not weights:

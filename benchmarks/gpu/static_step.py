@@ -129,7 +129,7 @@ class StaticStep:
 def move_weights(
     optimizer: torch.optim.Optimizer, group: dict[str, Any], learning_rate: Tensor
 ) -> None:
-    """Apply a step of SGD or LARS to one group, with a learning rate on the device."""
+    """Update one group's weights by SGD or LARS, without waiting."""
     if isinstance(optimizer, LARS):
         weights, momenta = optimizer.directions(group) or ([], [])
     else:

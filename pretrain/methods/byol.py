@@ -13,10 +13,10 @@ from pretrain.recipes.byol import BYOLConfig
 
 
 def byol_loss(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return the mean squared distance of normalized rows (eq. 2), 0 to 4.
+    """Return the mean squared distance of normalized rows (eq. 2).
 
-    prediction (n, d), target (n, d), of any length. Computed in float32, also under autocast. The
-    target gets no gradient.
+    It is between 0 and 4. prediction (n, d), target (n, d), of any length. Computed in float32,
+    also under autocast. The target gets no gradient.
     """
     return 2 + 2 * negative_cosine(prediction, target)
 

@@ -20,9 +20,9 @@ from pretrain.recipes.wmse import WMSEConfig
 def wmse_loss(
     embeddings: Tensor, orders: Tensor, *, whitening_size: int, ridge: float = 0.0
 ) -> dict[str, Tensor]:
-    """Return the mean distance of whitened views (equations 5, 6): 0 to 4.
+    """Return the mean distance of whitened views (equations 5, 6).
 
-    0 is best; the distance is between rows of unit length. embeddings (V, N, D): projector outputs
+    It is 0 (best) to 4, since the rows have unit length. embeddings (V, N, D): projector outputs
     of any scale. Each row of orders (I, N) is a permutation that divides the images into
     sub-batches of `whitening_size`; the loss is averaged over all sub-batches. Computed in float32,
     also under autocast. If a sub-batch's covariance has no Cholesky factor, its loss and gradient

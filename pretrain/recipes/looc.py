@@ -33,7 +33,7 @@ class LooCConfig(KeySettings):
     """Augmentations that heads 1 to n preserve, in this order. None: MoCo."""
     conv5_heads: bool = False
     """Give each head its own layer4 (LooC++).
-    The exported features are those of all heads, concatenated."""
+    The exported features are the concatenated features of all heads."""
     queue_size: QueueSize = 16_384
     """K, number of keys in the queue of each head."""
 

@@ -71,12 +71,13 @@ class LORACConfig(KeySettings):
     margin: Real = 3.0
     """c of the margin, a nuclear norm."""
     batch_scope: Literal["local", "global"] = "local"
-    """Images that the batch-wise prior uses: those of one process (local), or all (global)."""
+    """Images that the batch-wise prior uses.
+    local: of one process. global: of all processes."""
     temperature: Positive = 0.2
     """Tau, temperature: divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
-    """Use temperature 1 once the prior is used, as the released code erroneously does. The paper
-    keeps tau."""
+    """Use temperature 1 once the prior is used.
+    The released code does this erroneously. The paper keeps tau."""
     num_large_views: NumViews = 3
     """Number of views of the recipe's large size."""
     num_small_views: NumSmallViews = 5
@@ -86,9 +87,9 @@ class LORACConfig(KeySettings):
     If several, the first large views are both keys and queries. If one, the last large view is the
     key and not a query (figure 4(b), M = num_large_views)."""
     q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
-    """Embeddings that are the rows of Q. large_and_keys: large queries and all keys (released
-    code). per_key: one key and the large queries of the other views (eq. 12). all_views: all
-    queries and all keys."""
+    """Embeddings that are the rows of Q.
+    large_and_keys: large queries and all keys (released code). per_key: one key and the large
+    queries of the other views (eq. 12). all_views: all queries and all keys."""
     queue_size: QueueSize = 65_536
     """K, number of keys in each of the num_keys queues.
     The paper names one queue; its code has two."""
@@ -149,7 +150,8 @@ EQUAL_VIEWS = {
     )
     for number in range(2, 9)
 }
-"""Points of figure 4(b). All views have one size, and one of them is the key."""
+"""Points of figure 4(b).
+All views have one size, and one of them is the key."""
 
 RECIPES: Recipes = {
     "lorac/in1k-r50": IN1K,

@@ -32,7 +32,7 @@ Fact = Annotated[int, tyro.conf.Suppress]
 """A number from the paper; not a command-line option."""
 
 EffectiveWith = Mapping[str, tuple[str, tuple[str, ...]]]
-"""Option -> another option, and its values with which the first one has an effect."""
+"""Option -> another option, and its values that make the first effective."""
 
 MOCO_V2_VIEWS = ViewRecipe()
 MOCO_V1_VIEWS = ViewRecipe(jitter_probability=1.0, hue=0.4, gray_first=True, blur_probability=0.0)
@@ -105,7 +105,8 @@ class Recipe(Generic[Config]):
     """Images that the folder --data should contain."""
     views: ViewRecipe = MOCO_V2_VIEWS
     test_px: Annotated[int, Range(0, MAX_SIDE_PX)] = 0
-    """Image size in px at which the backbone is evaluated. 0: the size of the views."""
+    """Image size in px at which the backbone is evaluated.
+    0: the size of the views."""
     epochs: Annotated[float, Range(0, 1e6)]
     """Length of the run and of its schedule, which may be fractional."""
     batch_size: Annotated[int, Range(2, 2**24)]

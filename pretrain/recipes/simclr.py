@@ -48,7 +48,7 @@ UNCLEAR = (
 
 
 def root_rate(batch_size: int) -> float:
-    """Return a learning rate proportional to the root of the batch size (appendix B.1)."""
+    """Return a learning rate proportional to the batch size's root (appendix B.1)."""
     return 0.075 * math.sqrt(batch_size)
 
 

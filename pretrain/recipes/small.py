@@ -114,7 +114,8 @@ CONFIGS: Mapping[str, Any] = {
     "supervised": looc.SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }
-"""Method -> settings at every small scale, without those of the queue, which `at_scale` adds."""
+"""Method -> settings at every small scale.
+`at_scale` adds the settings of queues."""
 
 MULTI_CROP: Mapping[str, Any] = {"num_large_views": 2, "num_small_views": 2, "num_keys": 2}
 SMOKE_CONFIGS = {

@@ -36,9 +36,9 @@ class SwAVConfig:
     """Fraction of the run until which the prototypes are frozen.
     The default is one epoch."""
     queue_size: QueueSize = 0
-    """Number of embeddings of past steps that also get codes, for each assigned view and over all
-    processes. 0: none. Small batches need a queue, so that there are more embeddings than
-    prototypes."""
+    """Number of embeddings of past steps that also get codes.
+    It is the number per assigned view, over all processes. 0: none. Small batches need a queue, so
+    that there are more embeddings than prototypes."""
     queue_from: Fraction = 0.0
     """Fraction of the run after which the queue is filled.
     It is used once it is full."""

@@ -66,7 +66,8 @@ class UniCLRConfig:
     """Loss: SimAffinity, SimWhitening or SimTrace.
     SimTrace is divided by N D; trace_unscaled is equation 3 as printed."""
     temperature: Positive | None = None
-    """Tau, temperature: divides affinities. None: the paper's, 0.5 for affinity and 1 otherwise."""
+    """Tau, temperature: divides affinities.
+    None: the paper's, 0.5 for affinity and 1 otherwise."""
     symmetry_weight: NotNegative | None = None
     """Gamma, weight of the symmetric loss.
     None: the paper's, 0 for trace and 0.01 otherwise."""
@@ -88,7 +89,7 @@ class UniCLRConfig:
     """Compute one mean and covariance from all embeddings of a step.
     Otherwise, one for each pair of views."""
     affinity_scope: Literal["global", "local"] = "global"
-    """Images that affinities and statistics use: those of all processes, or of each process."""
+    """Images that affinities and statistics use: of all processes, or of each."""
     momentum_encoder: bool = False
     """Compute the targets by a momentum encoder, without gradient."""
     momentum: Fraction = 0.99
@@ -99,7 +100,7 @@ class UniCLRConfig:
     predictor_dim: Dimension = 512
     """Width of the predictor's hidden layer."""
     num_small_views: NumSmallViews = 0
-    """Number of small views, in addition to the two large ones; 6 with multi-crop."""
+    """Number of small views, besides two large ones; 6 with multi-crop."""
     hidden_dim: Dimension = 2048
     """Width of the projector's hidden layers."""
     embedding_dim: Dimension = 2048

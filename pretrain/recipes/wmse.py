@@ -25,7 +25,8 @@ class WMSEConfig:
     """
 
     num_views: Annotated[int, Range(2, 1000)] = 2
-    """V, number of views of an image (the paper's d): 2 in W-MSE 2, 4 in W-MSE 4."""
+    """V, number of views of an image (the paper's d).
+    It is 2 in W-MSE 2, 4 in W-MSE 4."""
     whitening_size: PositiveCount = 256
     """Images in a sub-batch; twice the number of features in the paper."""
     num_orders: NumViews = 1
