@@ -242,7 +242,7 @@ def test_low_result_ends_with_its_own_status(
     values = {"mine@a": 50.0, "mine@b": 9.0, "mine@c": 50.0}
     snapshots = [
         SimpleNamespace(
-            backbone=name,
+            backbone=SimpleNamespace(name=name),
             key="cifar10_knn",
             failure="",
             schedule=settings.schedule,

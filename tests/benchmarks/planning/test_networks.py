@@ -89,13 +89,13 @@ def test_each_network_has_one_with_random_weights(tmp_path: Path) -> None:
 
 
 def test_resnet_and_vit_share_one_command(tmp_path: Path, small_data: Path) -> None:
-    first, _, _, tiny = files(tmp_path)
+    _, _, cifar, tiny = files(tmp_path)
     folders = ["--data", small_data, "--results", tmp_path / "out", "--runs", tmp_path / "runs"]
-    args = ["--ckpt", tiny, first, "--encoder", f"{tmp_path / 'net.py'}:tiny", "", "--random"]
+    args = ["--ckpt", tiny, cifar, "--encoder", f"{tmp_path / 'net.py'}:tiny", "", "--random"]
     args += [*folders, "--tasks", "cifar10_knn", "--schedule", "smoke", "--quiet"]
     assert main([str(arg) for arg in args]) == 0
     rows = {path.name for path in (tmp_path / "out" / "records").iterdir()}
-    assert rows == {"first", "tiny", "random", "random-resnet18"}
+    assert rows == {"cifar", "tiny", "random", "random-resnet18"}
 
 
 def test_twin_of_a_later_network_has_its_own_name(tmp_path: Path) -> None:
