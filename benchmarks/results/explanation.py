@@ -18,7 +18,7 @@ from benchmarks.results.records import (
     grouped,
     value_words,
 )
-from benchmarks.results.verdicts import pairs_of, why_apart
+from benchmarks.results.verdicts import pairs_of, reason_without_number
 from pretrain.running.command_line import with_present_option
 from transfer.cells.request import Settings, command_line_args, from_json
 from transfer.encoders.architectures import network_words
@@ -89,7 +89,7 @@ def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
 
 
 def explain(run: Run) -> Explanation:
-    """Return all that is known about a number."""
+    """Return the sections on a record, from its number to the command that repeats it."""
     record, details = run.record, run.details
     data = record.data | {name: details[name] for name in (COPIED,) if name in details}
     computed = {"record": str(run.path), "features_in": features_in(record)}
@@ -103,7 +103,7 @@ def explain(run: Run) -> Explanation:
         "Checkpoint": checkpoint_lines(record),
         "Data": _fields(data),
         "Computed": _fields(computed),
-        "Again": list(again_lines(record, run.path)),
+        "Again": list(repeat_lines(record, run.path)),
     }
     return {title: lines for title, lines in sections.items() if lines}
 
@@ -132,7 +132,7 @@ def _published(run: Run) -> Iterator[Entry]:
         yield f"{printed.where}: {printed.row.label}, {printed.column.label}", text
     if not pairs:
         reasons = {
-            f"{paper.name}, {table.number}": why_apart(table, run.backbone)
+            f"{paper.name}, {table.number}": reason_without_number(table, run.backbone)
             for paper, table in all_tables()
             if table.kind != "settings"
             if any(run.task == (r.task or c.task) for r in table.rows for c in table.columns)
@@ -143,8 +143,11 @@ def _published(run: Run) -> Iterator[Entry]:
 def _protocol(record: Record) -> Iterator[Entry]:
     protocol = record.protocol
     yield "name", f"{protocol['name']}, schedule {record.schedule}, hash {protocol['hash']}"
-    same = protocol["hash"] == protocol["paper_hash"]
-    yield "as in the paper", "yes" if same else f"no, the paper's hash is {protocol['paper_hash']}"
+    is_published = protocol["hash"] == protocol["paper_hash"]
+    yield (
+        "as in the paper",
+        "yes" if is_published else f"no, the paper's hash is {protocol['paper_hash']}",
+    )
     for sentence in record.departures:
         yield "deviation", sentence
     task = TASKS.get(record.request.get("task", ""))
@@ -184,8 +187,11 @@ def _fields(fields: Mapping[str, Any]) -> list[Entry]:
     return [(name, value_words(value)) for name, value in _flat(fields).items()]
 
 
-def again_lines(record: Record, path: Path) -> Iterator[Entry]:
-    """Yield the command to repeat the evaluation, placeholders, and cache status."""
+def repeat_lines(record: Record, path: Path) -> Iterator[Entry]:
+    """Yield the command that repeats the evaluation.
+
+    Also explain its placeholders, and say whether the result would come from the cache.
+    """
     key = record.request.get("task")
     if key not in TASKS or not file_of(record) or record.request.get("variant"):
         yield (
@@ -194,11 +200,11 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
         )
         return
     records = next((parent for parent in path.parents if parent.name == RECORDS), None)
-    of_snapshot = records is not None and path.is_relative_to(records / SNAPSHOTS)
+    is_snapshot = records is not None and path.is_relative_to(records / SNAPSHOTS)
     curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
     source = (record.request.get("checkpoint", {}).get("origin") or {}).get("file", "")
     checkpoint_args, option_args = _stored_args(record)
-    if of_snapshot:
+    if is_snapshot:
         args = [*RUN_ALL, "--follow" if source else "--snapshots", "DIR", "--name", curve]
         args += ["--tasks", key]
     else:
@@ -207,11 +213,11 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
     if records and records.parent != DEFAULT_RESULTS:
         args += ["--results", str(records.parent)]
     yield "command", shlex.join([*args, *option_args])
-    hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
-    if of_snapshot:
+    hash_text = f"with the sha256 {record.backbone.get('file_sha256')}"
+    if is_snapshot:
         file, name = "DIR", source or f"{snapshot}.pt"
         folder = "the folder of the run" if source else "a folder of the run's snapshots"
-        yield file, f"{folder}; this record: {name} {hash_words}"
+        yield file, f"{folder}; this record: {name} {hash_text}"
     elif (record.backbone.get("made_by") or {}).get("method") == UNTRAINED:
         file = file_of(record)
         network = network_words(record.backbone["arch"], record.backbone["stem"])
@@ -219,10 +225,12 @@ def again_lines(record: Record, path: Path) -> Iterator[Entry]:
         yield file, f"any checkpoint of a {network}: {reason}"
     else:
         file = file_of(record)
-        yield file, f"the checkpoint {hash_words}; the record may lack its folder"
+        yield file, f"the checkpoint {hash_text}; the record may lack its folder"
     generated = any(entry["small"] == "generated" for entry in record.data.values())
-    written = "; to write generated data: python -m transfer generate-data" if generated else ""
-    yield "DATA", f"the folder of all datasets{written}"
+    generate_hint = (
+        "; to write generated data: python -m transfer generate-data" if generated else ""
+    )
+    yield "DATA", f"the folder of all datasets{generate_hint}"
     is_changed = protocol_hash(record.task, TASKS[key]) != record.protocol["paper_hash"]
     cached = f"yes, if {file} and DATA are the same as in the record"
     yield "cached", "no: the protocol has changed since" if is_changed else cached

@@ -62,22 +62,22 @@ def overview_page(
 
 
 def _columns(block: Block) -> list[Number]:
-    """Return a number per column; the twelve tasks come first."""
+    """Return one number of each column. The twelve transfer tasks come first."""
     from transfer.tasks import TASKS, reading_of
 
     # the first protocol variant of a task determines its position
     order = {reading_of(key)[0]: i for i, key in reversed([*enumerate(TASKS)])}
-    twelve = (*transfer_tasks(), AVERAGE)
-    firsts = {number.column: number for number in reversed(block.numbers)}
-    protocols = list(dict.fromkeys(name for task, name in block.columns if task in twelve))
+    transfer_keys = (*transfer_tasks(), AVERAGE)
+    column_numbers = {number.column: number for number in reversed(block.numbers)}
+    protocols = list(dict.fromkeys(name for task, name in block.columns if task in transfer_keys))
 
     def sort_key(number: Number) -> tuple[int, int, int, ColumnKey]:
-        if number.task in twelve:
-            index = protocols.index(number.protocol_name), twelve.index(number.task)
+        if number.task in transfer_keys:
+            index = protocols.index(number.protocol_name), transfer_keys.index(number.task)
             return 0, *index, number.column
         return 1, 0, order.get(number.task, len(order)), number.column
 
-    return sorted(firsts.values(), key=sort_key)
+    return sorted(column_numbers.values(), key=sort_key)
 
 
 def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> list[Part]:
@@ -87,9 +87,12 @@ def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> li
     short = re.compile("^transfer_linear/|_linear$|_knn$")
     labels = [short.sub("", key_of(*column.column)) for column in columns]
     # the key of a protocol variant, such as in1k_linear@co2, already names its protocol
-    others = {i: c.protocol_name for i, c in enumerate(columns) if "@" not in labels[i]}
-    if len({*others.values()}) > 1:
-        labels = [f"{text} {others[i]}" if i in others else text for i, text in enumerate(labels)]
+    protocol_names = {i: c.protocol_name for i, c in enumerate(columns) if "@" not in labels[i]}
+    if len({*protocol_names.values()}) > 1:
+        labels = [
+            f"{text} {protocol_names[i]}" if i in protocol_names else text
+            for i, text in enumerate(labels)
+        ]
     filled = {(number.row, number.column) for number in block.numbers}
     rows = [
         (row_label(row, block.rows), row)
@@ -189,9 +192,10 @@ def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> 
 
 
 def _difference_lines(rows: Sequence[Number], table: Grid, tasks: Sequence[str]) -> Iterator[str]:
-    """Yield how many backbones differ, per set of backbones with results in the same columns.
+    """Yield sentences that count significant differences between backbones.
 
-    tasks: task of each column. A column without known errors is left out.
+    Only backbones with results in the same columns are compared. tasks: task of each column.
+    Columns without known errors are left out.
     """
     sets = grouped(
         (tuple(i for i, cell in enumerate(line.numbers) if cell.score), (row.backbone, line))
@@ -223,28 +227,31 @@ def _difference_lines(rows: Sequence[Number], table: Grid, tasks: Sequence[str])
         )
         methods = [i for i in trained if backbones[i].method != "supervised"]
         for random_index in (i for i, b in enumerate(backbones) if b.method == RANDOM):
-            p_values, worse = [], []
+            p_values, not_better = [], []
             for i in methods:
                 gains = [difference(s[i], s[random_index], task) for _, task, s in tests]
                 p_values.append([gain.p if gain.points > 0 else 1.0 for gain in gains])
-                missed = [t for t, p in zip(labels, p_values[-1], strict=True) if p >= LEVEL]
-                worse += [f"{backbones[i].name} ({', '.join(missed)})"] if missed else []
+                not_significant = [
+                    t for t, p in zip(labels, p_values[-1], strict=True) if p >= LEVEL
+                ]
+                if not_significant:
+                    not_better.append(f"{backbones[i].name} ({', '.join(not_significant)})")
             uncorrected, corrected = _num_significant(p_values, all)
             yield (
                 f"- {column_text}: {uncorrected} of {len(methods)} backbones trained without "
                 f"labels are better than {backbones[random_index].name} in every column "
                 f"(p < {LEVEL}, uncorrected; {corrected} after Holm's correction over "
                 f"{len(methods) * len(tests)} tests); not better, uncorrected: "
-                f"{', '.join(worse) or 'none'}."
+                f"{', '.join(not_better) or 'none'}."
             )
 
 
 def _num_significant(
     p_values: Sequence[Sequence[float]], condition: Callable[[Iterable[bool]], bool]
 ) -> tuple[int, int]:
-    """Return the number of significant rows, without and with Holm's correction.
+    """Return how many rows are significant, without and with Holm's correction.
 
-    condition: any or all of the p-values of a row.
+    condition: `any` or `all`, over the p-values of a row.
     """
     corrected = iter(holm(p for row in p_values for p in row))
     return (

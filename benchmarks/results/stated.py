@@ -30,7 +30,7 @@ HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "95 % interv
 BEST_SETTING = "- best setting: inconclusive where the paper's value is not significantly below."
 
 
-class Evidence:
+class OurResults:
     """Our results that the statements are compared with."""
 
     def __init__(self, numbers: Iterable[Number]) -> None:
@@ -38,11 +38,11 @@ class Evidence:
         measured = [number for number in numbers if number.runs]
         comparable = [number for number in measured if number.reasons.comparable]
         self.scores = {(n.row, *n.column, n.metric): n.score for n in comparable}
-        every = {n.backbone.identity: n._replace(conditions="") for n in reversed(measured)}
-        self.backbones = [every[identity] for identity in sorted(every)]
+        by_identity = {n.backbone.identity: n._replace(conditions="") for n in reversed(measured)}
+        self.backbones = [by_identity[identity] for identity in sorted(by_identity)]
         """Backbones with any result: metrics of their pre-training need no evaluation."""
-        firsts = {number.row: number for number in reversed(comparable)}
-        self.comparable = [firsts[row] for row in sorted(firsts)]
+        by_row = {number.row: number for number in reversed(comparable)}
+        self.comparable = [by_row[row] for row in sorted(by_row)]
 
     def backbones_of(self, recipe: str, measurement: Measurement) -> list[Number]:
         """Return the rows of a recipe that may be compared."""
@@ -50,7 +50,7 @@ class Evidence:
         return [row for row in rows if row.backbone.recipe == recipe]
 
     def sign(self, measurement: Measurement) -> str:
-        """Return the sign of declared recipes if a backbone has it."""
+        """Return the mark for a declared recipe if one of the backbones has a declared recipe."""
         recipes = measurement.recipes
         rows = (row for recipe in recipes for row in self.backbones_of(recipe, measurement))
         return DECLARED if any(row.backbone.declared for row in rows) else ""
@@ -91,28 +91,28 @@ class Evidence:
 
 def stated_page(numbers: Iterable[Number], command: str) -> Page:
     """Return the page of all papers' statements."""
-    evidence = Evidence(numbers)
+    our_results = OurResults(numbers)
     page: Page = [
         "# Numbers of the running texts",
         "Numbers that the papers state outside their tables, in percent, in points for differences "
         f"and in bits for entropies. Made by `{command}`.",
     ]
     for paper in papers():
-        page += _paper_parts(paper, evidence) if paper.stated else []
-    return page + declaration_notes(row.backbone for row in evidence.backbones)
+        page += _paper_parts(paper, our_results) if paper.stated else []
+    return page + declaration_notes(row.backbone for row in our_results.backbones)
 
 
-def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
-    lines, needed, other_lines = [], [], []
+def _paper_parts(paper: Paper, our_results: OurResults) -> list[Part]:
+    lines, missing_lines, other_lines = [], [], []
     for statement in paper.stated:
         for measurement in statement.measured:
-            ours = evidence.score(statement, measurement)
-            lines.append(_line(statement, measurement, ours, evidence.sign(measurement)))
-            needed += [] if ours else [_needed(measurement)]
+            ours = our_results.score(statement, measurement)
+            lines.append(_line(statement, measurement, ours, our_results.sign(measurement)))
+            missing_lines += [] if ours else [_missing_line(measurement)]
         if statement.swept:
-            best, missing = _best_setting(statement, evidence)
+            best, missing = _best_setting(statement, our_results)
             lines.append(best)
-            needed += missing
+            missing_lines += missing
         compared = {m.value for m in (*statement.measured, *statement.swept.values())}
         uncompared = ", ".join(
             f"{key} {_value_text(value)}"
@@ -131,8 +131,8 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
         if any(statement.swept for statement in paper.stated):
             sources.append(BEST_SETTING)
         page_parts += [grid(HEADER, lines, num_left=3), "\n".join(dict.fromkeys(sources))]
-    if needed:
-        page_parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
+    if missing_lines:
+        page_parts += ["Missing:", "\n".join(dict.fromkeys(missing_lines))]
     if assumed := _assumptions(paper):
         page_parts += ["Assumptions, and numbers without a verdict:", "\n".join(assumed)]
     if other_lines:
@@ -140,16 +140,16 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[Part]:
     return page_parts
 
 
-def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], list[str]]:
+def _best_setting(statement: Statement, our_results: OurResults) -> tuple[list[str], list[str]]:
     """Return the line on a setting's best value, and missing runs.
 
-    It is reproduced if our best value is the paper's, and inconclusive if that one is not
-    significantly below ours. All values must be there.
+    The verdict needs results of all values. It is "reproduced" if our best value is the paper's,
+    and "inconclusive" if our result with the paper's value is not significantly below our best.
     """
     measurements = statement.swept
     first = next(iter(measurements.values()))
-    scores = {v: s for v, m in measurements.items() if (s := evidence.score(statement, m))}
-    missing = [_needed(measurements[value]) for value in measurements if value not in scores]
+    scores = {v: s for v, m in measurements.items() if (s := our_results.score(statement, m))}
+    missing = [_missing_line(measurements[value]) for value in measurements if value not in scores]
     paper = statement.values[first.value]
     line = [statement.where, statement.what, first.value, f"{paper}"]
     if missing:
@@ -158,7 +158,7 @@ def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], 
     ours = max(scores, key=lambda value: scores[value].mean)
     is_significant = difference(scores[ours], scores[paper], first.task).is_significant
     verdict = "reproduced" if ours == paper else "another" if is_significant else "inconclusive"
-    signs = "".join(dict.fromkeys(map(evidence.sign, measurements.values())))
+    signs = "".join(dict.fromkeys(map(our_results.sign, measurements.values())))
     return [*line, f"{ours:g}{signs}", "–", "–", verdict], []
 
 
@@ -183,21 +183,21 @@ def _stated_score(measurement: Measurement, value: float) -> Score:
 
     A stated difference has no known sampling error and gets the one of ours.
     """
-    counted = measurement.task and measurement.metric not in RUN_DEVIATIONS
+    has_sampling_error = measurement.task and measurement.metric not in RUN_DEVIATIONS
     is_gain = len(measurement.recipes) > 1
-    of_task = None if is_gain else num_test_images(measurement.task)
+    num_images = None if is_gain else num_test_images(measurement.task)
     two_runs = 2 * run_deviation(_scale(measurement)).points ** 2
     return Score(
         mean=value,
         metric=measurement.metric,
-        num_images=of_task,
-        stated_error=None if counted else 0.0,
+        num_images=num_images,
+        stated_error=None if has_sampling_error else 0.0,
         run_variance=two_runs if is_gain else None,
     )
 
 
 def _scale(measurement: Measurement) -> str:
-    """Return the metric if it has a deviation, or the task."""
+    """Return the key of the run-to-run deviation: the metric if it has one, otherwise the task."""
     return measurement.metric if measurement.metric in RUN_DEVIATIONS else measurement.task
 
 
@@ -231,7 +231,7 @@ def _assumptions(paper: Paper) -> list[str]:
     ]
 
 
-def _needed(measurement: Measurement) -> str:
+def _missing_line(measurement: Measurement) -> str:
     recipes = " and ".join(f"`{recipe}`" for recipe in measurement.recipes)
     task = f", then `{measurement.task}` ({measurement.protocol})" if measurement.task else ""
     return f"- needs pre-training {recipes}{task or ', then any task'}"

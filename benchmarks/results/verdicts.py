@@ -131,7 +131,9 @@ def comparison_parts(table: Table, pairs: Sequence[Pair], rows: Iterable[Number]
                 f"- → {plain(pair.ours.label)} is not a run of the printed row {row.label} "
                 f"(`{row.recipe}`), but of a variant: `{recipe}`, {row.beside[recipe]}."
             )
-    lines += [f"- {plain(row.label)}: {why_apart(table, row.backbone)}." for row in uncompared]
+    lines += [
+        f"- {plain(row.label)}: {reason_without_number(table, row.backbone)}." for row in uncompared
+    ]
     page_parts: list[Part] = [grid(HEADER, map(pair_texts, pairs), num_left=3)] if pairs else []
     return [*page_parts, "\n".join(dict.fromkeys(lines))]
 
@@ -151,8 +153,8 @@ def pair_texts(pair: Pair) -> list[str]:
     ]
 
 
-def why_apart(table: Table, backbone: Backbone) -> str:
-    """Return why a backbone has no published counterpart in a table."""
+def reason_without_number(table: Table, backbone: Backbone) -> str:
+    """Return why a table has no published number for a backbone."""
     if not backbone.method:
         reason = "the file does not record its training (declare it with `--trained-with RECIPE`)"
         return f"no published counterpart: {reason}"

@@ -10,7 +10,7 @@ import pytest
 import tyro
 
 from benchmarks.planning.options import RunAll
-from benchmarks.results.explanation import again_lines
+from benchmarks.results.explanation import repeat_lines
 from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put
 from transfer.cells import cell as cell_module
@@ -30,7 +30,7 @@ NAMES = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
 
 
 def lines_of(path: Path) -> dict[str, str]:
-    return dict(again_lines(read_record(path), path))
+    return dict(repeat_lines(read_record(path), path))
 
 
 def planned_cell(words: list[str], backbone: Encoder, monkeypatch: pytest.MonkeyPatch) -> Cell:
