@@ -36,7 +36,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from benchmarks.execution.ending import finish_run, write_requested
-from benchmarks.execution.graph import job_graph
+from benchmarks.execution.graph import job_graph, with_hours_of_this_machine
 from benchmarks.execution.local import run_jobs
 from benchmarks.execution.states import earlier_work
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
@@ -112,16 +112,17 @@ def plan(
         for key in keys
         for seed in seeds
     ]
-    processes = request.workers or max(1, num_gpus())
-    cores = max(1, len(os.sched_getaffinity(0)) // processes)
     if request.cluster.slurm:
         from benchmarks.cluster.arrays import num_cpus, with_cluster_gpus
 
         cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
+        rows = with_classifiers([plan_cell(cell) for cell in cells])
         cores = num_cpus(request.cluster, request.cluster.cell_gpus)
         processes = request.cluster.parallel or len(cells)
-    rows = with_classifiers([plan_cell(cell) for cell in cells])
-    rows = with_shared_work_counted_once(rows, cores, processes)
+        rows = with_shared_work_counted_once(rows, cores, processes)
+    else:
+        rows = with_classifiers([plan_cell(cell) for cell in cells])
+        rows = with_hours_of_this_machine(rows, request.workers or max(1, num_gpus()))
     if not (num_gpus() or request.cluster.slurm):
         rows = [replace(row, limit=NO_GPU) if row.limit else row for row in rows]
     to_run = grouped((row.cell.backbone.name, row.cell) for row in rows if row.state == "run")

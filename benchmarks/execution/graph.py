@@ -6,10 +6,17 @@ networks take longer than decoding and jobs run in parallel. Probes of one pass 
 job, and so do the other tasks of one backbone on the same datasets, which share features.
 """
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from benchmarks.planning.plan import PlannedCell, extraction_of, pass_of
+from benchmarks.planning.plan import (
+    PlannedCell,
+    decoding_hours,
+    extraction_of,
+    pass_of,
+    with_shared_work_counted_once,
+)
 from benchmarks.results.records import grouped
 from transfer.cells.cell import Cell
 from transfer.cells.request import Request
@@ -52,6 +59,25 @@ def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
         )
         jobs.append(Job(cells, sum(row.gpu_hours for row in group), dependencies))
     return jobs
+
+
+def with_hours_of_this_machine(rows: Sequence[PlannedCell], workers: int) -> list[PlannedCell]:
+    """Return the rows with the hours of jobs that share this machine.
+
+    Parallel jobs share its cores and memory. workers: their maximum number. If there are fewer
+    jobs, each has a larger share.
+    """
+    cores, planned = len(os.sched_getaffinity(0)), list(rows)
+    while True:
+        rows = [
+            replace(row, core_hours=decoding_hours(row.cell, workers)) if row.core_hours else row
+            for row in planned
+        ]
+        rows = with_shared_work_counted_once(rows, max(1, cores // workers), workers)
+        num_jobs = len(job_graph(rows))
+        if not 0 < num_jobs < workers:
+            return rows
+        workers = num_jobs
 
 
 def _shared_work(row: PlannedCell) -> object:

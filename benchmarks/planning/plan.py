@@ -63,21 +63,27 @@ def plan_cell(cell: Cell) -> PlannedCell:
     too_few = "" if missing else cell.task.too_few_images(cell.settings.data)
     if too_few:
         return PlannedCell(cell, "missing data", (), 0.0, too_few)
-    units, measured = cell.task.units(), measured_seconds(cell.settings.runs)
-    hours, decoding = gpu_hours(units, cell.feature_backbone, measured), 0.0
-    if not cell.task.trains_backbone:
-        decoding = core_hours(units, cell.backbone, measured, is_cached=_fits_into_memory(cell))
+    measured = measured_seconds(cell.settings.runs)
+    hours = gpu_hours(cell.task.units(), cell.feature_backbone, measured)
+    decoding = decoding_hours(cell)
     if missing:
         return PlannedCell(cell, "missing data", missing, hours, core_hours=decoding)
     note = f"uses the classifier of {cell.classifier_cell.key}" if cell.classifier_cell else ""
     return PlannedCell(cell, "run", (), hours, note, decoding)
 
 
-def _fits_into_memory(cell: Cell) -> bool:
-    """Return whether the decoded training images probably fit into memory."""
+def decoding_hours(cell: Cell, jobs: int = 1) -> float:
+    """Return the estimated hours to decode a frozen network's images on one core.
+
+    jobs: number of parallel jobs, which share the memory for decoded images.
+    """
+    if cell.task.trains_backbone:
+        return 0.0
     num_bytes = DATASETS[cell.task.dataset].counts.get("trainval", 0) * IMAGE_BYTES
     with image_memory(cell.settings.image_memory_gb):
-        return num_bytes <= image_memory_bytes()
+        is_cached = num_bytes <= image_memory_bytes(jobs)
+    measured = measured_seconds(cell.settings.runs)
+    return core_hours(cell.task.units(), cell.backbone, measured, is_cached=is_cached)
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:

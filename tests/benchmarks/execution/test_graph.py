@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
+from benchmarks.execution import graph
 from benchmarks.execution.graph import Job, job_graph
 from tests.benchmarks.conftest import Rows
+from transfer.cells.cell import Cell
 
 PASS = ("in100_linear@jcl", "in100_linear@looc")
 
@@ -40,3 +44,24 @@ def test_backbones_of_another_image_size_are_another_job(rows: Rows) -> None:
 
 def test_each_training_of_a_whole_network_is_one_job(rows: Rows) -> None:
     assert len(job_graph(rows("voc12_seg_fcn", "coco_det", names=("a", "b")))) == 4
+
+
+def test_few_jobs_share_the_cores_and_memory_of_this_machine(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 8 GPUs and one job, the job has all cores and all memory, in the plan as in the run."""
+    shares = []
+
+    def hours_without_cache(cell: Cell, jobs: int) -> float:
+        shares.append(jobs)
+        return 16.0
+
+    monkeypatch.setattr(graph, "decoding_hours", hours_without_cache)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(16))
+    five = [replace(row, core_hours=1.0) for row in rows("in100_knn", names=tuple("abcde"))]
+    (job,) = job_graph(graph.with_hours_of_this_machine(five, 8))
+    assert job.hours == 5.0  # with a share of 2 cores, it would wait 8 h for images
+    assert dict.fromkeys(shares) == dict.fromkeys([8, 1])
+    training = rows("coco_det")
+    assert graph.with_hours_of_this_machine(training, 8) == training
+    assert not graph.with_hours_of_this_machine([], 8)

@@ -82,6 +82,7 @@ def test_processes_side_by_side_share_what_is_free(monkeypatch: pytest.MonkeyPat
     for text, num_processes in [("4", 4), ("", 1), ("0", 1), ("many", 1)]:
         monkeypatch.setenv(SHARERS, text)
         assert image_memory_bytes() == int(8_000_000 * DEFAULT_FRACTION) // num_processes
+        assert image_memory_bytes(8) == int(1_000_000 * DEFAULT_FRACTION)
         with image_memory(1.5):
             assert image_memory_bytes() == 1_500_000_000, "an option of each process"
         with image_memory(0):
