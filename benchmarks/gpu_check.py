@@ -77,7 +77,8 @@ def run(request: GPUCheckOptions) -> int:
         raise OptionError("pre-training needs OpenCV: pip install opencv-python-headless")
     from benchmarks.gpu import evaluation, pretraining
     from benchmarks.gpu.fused import fused_throughput
-    from transfer.finetuning.loop import limit_workspaces, use_expandable_segments
+    from transfer.finetuning.loop import use_expandable_segments
+    from transfer.frozen.network import limit_workspaces
 
     has_gpu = torch.cuda.is_available()
     if request.device == "cuda" and not has_gpu:
@@ -87,6 +88,7 @@ def run(request: GPUCheckOptions) -> int:
         "kernels of batch norm": pretraining.norm_kernels,
         "fused convolutions": fused_throughput,
         **{STEP + name: call for name, call in pretraining.STEPS.items()},
+        **{f"feeding {name}": call for name, call in pretraining.FEEDS.items()},
         **{f"features of {name}": call for name, call in evaluation.FEATURES.items()},
         "linear probe": evaluation.probe_throughput,
         "one core": evaluation.core_throughput,

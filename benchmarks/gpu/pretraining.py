@@ -1,15 +1,18 @@
 """Measure training steps of published recipes.
 
 This process makes one batch, as workers do, and uses it in all steps. The throughput of one core
-that makes batches is also measured. One recipe is also fed by workers, as in a run, with each value
-of --colors-in. On a CPU, the smoke recipes are measured.
+that makes batches is also measured. Two recipes are also compiled, and fed by workers, as in a run,
+with each value of --colors-in and with 8 and 16 cores. On a CPU, the smoke recipes are measured.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from time import process_time
+from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -25,9 +28,10 @@ from benchmarks.gpu.timing import (
     write_images,
 )
 from pretrain.command import parse
+from pretrain.data import augment_device
 from pretrain.data.feed import pin_memory
 from pretrain.data.listing import find_images
-from pretrain.job import Job, prepare, usual_workers
+from pretrain.job import Job, prepare
 from pretrain.loop import Training, training_step, wrap_network
 from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
@@ -41,16 +45,24 @@ RECIPES: Mapping[str, str] = {
     "lorac": "lorac/in1k-r50 --prior-from 0",  # otherwise, half of the run has no prior
 }
 """Recipe and options by method; a CPU uses the smoke recipes."""
-FED = "moco"
-"""Method whose steps are also compiled, and fed by workers."""
 BATCHES = (256, 128, 64, 32)
 """Batch sizes to try, until one fits into memory."""
 PAPER_BATCHES = {"moco": 32, "jcl": 64}
 """Batch size per GPU in the papers, by method.
 
-Such short steps wait for kernel launches.
+Such short steps wait for kernel launches. The steps of these methods are also measured as a CUDA
+graph, compiled, and fed by workers.
 """
+COMPILED = ("--compile",)
+CORES = (8, 16)
+"""Numbers of cores per GPU for the comparison of --colors-in."""
 CPU_BATCH = 16
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    ", as a CUDA graph": {"as_graph": True},
+    ", compiled": {"gpu_options": COMPILED},
+}
+"""Arguments of `step_throughput` for the batch sizes of the papers, by name."""
 MAX_IMAGES = 64
 WARM_UP_STEPS, TIMED_STEPS = 4, 10
 TRAIN_IMAGES = 1_281_167
@@ -77,34 +89,70 @@ def step_throughput(
     )
 
 
-def fed_step_throughput(colors_in: str, device: torch.device, folder: Path) -> Quantities:
-    """Measure steps that are fed by loader workers, as in a run.
+def fed_step_throughput(
+    name: str, cores: int, colors_in: str, device: torch.device, folder: Path
+) -> Quantities:
+    """Measure compiled steps of a method that loader workers feed, as in a run.
 
-    colors_in: "workers" or "device", where color augmentations run.
+    cores: number of cores of the workers and this process; ValueError if the machine has fewer.
+    colors_in: "workers" or "device", where color augmentations run. On the device, they are
+    compiled, too. On a CPU, nothing is compiled, and there is one worker.
     """
     on_gpu = device.type == "cuda"
-    recipe, workers = (RECIPES[FED], usual_workers()) if on_gpu else (f"{FED}/smoke", 1)
+    options = ["--colors-in", colors_in, "--workers", str(cores if on_gpu else 1)]
+    if not on_gpu:
+        return _measure_fed_steps(f"{name}/smoke", options, device, folder, CPU_BATCH)
+    recipe, *more = RECIPES[name].split()
+    measure = partial(_measure_fed_steps, recipe, [*more, *options, *COMPILED], device, folder)
+    with restricted_to(cores), compiled_color():
+        return first_that_fits(measure, BATCHES)
 
-    def measure(batch_size: int) -> Quantities:
-        options = ("--workers", str(workers), "--colors-in", colors_in)
-        job = step_job(recipe, device, folder, batch_size, *options)
-        training = Training(job)
-        with closing(job.feed.batches(0, job.num_steps)) as batches:
-            seconds = seconds_per_call(
-                lambda: training_step(job, training, training.method, next(batches)),
-                device,
-                # workers prefetch batches, so that the first ones say nothing about throughput
-                warm_up=WARM_UP_STEPS + BATCHES_AHEAD * workers if on_gpu else 0,
-                calls=max(TIMED_STEPS, BATCHES_AHEAD * workers) if on_gpu else 1,
-            )
-        quantities: Quantities = {
-            "recipe": recipe,
-            "images per GPU": batch_size,
-            "workers": workers,
-        }
-        return quantities | {"images/s": batch_size / seconds, "ms": 1e3 * seconds}
 
-    return first_that_fits(measure, BATCHES if on_gpu else (CPU_BATCH,))
+@contextmanager
+def restricted_to(cores: int) -> Iterator[None]:
+    """Restrict this process and its future children to some of its cores.
+
+    ValueError if it has fewer.
+    """
+    available = os.sched_getaffinity(0)
+    if len(available) < cores:
+        raise ValueError(f"not measured: {cores} cores are needed, {len(available)} are available")
+    os.sched_setaffinity(0, sorted(available)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, available)
+
+
+@contextmanager
+def compiled_color(backend: str = "inductor") -> Iterator[None]:
+    """Compile the colors on the device, with symbolic sizes.
+
+    The number of images that an operation changes differs in each step.
+    """
+    compiled = torch.compile(augment_device.color, dynamic=True, backend=backend)
+    with patch.object(augment_device, "color", compiled):
+        yield
+
+
+def _measure_fed_steps(
+    recipe: str, options: Sequence[str], device: torch.device, folder: Path, batch_size: int
+) -> Quantities:
+    on_gpu = device.type == "cuda"
+    job = step_job(recipe, device, folder, batch_size, *options)
+    training = Training(job)
+    wrap_network(job, training.method)
+    workers = job.feed.workers
+    with closing(job.feed.batches(0, job.num_steps)) as batches:
+        seconds = seconds_per_call(
+            lambda: training_step(job, training, training.method, next(batches)),
+            device,
+            # workers prefetch batches, so that the first ones say nothing about throughput
+            warm_up=WARM_UP_STEPS + BATCHES_AHEAD * workers if on_gpu else 0,
+            calls=max(TIMED_STEPS, BATCHES_AHEAD * workers) if on_gpu else 1,
+        )
+    quantities: Quantities = {"recipe": recipe, "images per GPU": batch_size, "workers": workers}
+    return quantities | {"images/s": batch_size / seconds, "ms": 1e3 * seconds}
 
 
 def _measure_steps(
@@ -196,17 +244,24 @@ def step_job(
 STEPS: Mapping[str, Measurement] = {
     **{name: partial(step_throughput, name) for name in RECIPES},
     **{
-        f"{name}, {images} images per GPU": partial(step_throughput, name, batches=(images,))
+        f"{name}, {images} images per GPU{variant}": partial(
+            step_throughput, name, batches=(images,), **arguments
+        )
+        for variant, arguments in VARIANTS.items()
         for name, images in PAPER_BATCHES.items()
     },
     **{
-        f"{name}, {images} images per GPU, as a CUDA graph": partial(
-            step_throughput, name, batches=(images,), as_graph=True
-        )
-        for name, images in PAPER_BATCHES.items()
+        f"{name}, compiled": partial(step_throughput, name, gpu_options=COMPILED)
+        for name in PAPER_BATCHES
     },
-    f"{FED}, fed by workers": partial(fed_step_throughput, "workers"),
-    f"{FED}, fed by workers, colored by the device": partial(fed_step_throughput, "device"),
-    f"{FED}, compiled": partial(step_throughput, FED, gpu_options=("--compile",)),
+}
+"""Measurements by name; the slow ones, which compile, come last."""
+FEEDS: Mapping[str, Measurement] = {
+    f"{name} on {cores} cores, colored by {place}": partial(
+        fed_step_throughput, name, cores, colors_in
+    )
+    for name in PAPER_BATCHES
+    for cores in CORES
+    for colors_in, place in {"workers": "workers", "device": "the device"}.items()
 }
 """Measurements by name."""

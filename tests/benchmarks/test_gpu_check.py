@@ -1,5 +1,6 @@
 """The page of GPU throughputs, failed measurements, and use in plans."""
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -99,6 +100,30 @@ def test_views_with_and_without_gradient_are_counted(tmp_path: Path) -> None:
     batch = job.feed.finish(job.feed.make(0))
     step = partial(training_step, job, training, training.method, batch)
     assert count_views(job, step) == (16, 32)  # a query and two keys of each image
+
+
+def test_colors_on_the_device_are_compiled_once_for_all_steps(tmp_path: Path) -> None:
+    device = torch.device("cpu")
+    # so many images that each operation changes at least two
+    job = pretraining.step_job("moco/smoke", device, tmp_path, 64, "--colors-in", "device")
+    host_batches = [job.feed.make(step) for step in range(4)]
+    batches = [job.feed.finish(host_batch) for host_batch in host_batches]
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    with pretraining.compiled_color("eager"):
+        for host_batch, batch in zip(host_batches, batches, strict=True):
+            assert all(map(torch.equal, job.feed.finish(host_batch).views, batch.views))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_workers_are_restricted_to_some_cores(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    with pretraining.restricted_to(1):
+        assert len(os.sched_getaffinity(0)) == 1
+    assert os.sched_getaffinity(0) == before
+    too_many = pretraining.restricted_to(len(before) + 1)
+    with pytest.raises(ValueError, match=f"{len(before) + 1} cores are needed"), too_many:
+        pass
 
 
 def test_kernels_of_batch_norm_are_named() -> None:

@@ -25,20 +25,12 @@ from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import learning_rate, set_learning_rate
 from transfer.finetuning.state import Training, restore, save
 from transfer.finetuning.stream import Sample, Samples, Stream
+from transfer.frozen.network import limit_workspaces
 
 READ_EVERY = 20
 """Iterations between reads of the losses; each read waits for the device."""
 SAVE_EVERY_S = 300
 ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-WORKSPACE_VARIABLE, WORKSPACE_MB = "CUDNN_CONV_WSCAP_DBG", "8192"
-"""Environment variable and limit of a convolution's workspace.
-
-The variable is listed in PyTorch's CUDA notes.
-
-torch offers all free memory to cudnn and uses the fastest algorithm, regardless of its memory: on
-an H200, voc12_seg_fcn took 79 GB in float32 and 5.8 GB in bfloat16. TensorFlow's limit is also 8 GB
-(tensorflow#56055). The effect of this limit was not measured.
-"""
 
 
 def move_to_device(network: nn.Module, device: torch.device) -> None:
@@ -72,11 +64,6 @@ def measured_convolutions(device: torch.device, *, one_size: bool) -> Iterator[N
         yield
     finally:
         torch.backends.cudnn.benchmark = earlier
-
-
-def limit_workspaces() -> None:
-    """Limit the workspace of convolutions, unless the user has set a limit."""
-    os.environ.setdefault(WORKSPACE_VARIABLE, WORKSPACE_MB)
 
 
 def use_expandable_segments() -> None:

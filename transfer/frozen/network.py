@@ -5,6 +5,7 @@ a half. This changes 0.3 % of a ResNet-50's predictions at 224 px, and up to 3 %
 one epoch, since their features are similar (docs/explanation/speed.md).
 """
 
+import os
 from itertools import chain, pairwise
 
 import torch
@@ -13,6 +14,25 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.models import ResNet
 
 from transfer.encoders.encoder import Encoder
+
+WORKSPACE_VARIABLE, WORKSPACE_MB = "CUDNN_CONV_WSCAP_DBG", "8192"
+"""Environment variable and limit of a convolution's workspace.
+
+The variable is listed in PyTorch's CUDA notes.
+
+torch offers all free memory to cudnn and uses the fastest algorithm, regardless of its memory: on
+an H200, voc12_seg_fcn took 79 GB in float32 and 5.8 GB in bfloat16. TensorFlow's limit is also 8 GB
+(tensorflow#56055). The effect of this limit was not measured.
+"""
+
+
+def limit_workspaces() -> None:
+    """Limit the workspace of convolutions, unless the user has set a limit.
+
+    Every network of an evaluation calls it first, since cudnn may read the variable only once, at
+    the first convolution of a process, and a process may evaluate frozen networks before it trains.
+    """
+    os.environ.setdefault(WORKSPACE_VARIABLE, WORKSPACE_MB)
 
 
 def device() -> torch.device:
@@ -30,6 +50,7 @@ def upload(values: Tensor, target_device: torch.device) -> Tensor:
 
 def frozen_network(backbone: Encoder) -> nn.Module:
     """Return the backbone's network on the device, in channels-last layout."""
+    limit_workspaces()
     network = backbone.network()
     if backbone.precision == "bfloat16":
         # other encoders have norm layers that cannot be folded, or none
@@ -41,6 +62,7 @@ def frozen_network(backbone: Encoder) -> nn.Module:
 
 def frozen_maps_network(backbone: Encoder, size_px: int) -> nn.Module:
     """Return the network for feature maps, on the device."""
+    limit_workspaces()
     network: nn.Module = backbone.maps_network(size_px)
     if backbone.precision == "bfloat16":
         network.to(torch.bfloat16)

@@ -19,8 +19,10 @@ from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, ti
 from tests.two_processes import two_processes
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.samples import training_sample
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning import loop, stream
 from transfer.finetuning.state import Training, summary
+from transfer.frozen.network import WORKSPACE_VARIABLE, frozen_maps_network, frozen_network
 
 ALONE = Process(device=torch.device("cpu"))
 FOLDER = "TINY_TRAININGS"
@@ -204,13 +206,23 @@ def test_what_the_user_says_of_the_memory_stays(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "8192"), ("512", "512")])
 def test_workspaces_are_limited_unless_the_user_says_so(
-    given: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+    given: str | None, expected: str, small_backbone: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(loop.WORKSPACE_VARIABLE, given or "")
-    if given is None:
-        monkeypatch.delenv(loop.WORKSPACE_VARIABLE)
-    with loop.measured_convolutions(torch.device("cuda"), one_size=True):
-        assert os.environ[loop.WORKSPACE_VARIABLE] == expected
+    """cudnn may read the variable once, thus frozen networks set it before trainings, too."""
+
+    def train() -> None:
+        with loop.measured_convolutions(torch.device("cuda"), one_size=True):
+            pass
+
+    def extract_maps() -> None:
+        frozen_maps_network(small_backbone, 64)
+
+    for begin in (train, extract_maps, lambda: frozen_network(small_backbone)):
+        monkeypatch.setenv(WORKSPACE_VARIABLE, given or "")
+        if given is None:
+            monkeypatch.delenv(WORKSPACE_VARIABLE)
+        begin()
+        assert os.environ[WORKSPACE_VARIABLE] == expected
 
 
 @pytest.mark.slow
