@@ -6,6 +6,7 @@ so only its first step is compared.
 """
 
 import inspect
+import shutil
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +36,9 @@ KINDS = {
     "mocopp": "heads that branch within the backbone",
     "supervised": "labels",
 }
+NEEDS_COMPILER = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="torch.compile needs g++ on a CPU"
+)
 
 
 def steps(
@@ -128,12 +132,13 @@ def test_every_stage_is_compiled_if_all_share_the_limit_of_graphs(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=NEEDS_COMPILER)])
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_compiled_run_resumes_as_one_that_never_stopped(
-    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: str, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "pretrain.loop.compile_networks", partial(compile_networks, backend="aot_eager")
+        "pretrain.loop.compile_networks", partial(compile_networks, backend=backend)
     )
 
     def start(out: str) -> Job:
