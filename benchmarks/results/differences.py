@@ -396,8 +396,8 @@ def how_compared(first: Score, second: Score, task: str) -> str:
 def holm(p_values: Iterable[float]) -> list[bool]:
     """Return which differences are significant among all: Holm, Scand. J. Statistics 1979.
 
-    It is applied to the columns of a table for a paper (tables.py), to counts of significant
-    differences (overview.py), and to all tasks of two checkpoints (report_parts/compare.py).
+    It is applied to the columns of a table for a paper (tables.py), and to all tasks of two
+    checkpoints (report_parts/compare.py).
     """
     values = list(p_values)
     order = sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), values[i]))

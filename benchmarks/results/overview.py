@@ -1,10 +1,8 @@
 """Overview of backbones and tasks, comparison of methods, and curves."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Sequence
 
-from benchmarks.results.differences import LEVEL, Score, difference, holm, with_errors
 from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
 from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
 from benchmarks.results.records import RANDOM, Backbone, UnusedFile, grouped
@@ -185,79 +183,9 @@ def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> 
         RULE,
         table,
         "\n".join(texts),
-        "\n".join(_difference_lines(rows, table, [c.task for *_, c in columns])),
         notes.list(),
         *backbone_lines(rows),
     ]
-
-
-def _difference_lines(rows: Sequence[Number], table: Grid, tasks: Sequence[str]) -> Iterator[str]:
-    """Yield sentences that count significant differences between backbones.
-
-    Only backbones with results in the same columns are compared. tasks: task of each column.
-    Columns without known errors are left out.
-    """
-    sets = grouped(
-        (tuple(i for i, cell in enumerate(line.numbers) if cell.score), (row.backbone, line))
-        for row, line in zip(rows, table.lines, strict=True)
-    )
-    for columns, members in sets.items():
-        backbones = [backbone for backbone, _ in members]
-        trained = [i for i, backbone in enumerate(backbones) if backbone.method != RANDOM]
-        tests: list[tuple[str, str, list[Score]]] = []
-        for column in columns:
-            cells = [line.numbers[column] for _, line in members]
-            scores = with_errors([cell.score for cell in cells if cell.score])
-            if all(score.finite and score.variance_over_images >= 0 for score in scores):
-                tests.append((table.numbers[column], tasks[column], scores))
-        if len(trained) < 3 or not tests:
-            continue
-        labels = [label for label, *_ in tests]
-        column_text = ", ".join(labels)
-        pairs = [*combinations(trained, 2)]
-        p_values = [
-            [difference(scores[i], scores[j], task).p for _, task, scores in tests]
-            for i, j in pairs
-        ]
-        uncorrected, corrected = _num_significant(p_values, any)
-        yield (
-            f"- {column_text}: {uncorrected} of {len(pairs)} pairs of the {len(trained)} trained "
-            f"backbones differ in at least one column (p < {LEVEL}, uncorrected; "
-            f"{corrected} after Holm's correction over {len(pairs) * len(tests)} tests)."
-        )
-        methods = [i for i in trained if backbones[i].method != "supervised"]
-        for random_index in (i for i, b in enumerate(backbones) if b.method == RANDOM):
-            p_values, not_better = [], []
-            for i in methods:
-                gains = [difference(s[i], s[random_index], task) for _, task, s in tests]
-                p_values.append([gain.p if gain.points > 0 else 1.0 for gain in gains])
-                not_significant = [
-                    t for t, p in zip(labels, p_values[-1], strict=True) if p >= LEVEL
-                ]
-                if not_significant:
-                    not_better.append(f"{backbones[i].name} ({', '.join(not_significant)})")
-            uncorrected, corrected = _num_significant(p_values, all)
-            yield (
-                f"- {column_text}: {uncorrected} of {len(methods)} backbones trained without "
-                f"labels are better than {backbones[random_index].name} in every column "
-                f"(p < {LEVEL}, uncorrected; {corrected} after Holm's correction over "
-                f"{len(methods) * len(tests)} tests); not better, uncorrected: "
-                f"{', '.join(not_better) or 'none'}."
-            )
-
-
-def _num_significant(
-    p_values: Sequence[Sequence[float]], condition: Callable[[Iterable[bool]], bool]
-) -> tuple[int, int]:
-    """Return how many rows are significant, without and with Holm's correction.
-
-    condition: `any` or `all`, over the p-values of a row.
-    """
-    corrected = iter(holm(p for row in p_values for p in row))
-    return (
-        sum(condition(p < LEVEL for p in row) for row in p_values),
-        sum(condition([next(corrected) for _ in row]) for row in p_values),
-    )
 
 
 def curve_of(number: Number) -> str:
