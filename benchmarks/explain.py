@@ -59,8 +59,8 @@ def find_runs(results: Path, name: str, task: str) -> list[Run]:
     else:
         message = f"--name {name}: no records in {results}; nearest: "
         message += nearest(name, {run.backbone.name for run in succeeded}) or "none"
-    unused = [file for file in content.unused if name in Path(file.file).parts]
-    raise OptionError("\n  ".join([message, *map(str, unused)]))
+    unused = [line for line in content.unused if f"/{name}/" in line]
+    raise OptionError("\n  ".join([message, *unused]))
 
 
 @one_line_errors(ValueError, OSError)

@@ -95,7 +95,7 @@ def evaluated_parts(
         rows = [[r.backbone.name, r.task, r.schedule, str(r.seed), r.failure] for r in failed]
         parts.append(sheet("Failed evaluations", header, rows, num_left=5))
     if results.unused:
-        files = "\n".join(f"- {file}" for file in results.unused)
+        files = "\n".join(f"- {line}" for line in results.unused)
         parts += ["### Files that are not used", files]
     rows = [[", ".join(r.backbones), ", ".join(r.tasks), r.reason] for r in remaining]
     if rows:

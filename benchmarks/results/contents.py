@@ -11,7 +11,6 @@ from typing import Any
 from benchmarks.results.numbers import Number, numbers_of
 from benchmarks.results.paper_page import PaperTables, papers_tables
 from benchmarks.results.records import (
-    REFERENCE,
     SMALL_DATA,
     Results,
     print_unused,
@@ -21,7 +20,7 @@ from benchmarks.results.records import (
 from benchmarks.results.tables import csv_text
 from benchmarks.results.verdicts import Pair, pairs_of, verdict_words
 
-REFERENCE_FOLDER = Path(__file__).parents[2] / "results" / REFERENCE
+REFERENCE_FOLDER = Path(__file__).parents[2] / "results" / "reference"
 """The suite's own results in a checkout."""
 CSV_FILE = "results.csv"
 CSV_COLUMNS = (

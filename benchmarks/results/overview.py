@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
 from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
-from benchmarks.results.records import RANDOM, Backbone, UnusedFile, grouped
+from benchmarks.results.records import RANDOM, Backbone, grouped
 from benchmarks.results.tables import (
     RULE,
     Grid,
@@ -25,7 +25,7 @@ from benchmarks.results.tables import (
 
 def overview_page(
     numbers: Sequence[Number],
-    unused: Iterable[UnusedFile],
+    unused: Iterable[str],
     pages: Sequence[tuple[str, str]],
     command: str,
 ) -> Page:
@@ -54,7 +54,7 @@ def overview_page(
             "\n".join(f"- [{title}]({file})" for title, file in pages),
         ]
         page.append(f"{published_count_words()}.")
-    if warnings := [f"- warning: {plain(str(file))}" for file in unused]:
+    if warnings := [f"- warning: {plain(line)}" for line in unused]:
         page += ["## Files that are not used", "\n".join(warnings)]
     return page
 

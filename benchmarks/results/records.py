@@ -55,10 +55,6 @@ REPORT = "report"
 """Folder in the results folder with the HTML report."""
 TRAINING_LOGS = "training"
 """Subfolder with the pre-training logs that figures show."""
-REFERENCE = "reference"
-"""Subfolder of the default results folder with the suite's own results."""
-OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, REFERENCE, "reliability", "gpu_check")
-"""Subfolders and files (without .json) that hold no records."""
 HEAD_ENTROPY = "head_entropy_bits"
 """Detail of a record that is shown as a metric."""
 DECLARED = "†"
@@ -323,20 +319,6 @@ class Run(NamedTuple):
         )
 
 
-class UnusedFile(NamedTuple):
-    """A file in the results folder that is not used."""
-
-    file: str
-    """Path in the results folder."""
-    reason: str
-    related_file: str = ""
-    """Path in the results folder of the file named in the reason."""
-
-    def __str__(self) -> str:
-        """Return a line for people."""
-        return f"{self.file}: not used ({' '.join(filter(None, [self.reason, self.related_file]))})"
-
-
 class Results(NamedTuple):
     """Rows of a results folder, sorted by path, and unused files."""
 
@@ -344,7 +326,8 @@ class Results(NamedTuple):
     """Records, then failures."""
     snapshots: list[Run]
     """The same for the snapshots of pre-training runs."""
-    unused: list[UnusedFile]
+    unused: list[str]
+    """A line per unused file, with the reason."""
 
     @property
     def succeeded(self) -> list[Run]:
@@ -371,47 +354,47 @@ def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results
     further_folders: further results folders. Their files are named relative to the first folder; an
     evaluation that is in several folders is read from the first of them.
     """
-    folders = [results, *further_folders]
-    folder_of = {path: folder for folder in folders for path in _json_files(folder)}
     used: dict[tuple[str, Hashable], Run] = {}
-    misplaced, unused = [], []
-    # an evaluation's first record has the shortest name
-    by_length = sorted(folder_of, key=lambda p: (folders.index(folder_of[p]), len(p.name)))
-    for path in by_length:
-        file, records = _relative(path, results), folder_of[path] / RECORDS
-        if path.is_relative_to(records / SNAPSHOTS):
-            records /= SNAPSHOTS
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content["format"] == STATE_FORMAT and content["state"] != "failed":
-                continue  # the result is in its record, if it has one
-            run = _parse(content, path, file)
-            expected = record_path(records, *run.cell)
-            expected = state_path(expected) if run.failure else expected
-            identity = records.name, _identity(run)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            unused.append(UnusedFile(file, reason_of(error)))
-            continue
-        if not is_record_file(path, expected):
-            misplaced.append((file, expected, identity))
-        elif (first := used.setdefault(identity, run)) is not run:
-            unused.append(UnusedFile(file, "the same cell as", first.file))
-    for file, expected, identity in misplaced:
-        if original := used.get(identity):
-            unused.append(UnusedFile(file, "the same cell as", original.file))
-        else:
-            place = _relative(expected, results)
-            unused.append(UnusedFile(file, "renamed or moved; expected at", place))
-    index = {path: i for i, path in enumerate(folder_of)}
-    rows = sorted(used.values(), key=lambda run: (bool(run.failure), index[run.path]))
+    folder_of: dict[Path, Path] = {}
+    unused = []
+    for folder in (results, *further_folders):
+        names = glob(f"{RECORDS}/**/*.json", root_dir=folder, recursive=True)  # noqa: PTH207, it follows links
+        # an evaluation's first record has the shortest name
+        for path in sorted((folder / name for name in names), key=lambda p: (len(p.name), p)):
+            file, records = _relative(path, results), folder / RECORDS
+            if path.is_relative_to(records / SNAPSHOTS):
+                records /= SNAPSHOTS
+            try:
+                content = json.loads(path.read_text(encoding="utf-8"))
+                if content["format"] == STATE_FORMAT and content["state"] != "failed":
+                    continue  # the result is in its record, if it has one
+                run = _parse(content, path, file)
+                expected = record_path(records, *run.cell)
+                expected = state_path(expected) if run.failure else expected
+                identity = records.name, _identity(run)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                unused.append(f"{file}: not used ({reason_of(error)})")
+                continue
+            if not is_record_file(path, expected):
+                reason = f"copied, renamed or moved; expected at {_relative(expected, results)}"
+                unused.append(f"{file}: not used ({reason})")
+            elif (first := used.setdefault(identity, run)) is not run:
+                unused.append(f"{file}: not used (the same cell as {first.file})")
+            else:
+                folder_of[path] = folder
+    folders = [results, *further_folders]
+    rows = sorted(
+        used.values(),
+        key=lambda run: (bool(run.failure), folders.index(folder_of[run.path]), run.path),
+    )
     if further_folders:
         ended = {run.cell for run in rows if not run.failure}
         rows = [run for run in rows if not (run.failure and run.cell in ended)]
         weights = grouped(run.backbone.identity for run in rows)
         for i, run in enumerate(rows):
             if len({*weights[run.backbone.name]}) > 1:
-                folder = _relative(folder_of[run.path], results.parent)
-                rows[i] = run._replace(backbone=run.backbone._replace(folder=folder))
+                name = _relative(folder_of[run.path], results.parent)
+                rows[i] = run._replace(backbone=run.backbone._replace(folder=name))
     kinds = {run.path: kind for (kind, _), run in used.items()}
     of_kind = grouped((kinds[run.path], run) for run in rows)
     return Results(of_kind.get(RECORDS, []), of_kind.get(SNAPSHOTS, []), sorted(unused))
@@ -419,13 +402,6 @@ def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results
 
 def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, folder)).as_posix()
-
-
-def _json_files(results: Path) -> list[Path]:
-    """Return the sorted files that may be records or states of evaluations."""
-    names = glob("**/*.json", root_dir=results, recursive=True)  # noqa: PTH207, it follows links
-    folders = ((name, Path(name).parts[0].removesuffix(".json")) for name in names)
-    return sorted(results / name for name, folder in folders if folder not in OTHER_FILES)
 
 
 def _identity(run: Run) -> Hashable:
@@ -436,19 +412,18 @@ def _identity(run: Run) -> Hashable:
     return run.cell, run.backbone.sha256, run.record.protocol["hash"], of_run
 
 
-def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
-    """Return how many files are not used, with an example per reason."""
+def unused_lines(unused: Sequence[str], results: Path) -> list[str]:
+    """Return how many files are not used, and the first of them."""
     if not unused:
         return []
-    groups = grouped((file.reason, file) for file in unused).values()
     return [
         f"warning: not used as results: {plural(len(unused), 'file')} in {results}; "
         "benchmarks.tables lists all in tables/overview.md",
-        *(f"  {len(group)}: {group[0]}{' ...' if len(group) > 1 else ''}" for group in groups),
+        f"  {unused[0]}",
     ]
 
 
-def print_unused(unused: Sequence[UnusedFile], results: Path) -> None:
+def print_unused(unused: Sequence[str], results: Path) -> None:
     """Print `unused_lines` to stderr."""
     for line in unused_lines(unused, results):
         print(line, file=sys.stderr)

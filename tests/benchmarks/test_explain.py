@@ -71,7 +71,7 @@ def test_copied_records_are_not_used(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([*args, transfer_tasks()[0], "--json"]) == 0
     assert "Number" in json.loads(capsys.readouterr().out)  # one, not a list
     assert main([*args, "cifar10_knn"]) == 2
-    assert "(1).json: not used (the same cell as " in capsys.readouterr().err
+    assert "(1).json: not used (copied" in capsys.readouterr().err
 
 
 def test_copied_test_images_are_among_the_data(
