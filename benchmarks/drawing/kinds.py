@@ -1,7 +1,7 @@
 """The kinds of figures, one function each.
 
 Each function gets the results and the arguments of an entry of figures.yaml. It yields a picture
-for every group of results that may share one, and messages on results that cannot be drawn.
+for every group of results that may share one.
 """
 
 import json
@@ -85,10 +85,6 @@ class Picture:
     """Sort key of pictures of one figure; the highest is drawn."""
 
 
-Drawings = Iterator[Picture | str]
-"""Pictures, and messages on what cannot be drawn."""
-
-
 def sweep(
     inputs: Inputs,
     *,
@@ -101,7 +97,7 @@ def sweep(
     tasks: Sequence[str] = ACCURACY_TASKS,
     metric: str = "top1",
     y_label: str = "",
-) -> Drawings:
+) -> Iterator[Picture]:
     """Draw a metric over a setting of pre-training.
 
     There is a line per method and a point per value.
@@ -194,7 +190,7 @@ def tradeoff(
     upward: Mapping[str, Any],
     x_label: str,
     symbol: str,
-) -> Drawings:
+) -> Iterator[Picture]:
     """Draw two sweeps of one setting against each other.
 
     Only common backbones are drawn. across, upward: arguments of the sweeps for the x axis and the
@@ -240,7 +236,7 @@ def tradeoff(
         )
 
 
-def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -> Drawings:
+def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -> Iterator[Picture]:
     """Draw the accuracy of snapshots over epochs, a line per variant.
 
     variants: recipes by label, from the fastest to the slowest according to the paper.
@@ -313,7 +309,7 @@ def log_curves(
     last_step_only: Mapping[str, Sequence[str]],
     same: str,
     stated_ends: Mapping[str, float],
-) -> Drawings:
+) -> Iterator[Picture]:
     """Draw logged metrics over epochs, a panel per metric.
 
     There is a line per method. metrics: label of the y axis by name. methods: label by method.
@@ -324,16 +320,11 @@ def log_curves(
     """
     # a log stored under two names counts once
     distinct_logs = {json.dumps([log.made_by, log.lines], default=str): log for log in inputs.logs}
-    logs = [log for log in distinct_logs.values() if log.backbone.method in methods]
+    logs = [
+        log for log in distinct_logs.values() if log.backbone.method in methods and log.has(metrics)
+    ]
     groups: dict[tuple[str, str, str, str], list[TrainingLog]] = {}
     for log in logs:
-        if missing := [name for name in metrics if not any(name in line for line in log.lines)]:
-            option = same.rpartition(".")[2].replace("_", "-")
-            yield (
-                f"the log of {log.name} has no {', '.join(missing)}; pre-train it with the "
-                f"--{option} of the other method (above 0)"
-            )
-            continue
         backbone, settings = log.backbone, log.backbone.settings
         group = backbone.data, backbone.arch, str(settings.get("epochs")), str(settings.get(same))
         groups.setdefault(group, []).append(log)
@@ -411,7 +402,7 @@ def histograms(
     lower: Sequence[str],
     stated_views: int,
     stated_images: int,
-) -> Drawings:
+) -> Iterator[Picture]:
     """Draw one statistic of an image's views as histograms over images.
 
     There is a histogram per method. statistic: name of the histogram in the records' details.
@@ -469,7 +460,7 @@ def histograms(
         )
 
 
-def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Drawings:
+def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Iterator[Picture]:
     """Draw the mean contribution of each head to correct predictions.
 
     keys: key in TASKS of the paper's linear probes, by task id.
@@ -569,7 +560,7 @@ def range_words(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-KINDS: Mapping[str, Callable[..., Drawings]] = {
+KINDS: Mapping[str, Callable[..., Iterator[Picture]]] = {
     "sweep": sweep,
     "tradeoff": tradeoff,
     "snapshot_curves": snapshot_curves,

@@ -6,7 +6,7 @@ logs of finished runs are stored, since figures need the complete run.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +43,10 @@ class TrainingLog:
         settings = self.made_by["settings"]
         network = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
         return backbone_of({"name": self.name, "sha256": "", **network, "made_by": self.made_by})
+
+    def has(self, metrics: Iterable[str]) -> bool:
+        """Return whether all of these metrics were logged."""
+        return all(any(name in line for line in self.lines) for name in metrics)
 
 
 def read_run(folder: Path, name: str) -> TrainingLog:
@@ -109,17 +113,16 @@ def save_log(log: TrainingLog, results: Path) -> Path:
     return path
 
 
-def read_logs(results: Path) -> tuple[tuple[TrainingLog, ...], tuple[str, ...]]:
-    """Return the logs in the results, and messages on invalid files."""
-    logs, warnings = [], []
+def read_logs(results: Path) -> list[TrainingLog]:
+    """Return the logs in the results; ValueError for a file that is not a log."""
+    logs = []
     for path in sorted((results / TRAINING_LOGS).glob("*.json")):
         try:
             logs.append(_parse(json.loads(path.read_text(encoding="utf-8"))))
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            warnings.append(
-                f"{path}: not a log of pre-training ({error}); store it again with --logs"
-            )
-    return tuple(logs), tuple(warnings)
+        except (ValueError, KeyError, TypeError) as error:
+            text = f"{path}: not a log of pre-training ({error}); store it again with --logs"
+            raise ValueError(text) from error
+    return logs
 
 
 def _parse(content: dict[str, Any]) -> TrainingLog:

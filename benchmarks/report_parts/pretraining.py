@@ -62,7 +62,7 @@ def pretraining_parts(results: Path, runs: Iterable[Path]) -> list[Part]:
     contents = {log.content for log in logs}
     stored = [
         _log(log.name, results / TRAINING_LOGS / f"{log.name}.json", log.lines)
-        for log in read_logs(results)[0]
+        for log in read_logs(results)
     ]
     logs += [log for log in stored if log.content not in contents]
     lines = [f"- **{plain(log.name)}**: {log.summary} " for log in logs]
