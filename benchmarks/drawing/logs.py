@@ -10,21 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.drawing.selection import Point, mean_point
-from benchmarks.results.records import TRAINING_LOGS, Backbone, backbone_of
+from benchmarks.results.records import TRAINING_LOGS, Backbone, backbone_of, grouped
 from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-training-log/1"
 LOG_FILE, BACKBONE_FILE = "metrics.jsonl", "backbone.pt"
 MAX_POINTS = 50
 """Maximum number of points per curve."""
-LOG_START: Mapping[str, float] = {"step": 0.0, "epoch": 0.0}
-"""Virtual log entry before the first step."""
 
 
 @dataclass(frozen=True)
@@ -140,30 +137,23 @@ def _parse(content: dict[str, Any]) -> TrainingLog:
     return _complete_log(content["name"], dict(content["made_by"]), lines)
 
 
-def curve_points(logs: Sequence[TrainingLog], name: str, *, last_step: bool) -> tuple[Point, ...]:
+def curve_points(logs: Sequence[TrainingLog], name: str) -> tuple[Point, ...]:
     """Return the points of a metric's curve: means and standard deviations over runs.
 
-    Args:
-        logs: logs of runs with equal settings.
-        name: the metric.
-        last_step: plot a value at the last step of its log interval, not at its center.
-
-    Returns:
-        At most MAX_POINTS points. With more values, each point is a mean over an equal section of
-        the runs.
+    There are at most MAX_POINTS points. With more values, each point is a mean over an equal
+    section of the runs. logs: logs of runs with equal settings.
     """
     count = min(MAX_POINTS, *(len(log.lines) for log in logs))
     sections: dict[int, list[tuple[float, float]]] = {}
     for log in logs:
-        by_section: dict[int, list[tuple[float, float, float]]] = {}
-        for index, (previous, line) in enumerate(pairwise([LOG_START, *log.lines])):
-            if name in line:
-                x = line["epoch"] if last_step else (previous["epoch"] + line["epoch"]) / 2
-                value = line["step"] - previous["step"], x, line[name]
-                by_section.setdefault(index * count // len(log.lines), []).append(value)
-        for section, section_values in by_section.items():
-            steps, xs, ys = zip(*section_values, strict=True)
-            sections.setdefault(section, []).append((fmean(xs, steps), fmean(ys, steps)))
+        by_section = grouped(
+            (index * count // len(log.lines), (line["epoch"], line[name]))
+            for index, line in enumerate(log.lines)
+            if name in line
+        )
+        for section, values in by_section.items():
+            epochs, readings = zip(*values, strict=True)
+            sections.setdefault(section, []).append((fmean(epochs), fmean(readings)))
     return tuple(
         mean_point(fmean(x for x, _ in values), [y for _, y in values])
         for _, values in sorted(sections.items())
