@@ -1,9 +1,8 @@
 """Check a cell's datasets, and detect later changes.
 
 The check reads every file, so each process checks a dataset once. Later changes are detected by
-comparison with its report. Every split that a task opens is compared (`splits.usable_split`). Each
-extraction and training compares its images before and after it (`images.unchanged`). The complete
-dataset is compared before a result is written.
+comparison with its report: each extraction and training compares its images before and after it
+(`images.unchanged`), and the complete dataset is compared before a result is written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,14 +46,11 @@ def check_once(key: str, data: Path, tolerated: int) -> Report:
 def checked_folders(
     keys: Sequence[str], folders: Folders, tolerated: int
 ) -> tuple[dict[str, Report], Folders]:
-    """Return the reports of datasets, and folders that include them.
-
-    The folders also list the broken images.
-    """
+    """Return the reports of datasets, and the folders with the names of broken images."""
     reports = {key: check_once(key, folders.data, tolerated) for key in keys}
     broken = frozenset(name for report in reports.values() for name in report.unreadable)
     wait_for_all("that check the data", all_work=True)
-    return reports, replace(folders, broken=broken, reports=reports)
+    return reports, replace(folders, broken=broken)
 
 
 def check_unchanged(reports: Mapping[str, Report], data: Path) -> None:

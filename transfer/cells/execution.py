@@ -289,7 +289,6 @@ def extract_together(cells: Sequence[Cell]) -> None:
                 tolerated = first_cell.settings.tolerate
                 _, folders = checked_folders(keys, first_cell.folders, tolerated)
                 with explain_errors(task):
-                    task.extracted_images(folders)
                     features_of_backbones(backbones, task.dataset, split, transform, folders)
             except Exception as error:
                 line = f"joint extraction of {split} failed: {error}; each cell extracts separately"

@@ -1,10 +1,8 @@
 """Folders that an evaluation uses; checks of folders and row names."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pretrain.running.errors import SuiteError
 
@@ -37,8 +35,6 @@ class Folders:
     """File of a classifier that another evaluation trained and this one uses."""
     keep_crops: bool = False
     """Whether to cache the crops for later backbones."""
-    reports: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Reports of the checked datasets by key; opened splits must match them."""
 
     @property
     def lists(self) -> Path:

@@ -22,7 +22,6 @@ from PIL import Image, ImageOps
 from pretrain.pixels import decoding
 from pretrain.pixels.decoding import DECODE_ERRORS, Pixels
 from pretrain.pixels.image_names import count_suffixes, is_hidden, is_image
-from pretrain.running.console import print_line
 from pretrain.running.reading import read_bytes, retry_reads
 from transfer.datasets.expected import DataError
 
@@ -271,31 +270,15 @@ class IntermediateFiles(Protocol):
 def unchanged(images: ImageSplit, *intermediates: IntermediateFiles) -> Iterator[None]:
     """Raise ChangedDataError if the image files change during the block.
 
-    Intermediate files are deleted then. If the block was stopped or raised another error, the
-    change is only printed. If the image folder is missing, intermediate files are kept, since a
-    disk may be unmounted for a while.
+    Intermediate files are deleted then.
     """
-
-    def check() -> None:
-        if images.states() != states:
-            if all(files.folder.is_dir() for files in images.files):
-                for intermediate in intermediates:
-                    intermediate.discard()
-            change = f"of {images.name(0)} has changed while it was being used"
-            raise changed_data_error(f"{change}; image files were written in the meantime")
-
     states = images.states()
-    try:
-        yield
-    except BaseException:
-        try:
-            check()
-        except ChangedDataError as error:
-            print_line("data", f"{error}; intermediate files are deleted")
-        except OSError:
-            pass  # the original error is more informative
-        raise
-    check()
+    yield
+    if images.states() != states:
+        for intermediate in intermediates:
+            intermediate.discard()
+        change = f"of {images.name(0)} has changed while it was being used"
+        raise changed_data_error(f"{change}; image files were written in the meantime")
 
 
 MAX_SIDE_PX, JPEG_QUALITY = 64, 60

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
-from transfer.datasets.folders import Folders
-from transfer.datasets.images import Images, changed_data_error
+from transfer.datasets.images import Images
 
 if TYPE_CHECKING:
     from transfer.datasets.scenes import Scenes
@@ -93,6 +92,8 @@ def uniform_split(images: Split, split: str, sizes: Sizes) -> Split:
 
 def without(images: Split, names: Collection[str]) -> Split:
     """Return all images except these, such as tolerated broken ones."""
+    if not names:
+        return images
     return images.subset([i for i in range(len(images)) if images.name(i) not in names])
 
 
@@ -138,16 +139,3 @@ def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[st
     if not file.exists():
         write_whole(file, text, "--runs")
     return {"file": file.name, "sha256": digest}
-
-
-def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split:
-    """Return an opened split without tolerated broken images.
-
-    Raises ChangedDataError if the split has changed since it was checked.
-    """
-    report = folders.reports.get(key)
-    checked = report.fingerprints.get(split) if report else None
-    if checked is not None and checked != opened.fingerprint:
-        change = f"names, sizes, classes or labels of its {len(opened):,} images have changed"
-        raise changed_data_error(f"{key} has changed while it was being used; {split}: {change}")
-    return without(opened, folders.broken) if folders.broken else opened

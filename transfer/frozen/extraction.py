@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torchvision.transforms import v2
 
 from pretrain.running import stop
-from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import print_line, progress
 from pretrain.running.host_memory import num_sharers
 from pretrain.running.loader import load_batches
@@ -97,14 +96,11 @@ def extract(
 
     crops: file that caches the pixels for later calls, if the disk has space; None: no cache.
 
-    An entry is skipped if another process finishes it while this one waits for its lock. If a
-    network fails, for example by an out-of-memory error, the error is raised when all other entries
-    are finished.
+    An entry is skipped if another process finishes it while this one waits for its lock.
 
     Returns the median throughput of each network in images/s, without the first batch; networks
     with fewer than two batches are missing.
     """
-    errors = list[Exception]()
     with ExitStack() as files:
         entries = list[_Entry]()
         for path in sorted(backbones):  # equal order in all processes prevents deadlocks
@@ -124,17 +120,8 @@ def extract(
             progress("features", subject + suffix, total, done=start) as counter,
         ):
             for indices, raw in raw_batches(prepared, start, pinned=pinned):
-                for entry in list(entries):
-                    try:
-                        entry.put(indices.start, raw)
-                    except WriteError:
-                        raise
-                    except Exception as error:  # such as running out of memory
-                        if len(entries) == 1:
-                            raise
-                        errors.append(error)
-                        entries.remove(entry)
-                        all_rows.remove(entry.rows)
+                for entry in entries:
+                    entry.put(indices.start, raw)
                 for rows in crop_rows:
                     rows.write(indices.start, raw.flatten(1).numpy())
                 counter.add(len(raw))
@@ -146,8 +133,6 @@ def extract(
                     stop.exit_if_requested()
         for rows in all_rows:
             rows.publish()
-    if errors:
-        raise errors[0]
     return {e.rows.path: median(e.throughputs[1:]) for e in entries if e.throughputs[1:]}
 
 

@@ -82,11 +82,11 @@ class TrainAndTest:
 
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
-    """Return a split as it was checked, without the allowed bad images."""
+    """Return a split without the allowed bad images."""
     from transfer.datasets.catalog import open_split  # imports the readers of all datasets
-    from transfer.datasets.splits import usable_split
+    from transfer.datasets.splits import without
 
-    return usable_split(folders, key, split, open_split(key, folders.data, split))
+    return without(open_split(key, folders.data, split), folders.broken)
 
 
 def features_of_backbones(

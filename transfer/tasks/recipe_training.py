@@ -21,7 +21,7 @@ from transfer.datasets.catalog import DATASETS, open_any
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import unchanged
-from transfer.datasets.splits import usable_split
+from transfer.datasets.splits import without
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction, of_length
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
@@ -268,7 +268,7 @@ def checked_split(
     Raises DataError with the advice if `problem` of the images is not empty.
     """
     opened: Any = open_any(key, folders.data, split)
-    images = usable_split(folders, key, split, opened)
+    images = without(opened, folders.broken)
     if reason := problem(images):
         raise DataError(f"{key}, {split}: {reason}. {advice or DATASETS[key].how_to_get}")
     return images

@@ -168,17 +168,6 @@ class Task(ABC):
         """Return the splits to extract frozen features from, each with its transform."""
         return []
 
-    def extracted_images(self, folders: Folders) -> dict[str, Images]:
-        """Return the splits to extract features from.
-
-        Raises DataError if they have too few labels for the task.
-        """
-        splits = dict.fromkeys(split for split, _ in self.extracted())
-        opened = {split: open_images(self.dataset, split, folders) for split in splits}
-        if reason := self.too_few_labels(opened):
-            raise DataError(reason)
-        return opened
-
     def features(self, backbone: Encoder, folders: Folders) -> list[Features]:
         """Return the frozen features of `extracted`, computed or from the cache.
 
@@ -187,7 +176,11 @@ class Task(ABC):
         """
         from transfer.frozen.finite import require_finite
 
-        extracted, opened = [], self.extracted_images(folders)
+        splits = dict.fromkeys(split for split, _ in self.extracted())
+        opened = {split: open_images(self.dataset, split, folders) for split in splits}
+        if reason := self.too_few_labels(opened):
+            raise DataError(reason)
+        extracted = []
         for split, transform in self.extracted():
             (features,) = features_of_backbones([backbone], self.dataset, split, transform, folders)
             origin = f"({self.dataset}, {split}) by {backbone.name}"
