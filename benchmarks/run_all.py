@@ -178,7 +178,7 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
         submit_cells(rows, request.cluster, site)
         return 0
     jobs = job_graph(rows)
-    run_jobs(jobs, request.workers or min(num_gpus(), len(jobs)), request.settings)
+    run_jobs(jobs, request.workers or min(num_gpus(), len(jobs)), runs)
     return finish_run(rows, request, start, unreadable)
 
 
@@ -265,7 +265,7 @@ def manage_submitted_cells(request: RunAll) -> int:
     Returns 1 if any cell failed or was cancelled, otherwise 0.
     """
     from benchmarks.cluster.arrays import cancel_all, retry_failed
-    from benchmarks.status import print_states, watch
+    from benchmarks.execution.states import print_states, watch
 
     options = request.cluster
     results, runs = request.settings.results, request.settings.runs

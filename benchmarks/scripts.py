@@ -13,7 +13,6 @@ SUBCOMMANDS = {
     "figures": "benchmarks.figures",
     "report": "benchmarks.report",
     "explain": "benchmarks.explain",
-    "status": "benchmarks.status",
     "power": "benchmarks.power",
     "verify": "benchmarks.verify",
     "export": "benchmarks.export",

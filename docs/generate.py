@@ -30,7 +30,6 @@ from benchmarks.power import PowerOptions
 from benchmarks.report import ReportOptions
 from benchmarks.results.contents import CSV_COLUMNS
 from benchmarks.results.published import papers
-from benchmarks.status import StatusOptions
 from benchmarks.tables import TableOptions
 from benchmarks.verify import VerifyOptions
 from pretrain.command import Command
@@ -48,7 +47,6 @@ from transfer.tasks import TASKS, reading_of
 from transfer.tasks.task import Task
 
 RESULT_COMMANDS = (
-    StatusOptions,
     TableOptions,
     ReportOptions,
     FigureOptions,

@@ -9,6 +9,7 @@ import math
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,7 +196,7 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clust
     if len(new) < len(rows):
         print(
             f"{plural(len(rows) - len(new), 'evaluation')} already queued or running, perhaps with "
-            "other options. To list them: python -m benchmarks.status. To cancel all unfinished "
+            "other options. To list them: run_all.py --status. To cancel all unfinished "
             f"ones: run_all.py {shlex.join(['--cancel', '--results', str(settings.results)])}",
             file=sys.stderr,
         )
@@ -230,7 +231,7 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clust
     print(
         f"evaluations submitted: {count}; jobs "
         f"{', '.join(dict.fromkeys(numbers[0].partition('_')[0] for numbers in ids))}  ->  {folder}"
-        "\nNo process needs to stay open. To show the states: python -m benchmarks.status"
+        "\nNo process needs to stay open. To show the states: run_all.py --status"
     )
     return count
 
@@ -255,7 +256,7 @@ def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) 
     if earlier is not None and earlier.content["job"] == job:
         state.store(earlier.path, earlier.content | submission)
     else:
-        state.write(cell, "queued", **submission)
+        state.store(state_path(cell.path), state.content(cell, "queued") | submission)
 
 
 def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, site: Cluster) -> str:
@@ -341,10 +342,8 @@ def collect(results: Path) -> int:
         stored = cell_state.stored
         if cell_state.name == "failed" and stored.name != "failed":
             failed = {"state": "failed", "reason": cell_state.detail}
-            try:
+            with suppress(WriteError):  # the tables report a full disk
                 state.store(stored.path, stored.content | failed)
-            except WriteError as error:
-                print(f"the reason of a failure could not be stored: {error}", file=sys.stderr)
     print(render_states(states))
     contents = update_tables(results)
     is_reported = update_report(results, contents=contents)

@@ -4,7 +4,6 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
@@ -13,7 +12,6 @@ from benchmarks.results.failed_step import attempt
 from benchmarks.results.final_screen import final_screen
 from benchmarks.results.records import CellId, plural, read_results
 from benchmarks.tables import update_tables
-from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration
 from pretrain.running.stop import EXIT_RESUMABLE
 from transfer.cells import state
@@ -96,12 +94,11 @@ def write_requested(rows: Sequence[PlannedCell], *, named: bool, is_local: bool)
         never_started = earlier.name in ("missing data", "unsupported")
         if never_started and earlier.content["backbone"] in names:
             earlier.path.unlink(missing_ok=True)
-    with suppress(WriteError):  # on a full disk, the cells report the error
-        for row in rows:
-            if row.state == "cached":
-                state.note_finished(row.cell)
-            elif row.state == "run" and is_local:
-                state.write(row.cell, "queued")
-            elif row.state != "run" and (named or not row.missing):
-                name: StateName = row.state
-                state.write(row.cell, name, row.reason, missing_data=list(row.missing))
+    for row in rows:
+        if row.state == "cached":
+            state.note_finished(row.cell)
+        elif row.state == "run" and is_local:
+            state.write(row.cell, "queued")
+        elif row.state != "run" and (named or not row.missing):
+            name: StateName = row.state
+            state.write(row.cell, name, row.reason, missing_data=list(row.missing))

@@ -4,6 +4,7 @@ Each cell has a state file (transfer/cells/state.py). The states of cells on a c
 on the states of their Slurm jobs.
 """
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -159,11 +160,10 @@ def status_page(states: States) -> str:
     )
 
 
-def write_status_page(results: Path, runs: Path, states: States | None = None) -> None:
-    """Write the page of these states, or of all cells."""
-    with suppress(WriteError):  # a full disk must not stop a run
-        page = status_page(all_states(results)[0] if states is None else states)
-        write_text(runs / STATUS_PAGE, page, "--runs")
+def write_status_page(runs: Path, states: States) -> None:
+    """Write the page of these states."""
+    with suppress(WriteError):  # a full disk must not end the view
+        write_text(runs / STATUS_PAGE, status_page(states), "--runs")
 
 
 def earlier_work(runs: Path) -> str:
@@ -176,3 +176,42 @@ def earlier_work(runs: Path) -> str:
         f"note: {files[0]} was written by an earlier version. Its unfinished evaluations are not "
         f"shown. Run them again, and delete {', '.join(folders)}"
     )
+
+
+def print_states(results: Path, runs: Path) -> int:
+    """Print the states of all cells; return 1 if one failed."""
+    states, no_answer = all_states(results)
+    if not states:
+        print(f"no evaluations were started or submitted with --results {results}")
+    else:
+        print(render_states(states))
+    if no_answer:
+        print(f"the cluster does not respond: {no_answer}")
+    if any_failed([state for state in states if state.stored.is_submitted]):
+        print("to submit them again: run_all.py --retry-failed (each resumes where it stopped)")
+    if line := earlier_work(runs):
+        print(line)
+    return int(any_failed(states))
+
+
+def watch(results: Path, runs: Path, interval_s: float = 5.0) -> int:
+    """Print counts when they change, until no cell runs or waits.
+
+    Each time, the page runs/status.html is updated. Ctrl-C ends the view, not the run. Returns 1 if
+    a cell failed or was cancelled, otherwise 0.
+    """
+    previous = ""
+    try:
+        while not is_over((current := all_states(results))[0]):
+            states, no_answer = current
+            write_status_page(runs, states)
+            counts = "; ".join(filter(None, [count_words(states), no_answer]))
+            if counts != previous:
+                print(f"{time.strftime('%H:%M:%S')}  {counts}", file=sys.stderr, flush=True)
+            previous = counts
+            time.sleep(interval_s)
+    except KeyboardInterrupt:
+        return 0
+    if current[0]:
+        write_status_page(runs, current[0])
+    return print_states(results, runs)

@@ -6,11 +6,18 @@ from typing import cast
 
 import pytest
 
-from benchmarks import status as watching
+from benchmarks.execution import states as watching
 from benchmarks.execution.ending import write_requested
-from benchmarks.execution.states import STATUS_PAGE, CellState, States, all_states, render_states
+from benchmarks.execution.states import (
+    STATUS_PAGE,
+    CellState,
+    States,
+    all_states,
+    print_states,
+    render_states,
+    watch,
+)
 from benchmarks.run_all import main
-from benchmarks.status import print_states, watch
 from tests.benchmarks.conftest import Rows, stored_state
 from transfer.cells import state
 from transfer.cells.request import Settings

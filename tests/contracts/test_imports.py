@@ -46,7 +46,6 @@ LAYERS = {
     "benchmarks": (
         ("run_all", "explain", "power", "verify", "export", "gpu_check", "scripts"),
         ("follow",),
-        ("status",),
         ("gpu",),
         ("cluster",),
         ("execution",),

@@ -17,7 +17,6 @@ LIGHT_COMMANDS = (
     (RUN_ALL, "--status"),
     ("-m", "benchmarks.tables", "--help"),
     ("-m", "benchmarks.report", "--help"),
-    ("-m", "benchmarks.status", "--help"),
     ("-m", "benchmarks.figures", "--list"),
     ("-m", "benchmarks.gpu_check", "--help"),
     ("-m", "transfer", "--list"),

@@ -15,7 +15,7 @@ import tyro
 
 import slurm.__main__
 import transfer.__main__
-from benchmarks import run_all, status, tables
+from benchmarks import run_all, tables
 from benchmarks.planning.options import RunAll
 from pretrain.running.command_line import option_of
 from pretrain.running.ranges import ranges_of
@@ -54,7 +54,6 @@ DOORS = {
     },
     "run_all": Door(RunAll, run_all.main),
     "tables": Door(tables.TableOptions, tables.main),
-    "status": Door(status.StatusOptions, status.main),
     "slurm": Door(slurm.__main__.SubmitOptions, slurm.__main__.main, last=("--", "true")),
 }
 

@@ -151,12 +151,8 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
     if the file has no such backbone.
     """
     plain_checkpoint = replace(checkpoint, declared=None, random=False)
-    try:
-        file = checkpoint.ckpt.stat()
-    except OSError:
-        backbone = _read_checkpoint(plain_checkpoint)  # raises an error that explains the problem
-    else:
-        backbone = _cached_checkpoint(plain_checkpoint, file.st_size, file.st_mtime_ns)
+    written_ns = checkpoint.ckpt.stat().st_mtime_ns if checkpoint.ckpt.exists() else 0
+    backbone = _read_checkpoint(plain_checkpoint, written_ns)
     if checkpoint.declared is not None:
         backbone = with_declared_recipe(backbone, checkpoint.declared)
     if not checkpoint.random:
@@ -168,11 +164,7 @@ def open_checkpoint(checkpoint: Checkpoint) -> Encoder:
 
 
 @lru_cache(maxsize=4)
-def _cached_checkpoint(checkpoint: Checkpoint, size: int, written_ns: int) -> Encoder:
-    return _read_checkpoint(checkpoint)
-
-
-def _read_checkpoint(checkpoint: Checkpoint) -> Encoder:
+def _read_checkpoint(checkpoint: Checkpoint, written_ns: int) -> Encoder:
     name, branch = checkpoint.name, checkpoint.branch
     backbone, _ = open_file(checkpoint.ckpt, checkpoint.network, name=name, branch=branch)
     return with_heads(backbone, checkpoint.heads) if checkpoint.heads else backbone

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pretrain.running.command_line import changed_fields
-from pretrain.running.console import print_line
+from pretrain.running.console import print_line, progress_callback
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import wait_for_lock
 from pretrain.running.processes import Process, tf32_convolutions, this_process, wait_for_all
@@ -32,7 +32,7 @@ from transfer.cells.checked_data import (
     checked_folders,
     fingerprint,
 )
-from transfer.cells.request import Settings
+from transfer.cells.request import Settings, to_json
 from transfer.datasets.catalog import DATASETS, load_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.images import ChangedDataError
@@ -276,9 +276,14 @@ def _obtain_classifier(task: str, classifier_cell: Cell) -> Record:
 def extract_together(cells: Sequence[Cell]) -> None:
     """Extract features for several backbones, decoding each image once for all.
 
-    An error is only printed: each cell then extracts missing features itself and reports its own
-    error.
+    The cells' states show the progress. An error is only printed: each cell then extracts missing
+    features itself and reports its own error.
     """
+
+    def report(progress: str) -> None:
+        for cell in cells:
+            state.write(cell, "running", progress)
+
     for task in dict.fromkeys(cell.task for cell in cells):
         by_weights = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.feature_backbone for cell in by_weights.values()]
@@ -288,11 +293,13 @@ def extract_together(cells: Sequence[Cell]) -> None:
                 load_annotations(keys, first_cell.folders.data, first_cell.folders.cache)
                 tolerated = first_cell.settings.tolerate
                 _, folders = checked_folders(keys, first_cell.folders, tolerated)
-                with explain_errors(task):
+                with explain_errors(task), progress_callback(report):
                     features_of_backbones(backbones, task.dataset, split, transform, folders)
             except Exception as error:
                 line = f"joint extraction of {split} failed: {error}; each cell extracts separately"
                 print(f"{first_cell.key}  {line}", file=sys.stderr, flush=True)
+    for cell in cells:
+        state.write(cell, "queued")
 
 
 def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[str, Any]:
@@ -327,7 +334,7 @@ def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[
         declared = cell.backbone.declared or None
         checkpoint = replace(request.checkpoint, name=opened.name, declared=declared)
         request = replace(request, checkpoint=checkpoint)
-    content = request.json()
+    content = to_json(request)
     for name in ("data", "results", "runs"):
         del content["settings"][name]
     if opened is None:  # Python code created the backbone: no command line can select it

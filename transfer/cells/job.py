@@ -21,13 +21,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, write_text, write_whole
 from pretrain.running.command_line import exit_status_of, one_line_errors, run_command
-from pretrain.running.console import format_duration, progress_callback, protect_output
+from pretrain.running.console import format_duration, protect_output
 from pretrain.running.errors import SuiteError
 from pretrain.running.host_memory import network_memory_bytes
 from pretrain.running.processes import (
@@ -39,7 +38,7 @@ from pretrain.running.processes import (
 from transfer.cells import state
 from transfer.cells.cell import Cell, classifier_error, finished
 from transfer.cells.execution import evaluate, extract_together, lock_cell
-from transfer.cells.request import Request, from_json
+from transfer.cells.request import Request, from_json, to_json
 from transfer.datasets.catalog import load_annotations
 from transfer.encoders.options import Checkpoint
 from transfer.record import Record, file_for_record, read_json
@@ -67,7 +66,7 @@ WORKER_GRACE_S = 60.0
 
 def write_job(file: Path, requests: Sequence[Request]) -> None:
     """Write the file of a job; WriteError if that fails."""
-    cells = [request.absolute().json() for request in requests]
+    cells = [to_json(request.absolute()) for request in requests]
     write_text(file, json.dumps({"format": FORMAT, "cells": cells}, indent=1), "--runs")
 
 
@@ -120,7 +119,7 @@ def _run_together(requests: Sequence[Request]) -> int:
             state.fail_request(request, error)
             status = max(status, _report_failure(request, error))
     if len({cell.backbone.sha256 for cell in cells}) > 1:
-        _extract_together([cell for cell in cells if _needs_features(cell)])
+        extract_together([cell for cell in cells if _needs_features(cell)])
     for cell in cells:
         stop.exit_if_requested()
         status = max(status, _run_cell(cell))
@@ -134,27 +133,14 @@ def _needs_features(cell: Cell) -> bool:
         return False
 
 
-def _extract_together(cells: Sequence[Cell]) -> None:
-    """Extract the features of all cells, with progress in their states."""
-
-    def write(name: state.StateName, progress: str = "") -> None:
-        for cell in cells:
-            with suppress(WriteError):  # the evaluation itself will report a full disk
-                state.write(cell, name, progress)
-
-    with progress_callback(partial(write, "running")):
-        extract_together(cells)
-    write("queued")
-
-
 def _run_cell(cell: Cell) -> int:
     try:
         if cell.classifier_cell is not None and (reason := _failed_classifier(cell)):
             raise classifier_error(cell.classifier_cell, reason)
         print(summary(cell, evaluate_on_gpus(cell)), flush=True)
     except KilledError as error:
-        with suppress(WriteError):  # replaces "failed", which one of its processes may have written
-            state.write(cell, "stopped", str(error))
+        # replaces "failed", which one of its processes may have written
+        state.write(cell, "stopped", str(error))
         raise
     except Exception as error:  # the tables must show any reason
         state.fail(cell, error)

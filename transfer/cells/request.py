@@ -3,6 +3,7 @@
 It is plain data: a frozen dataclass in the process, JSON in files, arguments on a command line.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
@@ -82,23 +83,11 @@ class Request:
             settings=replace(settings, **folders),
         )
 
-    def json(self) -> dict[str, Any]:
-        """Return the request as values that JSON can store."""
-        return to_json(self)
-
 
 def to_json(options: Any) -> dict[str, Any]:
     """Return a dataclass as JSON values; `from_json` restores it."""
-    content: dict[str, Any] = _plain(asdict(options))
+    content: dict[str, Any] = json.loads(json.dumps(asdict(options), default=str))
     return content
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def from_json(kind: type[Options], content: Mapping[str, Any]) -> Options:

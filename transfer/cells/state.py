@@ -9,7 +9,6 @@ from __future__ import annotations
 import glob
 import os
 import socket
-import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import progress_callback
 from pretrain.running.errors import SuiteError
 from pretrain.running.reading import ReadError
-from transfer.cells.request import Request, from_json
+from transfer.cells.request import Request, from_json, to_json
 from transfer.datasets.expected import Sizes, small_sizes
 from transfer.record import RECORDS, STATE, STATE_FORMAT, read_json, state_path, write_json
 from transfer.tasks import reading_of
@@ -88,34 +87,25 @@ class State:
 def is_alive(pid: int) -> bool:
     """Return whether a process on this machine runs; zombies do not count."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # a process of another user
-        return True
-    with suppress(OSError):
         status = Path(f"/proc/{pid}/stat").read_text()
-        return status.rpartition(")")[2].split()[0] != "Z"
-    return pid > 0  # other numbers mean process groups
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def write(cell: Cell, name: StateName, reason: str = "", **fields: Any) -> None:
-    """Write the state of a cell; WriteError if that fails.
+    """Write the state of a cell.
 
-    fields: further fields, such as the traceback of a failure.
+    A full disk is ignored, since the evaluation itself reports it. fields: further fields, such as
+    the traceback of a failure.
     """
-    store(state_path(cell.path), _description(cell) | {"state": name, "reason": reason} | fields)
+    with suppress(WriteError):
+        store(state_path(cell.path), content(cell, name, reason) | fields)
 
 
 def fail(cell: Cell, error: BaseException) -> None:
-    """Write the reason of a failure.
-
-    A full disk is only reported on stderr, since other cells can continue.
-    """
-    try:
-        write(cell, "failed", **_failure(error))
-    except WriteError as full:
-        print(f"the reason of a failure is not stored: {full}", file=sys.stderr, flush=True)
+    """Write the reason of a failure."""
+    write(cell, "failed", **_failure(error))
 
 
 def fail_request(request: Request, error: BaseException) -> None:
@@ -138,35 +128,25 @@ def _failure(error: BaseException) -> dict[str, str]:
 
 @contextmanager
 def reporting(cell: Cell) -> Iterator[None]:
-    """Write a running cell's state: progress, then done, failed or stopped.
-
-    A full disk is ignored here, since the evaluation itself will report it.
-    """
-    path, description = state_path(cell.path), _description(cell)
-
-    def report(name: StateName, **fields: str) -> None:
-        with suppress(WriteError):
-            store(path, description | {"state": name, "reason": ""} | fields)
-
-    report("running", reason="starts")
+    """Write a running cell's state: progress, then done, failed or stopped."""
+    write(cell, "running", "starts")
     try:
-        with progress_callback(lambda progress: report("running", reason=progress)):
+        with progress_callback(lambda progress: write(cell, "running", progress)):
             yield
     except Exception as error:
-        report("failed", **_failure(error))
+        fail(cell, error)
         raise
     except BaseException:  # a signal, or Ctrl-C
-        report("stopped", reason=STOPPED)
+        write(cell, "stopped", STOPPED)
         raise
-    report("done")
+    write(cell, "done")
 
 
 def note_finished(cell: Cell) -> None:
     """Write that a cell with a record is done, if necessary."""
     earlier = read_state(state_path(cell.path))
     if earlier is None or earlier.name != "done":
-        with suppress(WriteError):
-            write(cell, "done")
+        write(cell, "done")
 
 
 def failed_on_disk_error(cell: Cell) -> bool:
@@ -198,14 +178,16 @@ def read_states(results: Path) -> list[State]:
     return [state for state in states if state is not None]
 
 
-def _description(cell: Cell) -> dict[str, Any]:
-    """Return the fields that do not change while a cell runs."""
+def content(cell: Cell, name: StateName, reason: str = "") -> dict[str, Any]:
+    """Return the content of a cell's state file, without the fields of a submission."""
     small: dict[str, Sizes] = {}
     with suppress(SuiteError, OSError):  # the failure may be that this disk cannot be read
         small = dict(small_sizes(cell.settings.data))
     kinds = (small[key].origin for key in cell.task.datasets() if key in small)
     return {
         "format": STATE_FORMAT,
+        "state": name,
+        "reason": reason,
         "traceback": "",
         "backbone": cell.backbone.name,
         "sha256": cell.backbone.sha256,
@@ -218,7 +200,7 @@ def _description(cell: Cell) -> dict[str, Any]:
         "primary_metric": cell.task.primary_metric,
         "heading": cell.task.heading,
         "missing_data": [],
-        "request": cell.request.absolute().json(),
+        "request": to_json(cell.request.absolute()),
         "host": socket.gethostname(),
         "pid": os.getpid(),
     }

@@ -25,7 +25,6 @@ from benchmarks.execution.states import all_states
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
-from benchmarks.status import main as status
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError
 from slurm.resources import Queue
@@ -240,11 +239,10 @@ def test_each_state_is_told_from_what_there_is(
     assert states(settings) == [("done", ""), ("failed", text)]
     write_as_job(second, "failed", "DataError: no folder cifar10")
     args = ["--results", str(settings.results), "--runs", str(settings.runs)]
-    assert status(args) == 1
+    assert main(["--status", *args]) == 1
     output = capsys.readouterr().out
     for fact in ("DataError: no folder cifar10", str(log), "1 failed, 1 done"):
         assert fact in output
-    assert status(["--results", "others"]) == 2
 
 
 def test_a_job_that_begins_before_its_submission_is_written_keeps_its_state(
