@@ -256,16 +256,12 @@ def _plain(value: Any) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return a JSON file with lists as tuples, or None if unusable."""
+    """Return the content of a JSON file, or None if unusable."""
     try:
-        content = json.loads(path.read_text(), object_hook=_with_tuples)
+        content = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
-
-
-def _with_tuples(content: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
 
 
 def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:

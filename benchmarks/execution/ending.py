@@ -13,10 +13,11 @@ from benchmarks.results.final_screen import final_screen
 from benchmarks.results.records import CellId, plural, read_results
 from benchmarks.tables import update_tables
 from pretrain.running.console import format_duration
+from pretrain.running.reading import ReadError
 from pretrain.running.stop import EXIT_RESUMABLE
 from transfer.cells import state
 from transfer.cells.cell import Cell, finished
-from transfer.cells.state import StateName, failed_on_disk_error, read_states
+from transfer.cells.state import StateName, read_states
 from transfer.record import Record
 from transfer.tasks import reading_of
 
@@ -53,7 +54,7 @@ def finish_run(
     if unreadable:
         counts.append(f"{plural(len(unreadable), 'checkpoint')} could not be read")
     print(", ".join([*counts, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
-    if any(failed_on_disk_error(cell) for cell in failed):
+    if any(state.failure(cell).startswith(ReadError.__name__) for cell in failed):
         return EXIT_RESUMABLE
     is_complete = contents is not None and summary is not None and has_report
     return int(bool(failed or unreadable) or not is_complete)

@@ -240,16 +240,12 @@ def settle_declarations(
     is_explicit: the command line has --trained-with. Without it, recipes that earlier runs declared
     are kept. Returns the updated rows and messages about the changes.
     """
-    settled: dict[str, Encoder] = {}
-    lines: dict[str, str] = {}
-    for cell in {row.cell.backbone.name: row.cell for row in rows}.values():
-        name = cell.backbone.name
-        settled[name], lines[name] = settle_declaration(
-            cell.records, cell.backbone, is_explicit=is_explicit
-        )
+    settled: dict[str, tuple[Encoder, str]] = {}
     declared_rows = []
     for row in rows:
-        backbone = settled[row.cell.backbone.name]
-        cell = row.cell.declared_as(backbone, is_explicit=is_explicit)
+        cell, name = row.cell, row.cell.backbone.name
+        if name not in settled:
+            settled[name] = settle_declaration(cell.records, cell.backbone, is_explicit=is_explicit)
+        cell = cell.declared_as(settled[name][0], is_explicit=is_explicit)
         declared_rows.append(replace(row, cell=cell))
-    return declared_rows, list(filter(None, lines.values()))
+    return declared_rows, [note for _, note in settled.values() if note]

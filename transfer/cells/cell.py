@@ -238,17 +238,16 @@ def _is_up_to_date(cell: Cell, record: Record) -> bool:
 
     It must also have the engine and precision that the cell requests, if any.
     """
+    settings, options = cell.settings, cell.task.supported_options
     return (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
-        and cell.task.accepts_engine(record.engine)
-        and (
-            cell.settings.features_in in ("auto", features_in(record)) or cell.task.trains_backbone
-        )
+        and ("engine" not in options or settings.training.engine in ("auto", record.engine))
+        and ("features_in" not in options or settings.features_in in ("auto", features_in(record)))
         and record.details.get("classifier", "") == classifier_hash(cell)
         and all(
             record.data.get(key, {}).get("fingerprint")
-            == fingerprint(key, cell.settings.data, cell.folders.cache)
+            == fingerprint(key, settings.data, cell.folders.cache)
             for key in cell.task.datasets()
         )
         and not (cell.request.with_weights and weights_file(record, cell.folders.work) is None)

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,7 @@ def evaluate(cell: Cell) -> Record:
     else:
         file = _compute(cell, process)
     wait_for_all("that write the record")
-    newest = max(record_files(cell.path), key=lambda path: path.stat().st_mtime_ns)
-    return read_record(file or newest)
+    return read_record(file or record_files(cell.path)[0])
 
 
 def lock_cell(cell: Cell) -> AbstractContextManager[None]:
@@ -309,12 +308,12 @@ def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[
     from the cell's, `features_in` is not resolved, since no option requests such a classifier.
     """
     settings, resolved = cell.settings, dict[str, Any]()
-    if "engine_choice" in {spec.name for spec in fields(cell.task)}:
+    # options that this task does not support would make the printed command invalid
+    supported = cell.task.supported_options
+    if "engine" in supported:
         resolved["engine"] = cell.task.engine
     if cell.task.distributed_training is not None:
         resolved["gpus"] = this_process().num_processes
-    # options that this task does not support would make the printed command invalid
-    supported = cell.task.supported_options
     training_options = {
         name: value
         for name, value in changed_fields(settings.training).items()

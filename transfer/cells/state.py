@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import progress_callback
 from pretrain.running.errors import SuiteError
-from pretrain.running.reading import ReadError
 from transfer.cells.request import Request, from_json, to_json
 from transfer.datasets.expected import Sizes, small_sizes
 from transfer.record import RECORDS, STATE, STATE_FORMAT, read_json, state_path, write_json
@@ -147,11 +146,6 @@ def note_finished(cell: Cell) -> None:
     earlier = read_state(state_path(cell.path))
     if earlier is None or earlier.name != "done":
         write(cell, "done")
-
-
-def failed_on_disk_error(cell: Cell) -> bool:
-    """Return whether a cell failed because a disk could not be read."""
-    return failure(cell).startswith(ReadError.__name__)
 
 
 def failure(cell: Cell) -> str:

@@ -92,6 +92,10 @@ def crop_batches(
     pixel.
     """
     target_device = device()
+
+    def pin(batch: Crops) -> Crops:
+        return batch[0].pin_memory(), batch[1].pin_memory()
+
     normalize = Normalization(input_format, target_device)
     num_crops = len(steps) * batch_size
     crops = RandomCrops(
@@ -101,15 +105,10 @@ def crop_batches(
         crops,
         batch_draws(len(images), batch_size, seed, steps),
         num_workers=num_workers(num_crops),
-        pin_memory=_pin if target_device.type == "cuda" else None,
+        pin_memory=pin if target_device.type == "cuda" else None,
     )
     for pixels, labels in batches:
         yield normalize(pixels), labels.to(target_device, non_blocking=True)
-
-
-def _pin(crops: Crops) -> Crops:
-    """Return crops in pinned memory, for copies without a wait."""
-    return crops[0].pin_memory(), crops[1].pin_memory()
 
 
 def batch_draws(num_images: int, batch_size: int, seed: int, steps: range) -> Iterator[list[Draw]]:

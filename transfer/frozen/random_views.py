@@ -89,11 +89,6 @@ def view_statistics(embeddings: Tensor) -> Tensor:
     return torch.stack([mean_cosine, variance, nuclear_norm], dim=1).cpu()
 
 
-def view_name(images: Images, indices: Sequence[int], num_views: int, row: int) -> str:
-    """Return a name for a row of the features of all views of some images."""
-    return f"a random view of {images.name(indices[row // num_views])}"
-
-
 def statistics_of_views(
     backbone: Encoder,
     projector: Projector | None,
@@ -115,6 +110,9 @@ def statistics_of_views(
     def draw_views(batch_indices: Sequence[int]) -> Tensor:
         return torch.stack([views(images[index][0], seed, index) for index in batch_indices])
 
+    def view_name(chunk: Sequence[int], row: int) -> str:
+        return f"a random view of {images.name(chunk[row // settings.num_views])}"
+
     starts = range(0, len(indices), IMAGES_PER_BATCH)
     chunks = [indices[start : start + IMAGES_PER_BATCH] for start in starts]
     workers = num_workers(len(indices) * settings.num_views)
@@ -123,8 +121,7 @@ def statistics_of_views(
         batches = load_batches(draw_views, chunks, num_workers=workers, pin_memory=pin)
         for chunk, raw in zip(chunks, batches, strict=True):
             features = forward(network, normalize_input(raw.flatten(0, 1)))
-            name = partial(view_name, images, chunk, settings.num_views)
-            require_finite(features, name, f"by {backbone.name}")
+            require_finite(features, partial(view_name, chunk), f"by {backbone.name}")
             spaces = {"feature": normalize(features, dim=1)}
             if projector is not None:
                 spaces["embedding"] = projector.embeddings(features)

@@ -50,15 +50,7 @@ class EvalTransform:
         else:
             image = v2.functional.resize(image, [self.resize_px])
             image = v2.functional.center_crop(image, [self.crop_px, self.crop_px])
-        return rotate_quarters(image, self.turns)
-
-
-def rotate_quarters(image: Image.Image, quarters: int) -> Image.Image:
-    """Rotate an image counterclockwise by 0 to 3 quarters, without interpolation."""
-    from PIL import Image
-
-    kinds = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)
-    return image.transpose(kinds[quarters - 1]) if quarters else image
+        return image.rotate(90 * self.turns)  # without interpolation, since it is square
 
 
 class Normalization:

@@ -120,13 +120,6 @@ class Detection(RecipeTraining[DetectorRecipe]):
             backbone, "the stages' strides are not the detectors' 4 to 32"
         )
 
-    def accepts_engine(self, engine: str) -> bool:
-        """Return whether a record of this engine counts as finished.
-
-        Any engine counts, unless the user chose one.
-        """
-        return self.engine_choice == "auto" or engine == self.engine
-
     @property
     def work(self) -> str:
         """Return the type of work, as named in `hours`, without the precision."""

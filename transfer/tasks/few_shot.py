@@ -21,7 +21,12 @@ from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Features, TrainAndTest, open_images
 from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, occurring_classes, too_few_of_a_class
+from transfer.tasks.task import (
+    CenterCrops,
+    occurring_classes,
+    too_few_neighbors,
+    too_few_of_a_class,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -242,12 +247,8 @@ class LowShotKNN(FewLabels):
         """Return why the smallest bank has fewer images than neighbors; empty if not."""
         percent = min(self.percents)
         bank = self.images_per_class(percent, num_images, num_classes) * num_classes
-        if self.num_neighbors <= bank:
-            return ""
-        return (
-            f"{self.num_neighbors} neighbors vote, but a bank of {percent} % of "
-            f"{self.dataset} has {bank} training images. "
-            "Use the complete dataset, or --schedule smoke for fewer neighbors"
+        return too_few_neighbors(
+            self.num_neighbors, bank, f"a bank of {percent} % of {self.dataset}"
         )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:

@@ -13,7 +13,7 @@ from transfer.datasets.folders import Folders
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, TrainAndTest
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops
+from transfer.tasks.task import CenterCrops, too_few_neighbors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +37,7 @@ class KNN(CenterCrops):
 
     def too_few(self, num_images: int, num_classes: int) -> str:
         """Return why there are fewer training images than neighbors; empty if enough."""
-        if num_images >= self.num_neighbors:
-            return ""
-        return (
-            f"{self.num_neighbors} neighbors vote, but {self.dataset} has {num_images} training "
-            "images. Use the complete dataset, or --schedule smoke for fewer neighbors"
-        )
+        return too_few_neighbors(self.num_neighbors, num_images, self.dataset)
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; nothing depends on the seed."""

@@ -15,7 +15,7 @@ from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
 from transfer.frozen.feature_cache import TrainAndTest, open_images
 from transfer.outcomes import per_image
-from transfer.tasks.task import CenterCrops
+from transfer.tasks.task import CenterCrops, too_few_neighbors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,12 +51,7 @@ class NearestImages(CenterCrops):
 
     def too_few(self, num_images: int, num_classes: int) -> str:
         """Return why there are fewer training images than neighbors; empty if enough."""
-        if num_images >= self.num_neighbors:
-            return ""
-        return (
-            f"{self.num_neighbors} neighbors are shown, but {self.dataset} has {num_images} "
-            "training images. Use the complete dataset"
-        )
+        return too_few_neighbors(self.num_neighbors, num_images, self.dataset)
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since nothing is drawn."""

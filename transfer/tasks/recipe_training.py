@@ -126,14 +126,9 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
         Raises DataError if `train` has nothing to learn from, or `test` has nothing to score.
         """
-        advice = ""
-        if test != "test":
-            option = f"--learning-rates {self.recipe.learning_rate:g}"
-            advice = f"A single learning rate, such as {option}, needs no held-out images"
-        key = self.dataset
         return Portion(
-            checked_split(folders, key, train, self.untrainable_reason, advice),
-            checked_split(folders, key, test, self.untestable_reason, advice),
+            checked_split(folders, self.dataset, train, self.untrainable_reason),
+            checked_split(folders, self.dataset, test, self.untestable_reason),
         )
 
     def untrainable_reason(self, images: Any) -> str:
@@ -260,17 +255,15 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         return replace(predictions, details={**details, **predictions.details})
 
 
-def checked_split(
-    folders: Folders, key: str, split: str, problem: Callable[[Any], str], advice: str = ""
-) -> Any:
+def checked_split(folders: Folders, key: str, split: str, problem: Callable[[Any], str]) -> Any:
     """Return a split of a dataset, without the bad images that the user allows.
 
-    Raises DataError with the advice if `problem` of the images is not empty.
+    Raises DataError if `problem` of the images is not empty.
     """
     opened: Any = open_any(key, folders.data, split)
     images = without(opened, folders.broken)
     if reason := problem(images):
-        raise DataError(f"{key}, {split}: {reason}. {advice or DATASETS[key].how_to_get}")
+        raise DataError(f"{key}, {split}: {reason}. {DATASETS[key].how_to_get}")
     return images
 
 

@@ -141,10 +141,6 @@ class Task(ABC):
         train = images.get("trainval")
         return self.too_few(len(train), len(train.class_names)) if train is not None else ""
 
-    def accepts_engine(self, engine: str) -> bool:
-        """Return whether a record of this engine counts as finished."""
-        return True
-
     def units(self) -> dict[str, float]:
         """Return the number of images by type of work, for `hours`.
 
@@ -270,6 +266,16 @@ def too_few_of_a_class(
     return (
         f"{split}: class {name!r} has {counts.min()} of the {minimum} images that it needs: "
         f"{purpose}. Use the complete dataset"
+    )
+
+
+def too_few_neighbors(num_neighbors: int, num_images: int, bank: str) -> str:
+    """Return an error message if a bank has fewer images than neighbors; otherwise empty."""
+    if num_images >= num_neighbors:
+        return ""
+    return (
+        f"{num_neighbors} neighbors are needed, but {bank} has {num_images} training images. Use "
+        "the complete dataset, or --schedule smoke for fewer kNN neighbors"
     )
 
 

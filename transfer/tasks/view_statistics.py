@@ -34,15 +34,6 @@ NUM_BINS = 200
 
 
 @dataclass(frozen=True)
-class ViewData:
-    """The input of a run."""
-
-    backbone: Encoder
-    projector: Projector | None
-    images: Images
-
-
-@dataclass(frozen=True)
 class ImageStatistics:
     """The statistics of every image, in the order of `view_statistics`."""
 
@@ -88,28 +79,32 @@ class ViewStatistics(Task):
         """Return the number of views."""
         return {"forward": self.num_images * self.views.num_views}
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> ViewData:
+    def prepare(
+        self, backbone: Encoder, folders: Folders
+    ) -> tuple[Encoder, Projector | None, Images]:
         """Return the images, and the projector if the task needs it."""
         from transfer.encoders.projector import load_projector
 
         projector = load_projector(backbone) if self.space == "embedding" else None
-        return ViewData(backbone, projector, open_images(self.dataset, self.split, folders))
+        return backbone, projector, open_images(self.dataset, self.split, folders)
 
-    def run(self, prepared: ViewData, folders: Folders, seed: int) -> ImageStatistics:
+    def run(
+        self, prepared: tuple[Encoder, Projector | None, Images], folders: Folders, seed: int
+    ) -> ImageStatistics:
         """Return statistics of random images; the seed draws images and views."""
         import torch
 
         from transfer.frozen.network import device
         from transfer.frozen.random_views import statistics_of_views
 
+        backbone, projector, images = prepared
         generator = torch.Generator().manual_seed(seed)
-        indices = torch.randperm(len(prepared.images), generator=generator)[: self.num_images]
-        projector = prepared.projector and prepared.projector.to(device())
-        sorted_indices = sorted(indices.tolist())
+        indices = torch.randperm(len(images), generator=generator)[: self.num_images]
+        projector = projector and projector.to(device())
         statistics = statistics_of_views(
-            prepared.backbone, projector, prepared.images, sorted_indices, self.views, seed
+            backbone, projector, images, sorted(indices.tolist()), self.views, seed
         )
-        dims = {"feature": prepared.backbone.feature_dim}
+        dims = {"feature": backbone.feature_dim}
         if projector is not None:
             dims["embedding"] = projector.embedding_dim
         return ImageStatistics(statistics, dims)

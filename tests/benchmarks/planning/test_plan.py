@@ -84,7 +84,7 @@ def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings:
         Cell.with_backbone(task="cifar10_knn", backbone=small_backbone, seed=0, settings=paper)
     )
     assert row.state == "missing data"
-    assert "200 neighbors vote, but cifar10 has 192" in render_plan([row])
+    assert "200 neighbors are needed, but cifar10 has 192" in render_plan([row])
 
 
 def test_columns_of_the_plan_are_separate(rows: Rows) -> None:

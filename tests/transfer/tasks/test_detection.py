@@ -125,9 +125,8 @@ def test_a_part_without_objects_is_refused_before_a_network_is_built(
     monkeypatch.setattr(recipe_training, "open_any", opened)
     monkeypatch.setattr(Detection, "build", Mock(side_effect=AssertionError))
     task = replace(DETECTORS["coco_det"], learning_rates=(0.02, 0.01))
-    with pytest.raises(DataError, match=f"coco17, {bad}: .*21 of 21 .* are crowds") as error:
+    with pytest.raises(DataError, match=f"coco17, {bad}: .*21 of 21 .* are crowds"):
         task.prepare(small_backbone, Folders(tmp_path, tmp_path, tmp_path))
-    assert ("--learning-rates 0.02" in str(error.value)) == (bad in ("train", "val"))
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def test_a_class_with_too_few_images_for_a_bank_is_named() -> None:
     reason = task.too_few_labels(pools | {"trainval": labeled(50, 40, 2)})
     assert "class 'c' has 2 of the 3 images" in reason
     more_neighbors = replace(task, num_neighbors=4)
-    assert "4 neighbors vote" in more_neighbors.too_few_labels(pools)
+    assert "4 neighbors are needed" in more_neighbors.too_few_labels(pools)
 
 
 @pytest.mark.parametrize(
