@@ -210,21 +210,16 @@ def print_plan(rows: list[PlannedCell], request: RunAll, site: Cluster | None) -
 
 
 def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
-    """Raise DataError if nothing can run, or a snapshot is missing data."""
-    skipped = [row for row in rows if row.state in ("missing data", "unsupported")]
-    missing = dict.fromkeys(key for row in skipped for key in row.missing)
-    data = request.settings.data
-    reasons = [f"missing data in {data}: {', '.join(missing)}"] if missing else []
-    reasons += dict.fromkeys(f"{row.cell.key}: {row.reason}" for row in skipped if row.reason)
-    if request.makes_curves:
-        all_unsupported = all(row.state == "unsupported" for row in skipped)
-        if reasons and (len(skipped) == len(rows) or not all_unsupported):
-            raise DataError(f"no snapshot can be evaluated. {'; '.join(reasons)}")
-    elif len(skipped) == len(rows):
-        text = "; ".join(first_lines(reasons, 2, "more reasons, see --plan full"))
-        if command := get_data_command(rows):
-            text += f". To get data: {command.splitlines()[-1]}"
-        raise DataError(f"nothing to run: {text}")
+    """Raise DataError if nothing can run."""
+    if any(row.state in ("run", "cached") for row in rows):
+        return
+    missing = dict.fromkeys(key for row in rows for key in row.missing)
+    reasons = [f"missing data in {request.settings.data}: {', '.join(missing)}"] if missing else []
+    reasons += dict.fromkeys(f"{row.cell.key}: {row.reason}" for row in rows if row.reason)
+    text = "; ".join(first_lines(reasons, 2, "more reasons, see --plan full"))
+    if command := get_data_command(rows):
+        text += f". To get data: {command.splitlines()[-1]}"
+    raise DataError(f"nothing to run: {text}")
 
 
 def demo(request: RunAll) -> int:

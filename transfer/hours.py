@@ -99,16 +99,11 @@ class Measured:
 
 
 def measured_seconds(runs: Path) -> Measured:
-    """Return the measurements in --runs; raises ValueError if the file is damaged."""
-    path = runs / FILE
+    """Return the measurements in --runs, if any."""
     try:
-        return Measured(**json.loads(path.read_text()))
+        return Measured(**json.loads((runs / FILE).read_text()))
     except FileNotFoundError:
         return Measured()
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            f"{path}: not measured seconds ({error}). Delete it; make gpu-check measures them again"
-        ) from error
 
 
 def save_seconds(runs: Path, measured: Measured) -> None:

@@ -106,15 +106,14 @@ def evaluate(cell: Cell) -> Record:
         if process.is_main:
             state.note_finished(cell)
         return record
-    check_records_of_name([cell])
     if process.is_main:
         for line in cell_records(cell.path)[1]:
             print_line("record", line)
         with lock_cell(cell), state.reporting(cell):
-            if process.num_processes == 1:  # another one may have evaluated it in the meantime
-                if (record := finished(cell)) is not None:
-                    return record
-                check_records_of_name([cell])
+            # another process may have evaluated it in the meantime
+            if process.num_processes == 1 and (record := finished(cell)) is not None:
+                return record
+            check_records_of_name([cell])
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
@@ -140,7 +139,11 @@ def _compute(cell: Cell, process: Process) -> Path | None:
     reports, folders = checked_folders(cell.task.datasets(), cell.folders, cell.settings.tolerate)
     classifier_cell, classifier_record = cell.classifier_cell, None
     if classifier_cell is not None:
-        classifier_record = _obtain_classifier(cell.key, classifier_cell)
+        print_line("classifier", f"{cell.key} uses {classifier_cell.key}: {classifier_cell.path}")
+        try:
+            classifier_record = evaluate(classifier_cell)  # trains it, unless its weights exist
+        except Exception as error:  # the tables must not blame the cell that uses it
+            raise classifier_error(classifier_cell, error) from error
         weights = weights_file(classifier_record, classifier_cell.folders.work)
         folders = replace(folders, classifier=weights)
         start_s = time.monotonic()  # the classifier's training has another record
@@ -240,36 +243,6 @@ def _run_details(
         details["classifier_weights"] = classifier_record.details[WEIGHTS]
         details["classifier_features_in"] = features_in(classifier_record)
     return details
-
-
-def _obtain_classifier(task: str, classifier_cell: Cell) -> Record:
-    """Return the record of the classifier for a task; its weights exist.
-
-    task: key of the task that uses it. If the weights do not exist, train them, or wait while
-    another process trains them. Each of these steps is logged. Raises ClassifierError if there are
-    still no weights afterwards.
-    """
-    record = finished(classifier_cell)
-    if record is None:
-        with lock_cell(classifier_cell):
-            # another process may have trained it before this one got the lock
-            record = finished(classifier_cell)
-            if record is None:
-                trained = finished(classifier_cell.with_request(with_weights=False)) is not None
-                reason = "its weights are missing" if trained else "it has no record"
-                line = f"{task} needs {classifier_cell.key}, but {reason}: training it first"
-                print_line("classifier", line)
-                try:
-                    with state.reporting(classifier_cell):
-                        _compute(classifier_cell, this_process())
-                except Exception as error:  # the tables must not blame the cell that uses it
-                    raise classifier_error(classifier_cell, error) from error
-                record = finished(classifier_cell)
-    if record is None:
-        reason = f"its training has left no weights in {classifier_cell.folders.work}"
-        raise classifier_error(classifier_cell, reason)
-    print_line("classifier", f"{task} uses {classifier_cell.key}: {classifier_cell.path}")
-    return record
 
 
 def extract_together(cells: Sequence[Cell]) -> None:

@@ -64,7 +64,7 @@ class Request:
     """Seed of weight initialization and random crops."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
     """Folders and options."""
-    with_weights: bool = False
+    with_weights: tyro.conf.Suppress[bool] = False
     """Train again if the record exists but the classifier's weights, which other tasks use, do
     not."""
     variant: tyro.conf.Suppress[str] = ""
