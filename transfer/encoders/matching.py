@@ -7,7 +7,7 @@ library, and both may have any prefix. The same functions handle both.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -131,13 +131,16 @@ def find(plans: Sequence[Plan], contents: Contents) -> list[Match]:
         )
         for prefix in [prefix for prefix, count in votes.items() if count >= min_votes]:
             under_prefix = {n.removeprefix(prefix) for n in entries if n.startswith(prefix)}
-            fits = (_fit(plan, prefix, entries, under_prefix & names) for plan in group)
+            fits = (fit(plan, prefix, entries, under_prefix & names) for plan in group)
             matches.append(min(fits, key=lambda match: match.num_flaws))
     return matches
 
 
-def _fit(
-    plan: Plan, prefix: str, entries: Mapping[str, Tensor | str], names_under_prefix: set[str]
+def fit(
+    plan: Plan,
+    prefix: str,
+    entries: Mapping[str, Tensor | str],
+    names_under_prefix: Set[str] = frozenset(),
 ) -> Match:
     """Return the match of a plan at a prefix.
 

@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transfer.argument_names import argument_names
 from transfer.encoders.architectures import (
     STEMS,
     BackboneError,
-    Stem,
-    network_words,
     tensor_shapes,
 )
 from transfer.encoders.encoder import (
@@ -114,7 +110,6 @@ def open_file(
     return encoder, inspection
 
 
-@argument_names()
 def load_backbone(path: Path | str, *, name: str | None = None, branch: str = "") -> Encoder:
     """Open a checkpoint file with a torchvision-style ResNet, of any project.
 
@@ -159,24 +154,18 @@ def _backbone_file(
 
     Raises BackboneError if a field is wrong, or if names and shapes do not fit the architecture.
     """
-    from torch import Tensor
+    from transfer.encoders import matching
 
-    from transfer.encoders.verify import to_finite_float32
-
-    if branch:
-        raise BackboneError(
-            "leave out --checkpoint-key: a backbone file of this suite contains one network"
-        )
     match fields:
         case {
             "format": file_format,
             "arch": str() as arch,
             "stem": stem,
-            "state_dict": dict() as stored,
+            "state_dict": dict(),
             "input": {"mean": mean, "std": std, "size": size_px, "channels": "RGB"},
             "made_by": dict() as made_by,
         } if file_format in FORMATS and stem in STEMS:
-            tensors = {name: t for name, t in stored.items() if isinstance(t, Tensor)}
+            pass
         case tree:
             listed = {key: value for key, value in tree.items() if key != "state_dict"}
             raise BackboneError(
@@ -184,46 +173,42 @@ def _backbone_file(
                 f"{FORMAT!r}, arch, stem ({', '.join(STEMS)}) and input (mean and std of three "
                 f"floats each, size in px, channels RGB): export it again with this version"
             )
-    # check shapes before reading values: a tensor may repeat one value any number of times
-    shapes = tensor_shapes(arch, stem)
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if wrong := [name for name in {**shapes, **found} if found.get(name) != shapes.get(name)]:
-        details = (
-            f"{name} is {found.get(name, 'missing')} (expected {shapes.get(name, 'none')})"
-            for name in wrong
-        )
-        raise BackboneError(f"not {network_words(arch, stem)}: {brief(details)}; export it again")
-    weights = {
-        name: tensors[name].clone() if is_optional(name) else to_finite_float32(name, tensors[name])
-        for name in shapes
-    }
+    shapes = {name: (name, shape) for name, shape in tensor_shapes(arch, stem).items()}
+    plan = matching.Plan(arch, stem, file_format, shapes)
+    network = matching.fit(plan, "state_dict.", contents.tensors)
+    matching.choose([network], contents, "", branch)
     made_by = json.loads(json.dumps(made_by, default=lambda node: type(node).__name__))
     input_format = InputFormat(mean=mean, std=std, size_px=size_px)
-    num_other = sum(not name.startswith("state_dict.") for name in contents.tensors)
-    return _of_resnet(arch, stem, weights, input_format, made_by), Inspection(
+    return _of_resnet(network, contents, input_format, made_by=made_by), Inspection(
         layout=file_format,
-        prefix="state_dict.",
-        kinds=+Counter(backbone=len(tensors), head=num_other),
-        num_loaded=len(tensors),
+        prefix=network.prefix,
+        kinds=matching.count_tensor_kinds(network, [network], contents),
+        num_loaded=len(network.names),
         choice="declared by the file",
-        candidates=(f"state_dict. ({network_words(arch, stem)})",),
+        candidates=(str(network),),
     )
 
 
 def _of_resnet(
-    arch: str,
-    stem: Stem,
-    weights: dict[str, Tensor],
+    match: Match,
+    contents: Contents,
     input_format: InputFormat,
+    *,
     made_by: dict[str, object],
+    is_bgr: bool = False,
 ) -> Encoder:
-    """Return the ResNet with these weights.
+    import torch
 
-    Raises BackboneError unless its features depend on the images.
-    """
-    from transfer.encoders.verify import check_response, fixed_images, resnet_features
+    from transfer.encoders.matching import weights_of
 
-    check_response(resnet_features(arch, stem, weights, fixed_images()))
+    arch, stem = match.network
+    tensors = {
+        name: torch.empty(shape, device="meta", dtype=torch.float32 if shape else torch.int64)
+        for name, shape in tensor_shapes(arch, stem).items()
+    }
+    weights = weights_of(match, contents, tensors)
+    if is_bgr:
+        weights["conv1.weight"] = weights["conv1.weight"].flip(1)
     return Encoder(
         arch=arch,
         stem=stem,
@@ -236,8 +221,6 @@ def _of_resnet(
 
 def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     """Open a third-party ResNet with its declared stem and images."""
-    import torch
-
     from transfer.encoders import matching
     from transfer.encoders.stated import apply_stem, input_of, read_statements
 
@@ -245,17 +228,8 @@ def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     match, choice = matching.choose(matches, contents, "", branch)
     statements = read_statements(contents.values, contents.tensors)
     match, stem_note = apply_stem(match, matches, statements)
-    arch, stem = match.network
     declared = input_of(statements)
-    kinds = matching.count_tensor_kinds(match, matches, contents)
-    tensors = {
-        name: torch.empty(shape, device="meta", dtype=torch.float32 if shape else torch.int64)
-        for name, shape in tensor_shapes(arch, stem).items()
-    }
-    weights = matching.weights_of(match, contents, tensors)
-    if declared.is_bgr:
-        weights["conv1.weight"] = weights["conv1.weight"].flip(1)
-    default = default_input_format(stem)
+    default = default_input_format(match.plan.stem)
     input_format = replace(
         default, mean=declared.mean or default.mean, std=declared.std or default.std
     )
@@ -276,10 +250,11 @@ def _resnet(contents: Contents, branch: str) -> tuple[Encoder, Inspection]:
     unknown = "strides, eps" if stem_note else "strides, eps, padding and pooling"
     images = "" if declared.entries else ", RGB, mean and std of ImageNet"
     others = [m for m in matches if m.num_flaws == 0 and m.prefix != match.prefix]
-    return _of_resnet(arch, stem, weights, input_format, {}), Inspection(
+    encoder = _of_resnet(match, contents, input_format, made_by={}, is_bgr=declared.is_bgr)
+    return encoder, Inspection(
         layout=layout,
         prefix=match.prefix,
-        kinds=kinds,
+        kinds=matching.count_tensor_kinds(match, matches, contents),
         num_loaded=len(match.names),
         choice=choice,
         candidates=(str(match), *map(str, others)),

@@ -22,7 +22,7 @@ from transfer.encoders.architectures import (
     is_large,
     network_and_heads,
 )
-from transfer.encoders.verify import fill
+from transfer.encoders.verify import check_response, fill, fixed_images
 
 
 class Branches(nn.ModuleList):
@@ -87,9 +87,13 @@ def build_resnet(arch: str, stem: Stem) -> ResNet:
 def network_with(arch: str, stem: Stem, state_dict: Mapping[str, Tensor]) -> ResNet:
     """Return the network in eval mode with these tensors, not copied.
 
-    No random numbers are drawn. state_dict: names and shapes as in `tensor_shapes`.
+    No random numbers are drawn. state_dict: names and shapes as in `tensor_shapes`. Raises
+    BackboneError unless the features depend on the image.
     """
     with torch.device("meta"):  # skips the initialization, which draws random numbers
         network = build_resnet(arch, stem)
     fill(network, state_dict)
-    return network.eval()
+    network.eval()
+    with torch.no_grad():
+        check_response(network(fixed_images().to(network.conv1.weight.device)))
+    return network

@@ -1,7 +1,9 @@
 """Verify a network's weights, and that only the image determines its features.
 
-Each tensor is set once and is finite, and the features of two images differ. Names and shapes are
-checked before; settings that tensors do not show are reported as assumed.
+Each tensor is set once and is finite, and the features of two images differ. For a ResNet, the
+features are checked when it is built, so that a plan needs no torchvision, whose import takes
+seconds. Names and shapes are checked before; settings that tensors do not show are reported as
+assumed.
 
 For networks other than ResNets there are further checks, so that results do not depend on chance or
 on the batch size. Possible causes are dropout in a forward function, batch norm without running
@@ -12,16 +14,8 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from transfer.encoders.architectures import (
-    SIZES,
-    BackboneError,
-    Stem,
-    has_max_pool,
-    is_large,
-    network_and_heads,
-)
+from transfer.encoders.architectures import BackboneError
 from transfer.encoders.naming import brief
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -57,49 +51,6 @@ def fill(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
     changed = [n for n, t in loaded.items() if not (t.is_meta or torch.equal(t, weights[n]))]
     if changed:
         raise BackboneError(f"the network changes {brief(changed)} when it loads them")
-
-
-def resnet_features(arch: str, stem: Stem, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:
-    """Return a ResNet's features (n, C) of images (n, 3, H, W), in eval mode.
-
-    This needs no network of torchvision, whose import takes seconds.
-    """
-    name, num_heads = network_and_heads(arch)
-    sizes = SIZES[name]
-
-    def normalized(maps: Tensor, convolution: str, norm: str, stride: int) -> Tensor:
-        kernel = weights[f"{convolution}.weight"]
-        padding = 2 if (stem, convolution) == ("cifar-pad2", "conv1") else kernel.shape[-1] // 2
-        groups = maps.shape[1] // kernel.shape[1]
-        maps = functional.conv2d(maps, kernel, stride=stride, padding=padding, groups=groups)
-        mean, variance = weights[f"{norm}.running_mean"], weights[f"{norm}.running_var"]
-        scale, bias = weights[f"{norm}.weight"], weights[f"{norm}.bias"]
-        return functional.batch_norm(maps, mean, variance, scale, bias)
-
-    def block_maps(maps: Tensor, block: str, stride: int) -> Tensor:
-        shortcut = maps
-        for number, step in enumerate((1, stride, 1) if sizes.is_bottleneck else (stride, 1), 1):
-            maps = maps if number == 1 else maps.relu()
-            maps = normalized(maps, f"{block}.conv{number}", f"{block}.bn{number}", step)
-        if f"{block}.downsample.0.weight" in weights:
-            shortcut = normalized(
-                shortcut, f"{block}.downsample.0", f"{block}.downsample.1", stride
-            )
-        return (maps + shortcut).relu()
-
-    def layer_maps(maps: Tensor, layer: str) -> Tensor:
-        for number in range(sizes.blocks[int(layer[5]) - 1]):
-            stride = 1 if number or layer == "layer1" else 2
-            maps = block_maps(maps, f"{layer}.{number}", stride)
-        return maps
-
-    maps = normalized(images, "conv1", "bn1", 2 if is_large(stem) else 1).relu()
-    if has_max_pool(stem):
-        maps = functional.max_pool2d(maps, kernel_size=3, stride=2, padding=1)
-    for layer in ("layer1", "layer2", "layer3"):
-        maps = layer_maps(maps, layer)
-    copies = [f"layer4.{head}" for head in range(num_heads)] or ["layer4"]
-    return torch.cat([layer_maps(maps, copy) for copy in copies], dim=1).mean(dim=(2, 3))
 
 
 def check_response(features: Tensor) -> None:

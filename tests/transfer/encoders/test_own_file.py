@@ -47,7 +47,7 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "later format": ({"format": "ssl-backbone/2"}, "ssl-backbone/1"),
     "unknown arch": ({"arch": "resnet51-heads4"}, "expected one of resnet18"),
     "unlikely many heads": ({"arch": "resnet18-heads100"}, "1 to 99 copies of layer4"),
-    "heads that are not there": ({"arch": "resnet18-heads2"}, "layer4.0.0.conv1.weight is missing"),
+    "heads that are not there": ({"arch": "resnet18-heads2"}, "missing .*layer4.0.0.conv1.weight"),
     "unknown stem": ({"stem": "3x3"}, "imagenet, cifar"),
     "no input": ({"input": None}, "input"),
     "input without mean": ({"input": {"size": 3}}, "mean and std of three floats"),
@@ -57,17 +57,12 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
         {"input": {**NO_STD, "mean": [124.0] * 3, "std": [0.2] * 3}},
         "mean is .*from 0 to 255",
     ),
-    "other arch than told": ({"arch": "resnet34"}, "layer1.2.*is missing"),
-    "other stem than told": ({"stem": "imagenet"}, "conv1.weight is .*expected .64, 3, 7, 7"),
-    "a classifier": ({"fc.weight": torch.ones(10, 512)}, "fc.weight is .*expected none"),
+    "other arch than told": ({"arch": "resnet34"}, "missing .*layer1.2."),
+    "other stem than told": ({"stem": "imagenet"}, "conv1.weight .*instead of .64, 3, 7, 7"),
+    "another layer": ({"layer5.weight": torch.ones(10, 512)}, "larger network, with .*layer5"),
     "NaN": ({"bn1.bias": torch.full((64,), float("nan"))}, "bn1.bias contains 64 values"),
-    "a negative variance": ({"bn1.running_var": -torch.ones(64)}, "not finite"),
-    "another shape": ({"bn1.bias": torch.ones(63)}, "bn1.bias is .63,. .expected .64"),
-    "a number repeated without end": (
-        {"bn1.num_batches_tracked": torch.zeros((), dtype=torch.long).expand(2**40)},
-        "bn1.num_batches_tracked is .*expected",
-    ),
-    "text in place of a tensor": ({"bn1.bias": "text"}, "bn1.bias is missing"),
+    "another shape": ({"bn1.bias": torch.ones(63)}, "bn1.bias .63,. instead of .64"),
+    "text in place of a tensor": ({"bn1.bias": "text"}, "missing .*bn1.bias"),
 }
 
 
@@ -80,13 +75,6 @@ def test_a_deviation_from_our_format_is_refused(name: str, cifar: Encoder, tmp_p
     torch.save(content, tmp_path / "file")
     with pytest.raises(BackboneError, match=args):
         load_backbone(tmp_path / "file")
-
-
-def test_our_own_file_of_a_dead_network_is_refused(cifar: Encoder, tmp_path: Path) -> None:
-    dead = {name: tensor * 0 for name, tensor in cifar.state_dict.items()}
-    file = own_file(replace(cifar, state_dict=dead), MADE_BY, tmp_path / "file")
-    with pytest.raises(BackboneError, match="do not depend on the image"):
-        load_backbone(file)
 
 
 def test_the_hash_follows_content_and_nothing_else(cifar: Encoder, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ def test_a_network_that_does_not_see_the_image_is_refused(name: str, file: Path)
     if name == "layer4.1.bn2.weight":  # without its shortcut's part
         zeroed["layer4.1.bn2.bias"] = torch.full((512,), -1e9)
     with pytest.raises(BackboneError, match="do not depend on the image"):
-        load(zeroed, file)
+        load(zeroed, file).network()
 
 
 def test_features_that_are_not_finite_are_refused(file: Path) -> None:
     raw = weights()
     raw["bn1.running_var"] = torch.full((64,), -1.0)
     with pytest.raises(BackboneError, match="not finite"):
-        load(raw, file)
+        load(raw, file).network()
