@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.report_parts.document import Fold, Part, sheet
 from benchmarks.results.explanation import checkpoint_lines
-from benchmarks.results.numbers import Number
+from benchmarks.results.numbers import Number, one_per_backbone
 from benchmarks.results.records import RUN_ALL, TRANSFER, CellId, Results, Run, grouped, plural
 from benchmarks.results.tables import declaration_notes, description, plain, row_label
 from benchmarks.results.verdicts import pretraining_data
@@ -61,8 +61,7 @@ def _reason(content: Mapping[str, Any]) -> str:
 
 def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
     """Return every evaluated checkpoint by name, random networks last."""
-    firsts = {n.backbone.identity: n._replace(conditions="") for n in reversed([*numbers])}
-    rows = sorted(firsts.values(), key=lambda row: (row.backbone.is_random, row.backbone.identity))
+    rows = sorted(one_per_backbone(numbers), key=lambda row: row.backbone.is_random)
     folds = []
     for row in rows:
         own_runs = [run for run in runs if run.backbone.identity == row.backbone.identity]

@@ -63,12 +63,7 @@ def task_folds(folder: Path, numbers: Iterable[Number], snapshots: Iterable[Numb
     folds = []
     for task in dict.fromkeys([*results, *curves]):
         task_numbers, of_snapshots = results.get(task, []), curves.get(task, [])
-        try:
-            elements = _parts(folder, views_of(task_numbers, of_snapshots))
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            problem = f"have an unsupported layout ({type(error).__name__}: {error})"
-            elements = [f"Details of a record of {task} {problem}."]
-        if elements:
+        if elements := _parts(folder, views_of(task_numbers, of_snapshots)):
             num_results = sum(len(number.runs) for number in task_numbers)
             count = plural(num_results, "result") if task_numbers else "snapshots only"
             heading = (task_numbers or of_snapshots)[0].heading

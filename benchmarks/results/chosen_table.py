@@ -14,6 +14,7 @@ from benchmarks.results.numbers import (
     common_notes,
     main_numbers,
     mean_over_tasks,
+    one_per_backbone,
 )
 from benchmarks.results.records import Identity, grouped
 from benchmarks.results.tables import (
@@ -134,14 +135,13 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
 
 def rows_of(numbers: Sequence[Number], names: Sequence[str]) -> dict[Identity, str]:
     """Return the checkpoints of these names with their labels."""
-    firsts = {n.backbone.identity: n for n in sorted(numbers, key=lambda number: number.row)}
-    available = list(dict.fromkeys(name for name, _ in firsts))
+    rows = one_per_backbone(numbers)
+    available = list(dict.fromkeys(row.backbone.name for row in rows))
     for name in names:
         if name not in available:
             candidates = nearest(name, available) or "none"
             raise ValueError(f"--name: no results of {name!r}; nearest: {candidates}")
     selected = dict.fromkeys(names) or available
-    rows = [number._replace(conditions="") for number in firsts.values()]
     return {
         row.backbone.identity: row_label(row, rows)
         for name in selected

@@ -131,6 +131,12 @@ class Block:
 EMPTY = Block(Reasons(), ())
 
 
+def one_per_backbone(numbers: Iterable[Number]) -> list[Number]:
+    """Return one number of each backbone, without conditions, untrained backbones last."""
+    by_identity = {n.backbone.identity: n._replace(conditions="") for n in reversed([*numbers])}
+    return sorted(by_identity.values(), key=lambda number: number.row)
+
+
 def blocks(numbers: Iterable[Number]) -> list[Block]:
     """Return the blocks of numbers by schedule, the comparable one first."""
     groups = grouped((number.reasons, number) for number in numbers)

@@ -11,7 +11,7 @@ from benchmarks.results.differences import (
     run_deviation,
     score_of,
 )
-from benchmarks.results.numbers import Number
+from benchmarks.results.numbers import Block, Number, one_per_backbone
 from benchmarks.results.published import (
     Measurement,
     Paper,
@@ -22,7 +22,7 @@ from benchmarks.results.published import (
     papers,
     published_recipes,
 )
-from benchmarks.results.records import DECLARED, grouped
+from benchmarks.results.records import DECLARED, Reasons, grouped
 from benchmarks.results.tables import Page, Part, declaration_notes, grid
 from benchmarks.results.verdicts import norm_group_lines, pretraining_differences
 
@@ -36,17 +36,13 @@ class OurResults:
     def __init__(self, numbers: Iterable[Number]) -> None:
         """Sort our numbers by backbone and recipe."""
         measured = [number for number in numbers if number.runs]
-        comparable = [number for number in measured if number.reasons.comparable]
-        self.scores = {(n.row, *n.column, n.metric): n.score for n in comparable}
-        by_identity = {n.backbone.identity: n._replace(conditions="") for n in reversed(measured)}
-        self.backbones = [by_identity[identity] for identity in sorted(by_identity)]
+        self.block = Block(Reasons(), [n for n in measured if n.reasons.comparable])
+        self.backbones = one_per_backbone(measured)
         """Backbones with any result: metrics of their pre-training need no evaluation."""
-        by_row = {number.row: number for number in reversed(comparable)}
-        self.comparable = [by_row[row] for row in sorted(by_row)]
 
     def backbones_of(self, recipe: str, measurement: Measurement) -> list[Number]:
         """Return the rows of a recipe that may be compared."""
-        rows = self.comparable if measurement.task else self.backbones
+        rows = self.block.rows if measurement.task else self.backbones
         return [row for row in rows if row.backbone.recipe == recipe]
 
     def sign(self, measurement: Measurement) -> str:
@@ -83,7 +79,8 @@ class OurResults:
         if not measurement.task:
             value = row.backbone.last_epoch.get(metric)
             return None if value is None else Score(mean=value, metric=metric, stated_error=0.0)
-        score = self.scores.get((row.row, measurement.task, measurement.protocol, metric))
+        column = measurement.task, measurement.protocol
+        score = self.block.number(row, column, metric).score
         if score and metric in RUN_DEVIATIONS:
             return replace(score, images="", details=(), stated_error=0.0)
         return score
