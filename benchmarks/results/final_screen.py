@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
 
-from benchmarks.results.differences import SIGNS, score_of
+from benchmarks.results.differences import SIGNS
 from benchmarks.results.numbers import common_notes, numbers_of
 from benchmarks.results.published import best_published
 from benchmarks.results.records import CellId, Run, grouped
@@ -46,7 +46,7 @@ def final_screen(
     succeeded = [run for run in runs if run.cell in requested and not run.failure]
     missing = requested - {run.cell for run in succeeded}
     failed = [run for run in runs if run.cell in missing and run.failure]
-    rows = _rows(cells, succeeded, failed)
+    rows = _rows(cells, [*succeeded, *failed])
     table = aligned([HEADER, *rows], (0, 1, 2, 5)) if rows else ["no results in this run"]
     reasons = [f"failed  {name}  {' '.join(reason.split())}" for name, reason in unreadable.items()]
     for run in failed:
@@ -63,47 +63,40 @@ def shortened(text: str, length: int) -> str:
     return text if cell_len(text) <= length else f"{set_cell_size(text, length - 1)}…"
 
 
-def _rows(
-    cells: Sequence[CellId], succeeded: Sequence[Run], failed: Sequence[Run]
-) -> list[Sequence[str]]:
-    """Return a row per task and checkpoint with results or failures."""
+def _rows(cells: Sequence[CellId], runs: Sequence[Run]) -> list[Sequence[str]]:
+    """Return a row per task and checkpoint with results or failures.
+
+    Papers may print several numbers of a result; the row has the worst verdict.
+    """
     columns = list(dict.fromkeys((cell.task, cell.protocol) for cell in cells))
     keys = [key_of(*column) for column in columns]
     backbones = list(dict.fromkeys(cell.backbone for cell in cells))
-    worst = _worst_verdicts(succeeded)
-    results = grouped(
-        ((run.backbone.name, run.task, run.protocol), run) for run in (*succeeded, *failed)
-    )
+    numbers = [n for n in numbers_of(runs) if n.metric == n.primary_metric or n.text]
+    by_cell = {(number.backbone.name, *number.column): number for number in numbers}
+    pairs = [pair for pair in pairs_of(numbers) if not pair.no_verdict]
+    verdicts = grouped(((pair.ours.row, pair.ours.column), pair) for pair in pairs)
     rows: list[Sequence[str]] = []
     for (task, protocol), name in product(columns, backbones):
-        task_runs = results.get((name, task, protocol), [])
-        if not task_runs:
-            continue
-        metric = task_runs[0].primary_metric
-        values = [run.metrics[metric] for run in task_runs if metric in run.metrics]
-        ours = score_of(values).text(1) if values else "failed" if task_runs[0].failure else "-"
-        protocol_name = protocol.partition("/")[0]
-        printed = best_published(task, protocol_name, metric)
-        best = f"{printed[0]:.1f}" if printed else "-"
-        key = key_of(task, protocol)
-        label = f"{key} ({protocol})" if keys.count(key) > 1 else key
-        verdict = worst.get((name, task, protocol_name, metric), "-")
-        rows.append([label, name, metric, ours, best, verdict])
+        column = task, protocol.partition("/")[0]
+        if number := by_cell.get((name, *column)):
+            metric, key = number.primary_metric, key_of(task, protocol)
+            printed = best_published(*column, metric)
+            worst = max(
+                verdicts.get((number.row, number.column), ()),
+                key=lambda pair: VERDICTS.index(pair.verdict),
+                default=None,
+            )
+            rows.append(
+                [
+                    f"{key} ({protocol})" if keys.count(key) > 1 else key,
+                    name,
+                    metric,
+                    number.score.text(1) if number.score else number.text,
+                    f"{printed[0]:.1f}" if printed else "-",
+                    f"{SIGNS[worst.verdict]} {worst.verdict_text}" if worst else "-",
+                ]
+            )
     return rows
-
-
-def _worst_verdicts(runs: Sequence[Run]) -> dict[tuple[str, str, str, str], str]:
-    """Return the worst verdict of each result, with its interval.
-
-    Papers may print several numbers of it. Keys are backbone, task, protocol without version, and
-    metric.
-    """
-    pairs = [pair for pair in pairs_of(numbers_of(runs)) if not pair.no_verdict]
-    worst: dict[tuple[str, str, str, str], str] = {}
-    for pair in sorted(pairs, key=lambda pair: VERDICTS.index(pair.verdict), reverse=True):
-        key = pair.ours.backbone.name, *pair.ours.column, pair.ours.metric
-        worst.setdefault(key, f"{SIGNS[pair.verdict]} {pair.verdict_text}")
-    return worst
 
 
 def _notes(runs: Sequence[Run]) -> list[str]:
