@@ -12,20 +12,15 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
-from pretrain.parts.gather import (
-    max_over_processes,
-    num_processes,
-    own_share,
-    sum_over_processes,
-)
+from pretrain.parts.gather import num_processes, own_share, sum_over_processes
 from pretrain.parts.heads import features_by_size, mlp_with_norm
 from pretrain.parts.losses import cross_view_entropy
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
 
-MIN_EPSILON = 0.025
-"""Smallest epsilon for which exponentials of cosines fit into float32."""
+NUM_ASSIGNED_VIEWS = 2
+"""A: the first A large views get codes."""
 
 
 @torch.no_grad()
@@ -37,8 +32,6 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
     The iterations converge to the codes of section 3.1, which maximize the score plus epsilon times
     the entropy. Rows of -inf are ignored. Computed in float32, also under autocast.
     """
-    if epsilon < MIN_EPSILON:
-        return _log_sinkhorn(scores.float() / epsilon, num_iterations).exp_()
     tiny = torch.finfo(torch.float32).tiny
     # cosines are at most 1: no exponential overflows, and all processes subtract the same number
     codes = ((scores.float() - 1) / epsilon).exp_()
@@ -46,20 +39,6 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
         codes.div_(sum_over_processes(codes.sum(dim=-2, keepdim=True)).clamp_min(tiny))
         codes.div_(codes.sum(dim=-1, keepdim=True).clamp_min(tiny))
     return codes
-
-
-def _log_sinkhorn(logits: Tensor, num_iterations: int) -> Tensor:
-    """Return the log codes of `sinkhorn`.
-
-    logits (..., n, K): scores divided by epsilon.
-    """
-    lowest = torch.finfo(torch.float32).min  # rows of -inf stay -inf instead of NaN
-    for _ in range(num_iterations):
-        largest = max_over_processes(logits.amax(dim=-2, keepdim=True)).clamp_min(lowest)
-        sums = sum_over_processes((logits - largest).exp().sum(dim=-2, keepdim=True))
-        logits = logits - (largest + sums.log()).clamp_min(lowest)
-        logits = logits - logits.logsumexp(dim=-1, keepdim=True).clamp_min(lowest)
-    return logits
 
 
 def swav_loss(scores: Tensor, codes: Tensor, *, temperature: float) -> Tensor:
@@ -82,26 +61,21 @@ class SwAV(Method):
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SwAVConfig) -> None:
         super().__init__()
-        num_large, num_small = config.num_large_views, config.num_small_views
-        if not 1 <= config.num_assigned_views <= num_large or num_large + num_small < 2:
-            raise ValueError(
-                f"num_assigned_views is {config.num_assigned_views}, num_large_views {num_large} "
-                f"and num_small_views {num_small}: assign 1 to num_large_views of at least 2 views"
-            )
         if config.queue_size % num_processes():
             raise ValueError(
                 f"queue_size {config.queue_size} is not divisible by {num_processes()} processes: "
                 f"choose a multiple"
             )
         self.config = config
-        self.views = (View(),) * num_large + (View(small=True),) * num_small
+        self.views = (View(),) * config.num_large_views
+        self.views += (View(small=True),) * config.num_small_views
         projector = mlp_with_norm(feature_dim, config.hidden_dim, config.embedding_dim, bias=True)
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
         directions = torch.randn(config.num_prototypes, config.embedding_dim)
         self.prototypes = nn.Parameter(normalize(directions, dim=1))
         # the loop drops these gradients until this fraction of the run
         self.frozen_until = {"prototypes": config.prototypes_from}
-        num_queues = config.num_assigned_views if config.queue_size else 0
+        num_queues = NUM_ASSIGNED_VIEWS if config.queue_size else 0
         queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in range(num_queues)]
         self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
         self.register_buffer("num_queued", torch.zeros((), dtype=torch.int64))
@@ -119,7 +93,7 @@ class SwAV(Method):
         projected = projector(features_by_size(backbone, views))
         with torch.autocast(projected.device.type, enabled=False):
             embeddings = normalize(projected.float(), dim=1).unflatten(0, (len(views), -1))
-            codes = self._codes(embeddings[: config.num_assigned_views], progress)
+            codes = self._codes(embeddings[:NUM_ASSIGNED_VIEWS], progress)
             scores = embeddings @ self.prototypes.T
             loss = swav_loss(scores, codes, temperature=config.temperature)
         usage = codes.mean(dim=(0, 1))

@@ -8,8 +8,6 @@ from typing import Literal
 
 Stem = Literal["imagenet", "cifar"]
 Projector = Literal["mlp", "linear"]
-KeyForward = Literal["concatenated", "per_view"]
-"""Images that share batch statistics: all views, or one view."""
 Augmentation = Literal["crop", "color", "blur", "solarize", "flip", "rotation", "texture"]
 """Name of an augmentation.
 `color` is jitter and grayscale together, as in LooC, arXiv:2008.05659."""

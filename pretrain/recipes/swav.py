@@ -13,7 +13,6 @@ from pretrain.running.ranges import (
     Dimension,
     Fraction,
     NumSmallViews,
-    NumViews,
     Positive,
     QueueSize,
     Range,
@@ -26,8 +25,9 @@ class SwAVConfig:
 
     temperature: Positive = 0.1
     """Tau, temperature: divides the cosines of embeddings and prototypes."""
-    epsilon: Positive = 0.05
-    """Epsilon, weight of the codes' entropy."""
+    epsilon: Annotated[float, Range(0.025)] = 0.05
+    """Epsilon, weight of the codes' entropy.
+    From 0.025, exponentials of cosines divided by it fit into float32."""
     sinkhorn_iterations: Annotated[int, Range(1, 1000)] = 3
     """Iterations of eq. 5 per step."""
     num_prototypes: Dimension = 3000
@@ -42,10 +42,8 @@ class SwAVConfig:
     queue_from: Fraction = 0.0
     """Fraction of the run after which the queue is filled.
     It is used once it is full."""
-    num_assigned_views: NumViews = 2
-    """A: the first A large views get codes."""
-    num_large_views: NumViews = 2
-    """Number of views of the recipe's large size."""
+    num_large_views: Annotated[int, Range(2, 1000)] = 2
+    """Number of views of the recipe's large size; the first two get codes."""
     num_small_views: NumSmallViews = 6
     """Number of views of the small size; they get no codes."""
     hidden_dim: Dimension = 2048

@@ -120,7 +120,6 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
         (("moco/smoke", "--bn-splits", "16"), "fewer than two images to each of 16 groups"),
         (("moco/smoke", "--queue-size", "8"), "does not fit into --queue-size 8"),
         (("moco/smoke", "--queue-size", "0"), "queue size 0: choose at least 1"),
-        (("swav/smoke", "--num-assigned-views", "3"), "num_assigned_views is 3"),
         (("wmse/smoke", "--whitening-size", "6"), "sub-batches of --whitening-size 6"),
         (("moco/smoke", "--shared", "rotation"), "--rotation-probability 0.5"),
         (("looc/smoke", "--designated", "texture"), "never changes"),
@@ -195,8 +194,8 @@ def test_other_groups_of_shuffled_batch_norm_are_announced(
 
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
-    for scope, images in (("local", 2), ("global", 0)):
-        options = ("--prior", "batch", "--batch-scope", scope)
+    for prior, images in (("batch", 2), ("laplace", 0)):
+        options = ("--prior", prior)
         ready = job("lorac", image_folder, *options, process=replace(CPU, num_processes=2))
         assert ready.settings["local_prior_images"] == images
 
