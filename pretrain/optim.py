@@ -50,7 +50,7 @@ def build_optimizer(network: nn.Module, recipe: Recipe[Any]) -> Optimizer:
         {
             "params": weights,
             "fixed_rate": is_fixed,
-            "adaptive": not is_plain,
+            "adaptive": recipe.optimizer == "lars" and not is_plain,
             "weight_decay": 0.0 if is_plain else recipe.weight_decay,
         }
         for (is_fixed, is_plain), weights in sorted(groups.items())
@@ -75,31 +75,35 @@ class LARS(Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step with the gradients in `.grad`."""
         for group in self.param_groups:
-            if directions := self.directions(group):
-                torch._foreach_add_(*directions, alpha=-group["lr"])
+            weights, directions = step_directions(self, group)
+            if weights:
+                torch._foreach_add_(weights, directions, alpha=-group["lr"])
 
-    @torch.no_grad()
-    def directions(self, group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]] | None:
-        """Update the momentum of a group; return weights and step directions.
 
-        Weights without gradient are left out. None if no weight has a gradient.
-        """
-        weights = [weight for weight in group["params"] if weight.grad is not None]
-        if not weights:
-            return None
-        gradients: list[Tensor] = [weight.grad for weight in weights]
-        scaled = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
-        if group["adaptive"]:
-            weight_norms = torch.stack(torch._foreach_norm(weights))
-            gradient_norms = torch.stack(torch._foreach_norm(gradients))
-            decayed = gradient_norms + group["weight_decay"] * weight_norms
-            ratios = group["trust_coefficient"] * weight_norms / (decayed + 1e-8)
-            ratios = torch.where((weight_norms > 0) & (gradient_norms > 0), ratios, 1.0)
-            torch._foreach_mul_(scaled, list(ratios.unbind()))
-        for weight in weights:
-            if "momentum_buffer" not in self.state[weight]:
-                self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
-        momenta = [self.state[weight]["momentum_buffer"] for weight in weights]
-        torch._foreach_mul_(momenta, group["momentum"])
-        torch._foreach_add_(momenta, scaled)
-        return weights, momenta
+@torch.no_grad()
+def step_directions(
+    optimizer: Optimizer, group: dict[str, Any]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Update the momentum of a group; return weights and step directions.
+
+    Weights without gradient are left out. Without "adaptive", these are the steps of SGD.
+    """
+    weights = [weight for weight in group["params"] if weight.grad is not None]
+    if not weights:
+        return [], []
+    gradients: list[Tensor] = [weight.grad for weight in weights]
+    scaled = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
+    if group["adaptive"]:
+        weight_norms = torch.stack(torch._foreach_norm(weights))
+        gradient_norms = torch.stack(torch._foreach_norm(gradients))
+        decayed = gradient_norms + group["weight_decay"] * weight_norms
+        ratios = group["trust_coefficient"] * weight_norms / (decayed + 1e-8)
+        ratios = torch.where((weight_norms > 0) & (gradient_norms > 0), ratios, 1.0)
+        torch._foreach_mul_(scaled, list(ratios.unbind()))
+    for weight in weights:
+        if "momentum_buffer" not in optimizer.state[weight]:
+            optimizer.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+    momenta = [optimizer.state[weight]["momentum_buffer"] for weight in weights]
+    torch._foreach_mul_(momenta, group["momentum"])
+    torch._foreach_add_(momenta, scaled)
+    return weights, momenta

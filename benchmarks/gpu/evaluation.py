@@ -18,7 +18,6 @@ from benchmarks.gpu.timing import (
     Measurement,
     Quantities,
     first_that_fits,
-    one_thread,
     seconds_per_call,
     with_peak_memory,
     write_images,
@@ -28,10 +27,11 @@ from transfer.datasets.images import read_class_folders
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import DetectorRecipe
+from transfer.encoders.architectures import Stem
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.encoders.encoder import Precision as FeaturePrecision
 from transfer.finetuning.classification import Classifier, Crops
-from transfer.finetuning.loop import fused, measured_convolutions, move_to_device
+from transfer.finetuning.loop import measured_convolutions, move_to_device
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.crops import RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
@@ -40,6 +40,7 @@ from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import HeadOptimizer, new_heads
 from transfer.frozen.transforms import EvalTransform, Normalization
+from transfer.process_state import one_thread
 from transfer.segmentation.network import FCN, build_network
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample as Crop
@@ -80,28 +81,25 @@ def summed_losses(
 
 
 def training_throughput(
-    key: str,
-    make: Callable[[int], TrainingSetup],
-    device: torch.device,
+    make: Callable[[torch.device, int], TrainingSetup],
     sizes: Sequence[int],
-    *,
-    calls: int,
-    one_size: bool = True,
+    key: str,
+    device: torch.device,
+    folder: Path,
 ) -> Quantities:
-    """Measure training steps with the largest batch that fits.
+    """Measure training steps with the largest batch that fits, in each precision.
 
-    Each precision is measured.
-
-    key: name of the training in `transfer.hours`. one_size: whether all images of a training have
-    the same size.
+    key: name of the training in `transfer.hours`. make: function of device and number of images.
     """
+    on_gpu = device.type == "cuda"
+    warm_up, calls = (2, 5) if on_gpu else (1, 1)
 
     def measure(precision: Precision, images: int) -> Quantities:
-        setup = make(images)
+        setup = make(device, images)
         setup.network.train()
         step = partial(training_step, setup, device, precision)
-        with measured_convolutions(device, one_size=one_size):
-            time = partial(seconds_per_call, step, device, warm_up=max(1, calls // 2), calls=calls)
+        time = partial(seconds_per_call, step, device, warm_up=warm_up, calls=calls)
+        with measured_convolutions(device, one_size=key not in DETECTORS):
             seconds, memory = with_peak_memory(time, device)
         return {
             f"s per image, {key} {precision}": seconds / images,
@@ -109,11 +107,10 @@ def training_throughput(
             f"peak memory GB in {precision}": memory,
         }
 
-    return {
-        name: value
-        for precision in PRECISIONS
-        for name, value in first_that_fits(partial(measure, precision), sizes).items()
-    }
+    quantities: Quantities = {}
+    for precision in PRECISIONS:
+        quantities |= first_that_fits(partial(measure, precision), sizes if on_gpu else (2,))
+    return quantities
 
 
 def frozen_features(
@@ -186,21 +183,24 @@ def core_throughput(device: torch.device, folder: Path) -> Quantities:
         }
 
 
-def classifier_throughput(device: torch.device, folder: Path) -> Quantities:
-    """Measure steps that train a backbone and a linear classifier."""
+def classifier_training(device: torch.device, images: int) -> TrainingSetup:
+    """Return the training of a backbone and a linear classifier."""
     if device.type == "cuda":
-        arch, px, classes, sizes, calls = "resnet50", 224, 1000, [256, 128, 64], 5
-    else:
-        arch, px, classes, sizes, calls = "resnet18", 64, 4, [4], 1
-    make = partial(new_classifier, arch, px, classes, device)
-    return training_throughput("classifier", make, device, sizes, calls=calls)
+        return new_classifier("resnet50", 224, 1000, device, images)
+    return new_classifier("resnet18", 64, 4, device, images)
 
 
 def new_classifier(
-    arch: str, px: int, num_classes: int, device: torch.device, images: int
+    arch: str,
+    px: int,
+    num_classes: int,
+    device: torch.device,
+    images: int,
+    *,
+    stem: Stem = "imagenet",
 ) -> TrainingSetup:
     """Return a classifier on a random backbone, and a micro-batch of noise."""
-    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
+    backbone = random_backbone(arch=arch, stem=stem, seed=0)
     network = Classifier(backbone, num_classes=num_classes, seed=0).to(device)
     noise = np.random.default_rng(0).integers(256, size=(images, px, px, 3), dtype=np.uint8)
     pixels = torch.from_numpy(noise).permute(0, 3, 1, 2)
@@ -208,26 +208,15 @@ def new_classifier(
     return TrainingSetup(network, network.optimizer(SETTINGS), [samples.to(device)])
 
 
-def segmentation_throughput(device: torch.device, folder: Path) -> Quantities:
-    """Measure training steps of the segmentation network at its crop size."""
+def segmentation_training(device: torch.device, images: int) -> TrainingSetup:
+    """Return the training of the segmentation network at its crop size."""
+    arch, px, channels = "resnet18", 65, 32
     if device.type == "cuda":
-        arch, sizes, calls = "resnet50", [16, 8, 4, 2], 5
-        px, channels = VOC_FCN.crop_px, VOC_FCN.head_channels
-    else:
-        arch, sizes, calls = "resnet18", [2], 1
-        px, channels = 65, 32
-
-    def make(images: int) -> TrainingSetup:
-        network = new_fcn(arch, px=px, head_channels=channels)
-        move_to_device(network, device)
-        optimizer = torch.optim.SGD(
-            network.parameters(), lr=1e-3, momentum=0.9, fused=fused(network)
-        )
-        return TrainingSetup(
-            network, optimizer, [crop.to(device) for crop in fixed_crops(images, px)]
-        )
-
-    return training_throughput("voc12_seg_fcn", make, device, sizes, calls=calls)
+        arch, px, channels = "resnet50", VOC_FCN.crop_px, VOC_FCN.head_channels
+    network = new_fcn(arch, px=px, head_channels=channels)
+    move_to_device(network, device)
+    samples = [crop.to(device) for crop in fixed_crops(images, px)]
+    return TrainingSetup(network, network.optimizer(VOC_FCN), samples)
 
 
 def new_fcn(arch: str, *, px: int, head_channels: int) -> FCN:
@@ -236,8 +225,7 @@ def new_fcn(arch: str, *, px: int, head_channels: int) -> FCN:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = build_network(recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN")
-    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
-    network.load_backbone(backbone.state_dict)
+    network.load_backbone(random_backbone(arch=arch, stem="imagenet", seed=0).state_dict)
     return network
 
 
@@ -254,23 +242,14 @@ def fixed_crops(count: int, px: int) -> list[Crop]:
     return samples
 
 
-def detector_throughput(key: str, device: torch.device, folder: Path) -> Quantities:
-    """Measure training steps of a detector at the recipe's image sizes.
-
-    The batch is the recipe's, or the largest fraction of it that fits on one GPU.
-    """
-    recipe, on_gpu = DETECTORS[key], device.type == "cuda"
-    recipe = recipe if on_gpu else recipe.tiny()
-    arch, calls = ("resnet50", 4) if on_gpu else ("resnet18", 1)
-
-    def make(images: int) -> TrainingSetup:
-        classes = 20 if recipe.neck == "c4" else 80
-        detector = new_detector(recipe, "torchvision", arch, classes)
-        samples = large_samples(recipe, images)
-        return detector_setup(detector, recipe, samples, device, learning_rate=1e-4)
-
-    sizes = (recipe.batch_size, 8, 4, 2) if on_gpu else (2,)
-    return training_throughput(key, make, device, sizes, calls=calls, one_size=False)
+def detector_training(key: str, device: torch.device, images: int) -> TrainingSetup:
+    """Return the training of a detector at the recipe's image sizes."""
+    recipe, arch = DETECTORS[key], "resnet50"
+    if device.type != "cuda":
+        recipe, arch = recipe.tiny(), "resnet18"
+    detector = new_detector(recipe, "torchvision", arch, 20 if recipe.neck == "c4" else 80)
+    samples = large_samples(recipe, images)
+    return detector_setup(detector, recipe, samples, device, learning_rate=1e-4)
 
 
 def detector_setup(
@@ -283,9 +262,7 @@ def detector_setup(
 ) -> TrainingSetup:
     """Return a detector with a learning rate too small to diverge."""
     move_to_device(detector, device)
-    optimizer = detector.optimizer(recipe)
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
+    optimizer = detector.optimizer(replace(recipe, learning_rate=learning_rate))
     return TrainingSetup(detector, optimizer, [sample.to(device) for sample in samples])
 
 
@@ -337,10 +314,12 @@ FEATURES: dict[str, Measurement] = {
     for precision in PRECISIONS
 }
 TRAININGS: dict[str, Measurement] = {
-    "classifier": classifier_throughput,
-    "voc12_seg_fcn": segmentation_throughput,
+    "classifier": partial(training_throughput, classifier_training, (256, 128, 64), "classifier"),
+    "voc12_seg_fcn": partial(
+        training_throughput, segmentation_training, (16, 8, 4, 2), "voc12_seg_fcn"
+    ),
     **{
-        key: partial(detector_throughput, key)
+        key: partial(training_throughput, partial(detector_training, key), (16, 8, 4, 2), key)
         for key in sorted({task.work for task in TASKS.values()})
     },
 }

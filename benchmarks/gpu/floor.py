@@ -11,7 +11,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
@@ -24,7 +23,6 @@ IMAGES = 256
 """Batch size for which the weights are read once."""
 SIDE = 8192
 """Size of the matrices whose product is timed on a GPU."""
-NUM_CLASSES = 1000
 
 
 def floor_us(
@@ -128,28 +126,3 @@ def compare_with_floor(
         "times the plain step": seconds / plain_s,
         "times the plain step, at the floor": minimum_us / (recipe.batch_size * trained_us),
     }
-
-
-def plain_step_seconds(job: Job, *, warm_up: int, calls: int) -> float:
-    """Time a supervised step on images in device memory, in s.
-
-    The network, its precision, its memory format and the batch size are the job's.
-    """
-    device = job.process.device
-    torch.backends.cudnn.benchmark = device.type == "cuda"
-    backbone, width = build_resnet(job.recipe.arch, job.recipe.stem)
-    network = nn.Sequential(backbone, nn.Linear(width, NUM_CLASSES))
-    network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    size = (job.recipe.batch_size, 3, *[job.recipe.views.size_px] * 2)
-    images = torch.randn(size, device=device).contiguous(memory_format=torch.channels_last)
-    labels = torch.arange(len(images), device=device) % NUM_CLASSES
-
-    def step() -> None:
-        with torch.autocast(device.type, torch.bfloat16, enabled=job.dtype == torch.bfloat16):
-            loss = cross_entropy(network(images), labels)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-
-    return seconds_per_call(step, device, warm_up=warm_up, calls=calls)

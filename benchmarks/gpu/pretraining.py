@@ -11,18 +11,18 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from time import process_time
-from typing import Any
 from unittest.mock import patch
 
+import cv2
 import torch
 
-from benchmarks.gpu.floor import compare_with_floor, count_views, plain_step_seconds
+from benchmarks.gpu import evaluation
+from benchmarks.gpu.floor import compare_with_floor, count_views
 from benchmarks.gpu.static_step import StaticStep
 from benchmarks.gpu.timing import (
     Measurement,
     Quantities,
     first_that_fits,
-    one_thread,
     seconds_per_call,
     with_peak_memory,
     write_images,
@@ -36,6 +36,9 @@ from pretrain.loop import Training, training_step, wrap_network
 from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
 from pretrain.step_memory import memory_needs
+from transfer.finetuning.loop import measured_convolutions
+from transfer.finetuning.schedule import Precision
+from transfer.process_state import one_thread
 
 RECIPES: Mapping[str, str] = {
     "moco": "moco/in1k-r50-v2",
@@ -53,16 +56,11 @@ PAPER_BATCHES = {"moco": 32, "jcl": 64}
 Such short steps wait for kernel launches. The steps of these methods are also measured as a CUDA
 graph, compiled, and fed by workers.
 """
-COMPILED = ("--compile",)
+VARIANTS = ("", ", as a CUDA graph", ", compiled")
+"""Ends of names of measurements."""
 CORES = (8, 16)
 """Numbers of cores per GPU for the comparison of --colors-in."""
-CPU_BATCH = 16
-VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "": {},
-    ", as a CUDA graph": {"as_graph": True},
-    ", compiled": {"gpu_options": COMPILED},
-}
-"""Arguments of `step_throughput` for the batch sizes of the papers, by name."""
+CPU_BATCHES = (16,)
 MAX_IMAGES = 64
 WARM_UP_STEPS, TIMED_STEPS = 4, 10
 TRAIN_IMAGES = 1_281_167
@@ -74,19 +72,67 @@ def step_throughput(
     device: torch.device,
     folder: Path,
     batches: Sequence[int] = BATCHES,
-    gpu_options: Sequence[str] = (),
-    as_graph: bool = False,
+    variant: str = "",
 ) -> Quantities:
     """Measure steps of a method with the first batch that fits.
 
-    as_graph: replay a CUDA graph; on a CPU, run the same steps without one.
+    A CPU takes the steps of a CUDA graph without one, and compiles nothing.
     """
     on_gpu = device.type == "cuda"
-    recipe, *options = [*RECIPES[name].split(), *gpu_options] if on_gpu else [f"{name}/smoke"]
-    sizes = batches if on_gpu else (CPU_BATCH,)
-    return first_that_fits(
-        partial(_measure_steps, recipe, options, as_graph, device, folder), sizes
-    )
+    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
+
+    def measure(batch_size: int) -> Quantities:
+        job = method_job(name, device, folder, batch_size, compiled=variant == ", compiled")
+        needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
+        cv2.setNumThreads(0)  # as in workers
+        with one_thread():
+            started_s = process_time()
+            prepared = job.feed.make(0)
+            core_throughput = batch_size / (process_time() - started_s)
+        prepared = pin_memory(prepared) if on_gpu else prepared
+        recipe = job.recipe
+        precision: Precision = "bfloat16" if job.dtype == torch.bfloat16 else "float32"
+        plain = evaluation.new_classifier(
+            recipe.arch, recipe.views.size_px, 1000, device, batch_size, stem=recipe.stem
+        )
+        plain.network.train()
+        plain_step = partial(evaluation.training_step, plain, device, precision)
+        with measured_convolutions(device, one_size=True):
+            plain_s = seconds_per_call(plain_step, device, warm_up=warm_up, calls=calls)
+        del plain, plain_step
+        training = Training(job)
+        batch = partial(job.feed.finish, prepared)  # upload and normalize in each step, as in a run
+
+        def step() -> None:
+            training_step(job, training, training.method, batch())
+
+        views = count_views(job, step)
+        wrap_network(job, training.method)  # compiles it if the options say so
+        is_static = variant == ", as a CUDA graph"
+        static = StaticStep(job, training, batch()) if is_static else None
+        if static is not None and on_gpu:
+            static.take(batch())  # draws the first permutations
+            static.capture()
+        timed = step if static is None else lambda: static.take(batch())
+        time = partial(seconds_per_call, timed, device, warm_up=warm_up, calls=calls)
+        seconds, memory = with_peak_memory(time, device)
+        throughput = batch_size / seconds
+        hours = job.recipe.epochs * TRAIN_IMAGES / throughput / 3600
+        return {
+            "recipe": job.name,
+            "images per GPU": batch_size,
+            "precision": str(job.dtype),
+            "images/s": throughput,
+            "ms": 1e3 * seconds,
+            "hours of the recipe on this device alone": hours,
+            "images/s that one core decodes, crops and colors": core_throughput,
+            "workers needed": throughput / core_throughput,
+            "peak memory GB": memory,
+            "estimated memory GB": needs / 1e9,
+            **compare_with_floor(job, views, seconds, plain_s),
+        }
+
+    return first_that_fits(measure, batches if on_gpu else CPU_BATCHES)
 
 
 def fed_step_throughput(
@@ -99,11 +145,33 @@ def fed_step_throughput(
     compiled, too. On a CPU, nothing is compiled, and there is one worker.
     """
     on_gpu = device.type == "cuda"
-    options = ["--colors-in", colors_in, "--workers", str(cores if on_gpu else 1)]
+    workers = cores if on_gpu else 1
+    # workers prefetch batches, so that the first ones say nothing about throughput
+    ahead = BATCHES_AHEAD * workers
+    warm_up, calls = (WARM_UP_STEPS + ahead, max(TIMED_STEPS, ahead)) if on_gpu else (0, 1)
+
+    def measure(batch_size: int) -> Quantities:
+        options = ("--colors-in", colors_in, "--workers", str(workers))
+        job = method_job(name, device, folder, batch_size, *options, compiled=True)
+        training = Training(job)
+        wrap_network(job, training.method)
+        with closing(job.feed.batches(0, job.num_steps)) as batches:
+            seconds = seconds_per_call(
+                lambda: training_step(job, training, training.method, next(batches)),
+                device,
+                warm_up=warm_up,
+                calls=calls,
+            )
+        return {
+            "recipe": job.name,
+            "images per GPU": batch_size,
+            "workers": workers,
+            "images/s": batch_size / seconds,
+            "ms": 1e3 * seconds,
+        }
+
     if not on_gpu:
-        return _measure_fed_steps(f"{name}/smoke", options, device, folder, CPU_BATCH)
-    recipe, *more = RECIPES[name].split()
-    measure = partial(_measure_fed_steps, recipe, [*more, *options, *COMPILED], device, folder)
+        return first_that_fits(measure, CPU_BATCHES)
     with restricted_to(cores), compiled_color():
         return first_that_fits(measure, BATCHES)
 
@@ -135,76 +203,6 @@ def compiled_color(backend: str = "inductor") -> Iterator[None]:
         yield
 
 
-def _measure_fed_steps(
-    recipe: str, options: Sequence[str], device: torch.device, folder: Path, batch_size: int
-) -> Quantities:
-    on_gpu = device.type == "cuda"
-    job = step_job(recipe, device, folder, batch_size, *options)
-    training = Training(job)
-    wrap_network(job, training.method)
-    workers = job.feed.workers
-    with closing(job.feed.batches(0, job.num_steps)) as batches:
-        seconds = seconds_per_call(
-            lambda: training_step(job, training, training.method, next(batches)),
-            device,
-            # workers prefetch batches, so that the first ones say nothing about throughput
-            warm_up=WARM_UP_STEPS + BATCHES_AHEAD * workers if on_gpu else 0,
-            calls=max(TIMED_STEPS, BATCHES_AHEAD * workers) if on_gpu else 1,
-        )
-    quantities: Quantities = {"recipe": recipe, "images per GPU": batch_size, "workers": workers}
-    return quantities | {"images/s": batch_size / seconds, "ms": 1e3 * seconds}
-
-
-def _measure_steps(
-    recipe: str,
-    options: Sequence[str],
-    as_graph: bool,
-    device: torch.device,
-    folder: Path,
-    batch_size: int,
-) -> Quantities:
-    on_gpu = device.type == "cuda"
-    job = step_job(recipe, device, folder, batch_size, *options)
-    needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
-    with one_thread():
-        started_s = process_time()
-        prepared = job.feed.make(0)
-        core_throughput = batch_size / (process_time() - started_s)
-    prepared = pin_memory(prepared) if on_gpu else prepared
-    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
-    plain_s = plain_step_seconds(job, warm_up=warm_up, calls=calls)
-    training = Training(job)
-    batch = partial(job.feed.finish, prepared)  # upload and normalize in each step, as in a run
-
-    def step() -> None:
-        training_step(job, training, training.method, batch())
-
-    views = count_views(job, step)
-    wrap_network(job, training.method)  # compiles it if the options say so
-    static = StaticStep(job, training, batch()) if as_graph else None
-    if static is not None and on_gpu:
-        static.take(batch())  # draws the first permutations
-        static.capture()
-    timed = step if static is None else lambda: static.take(batch())
-    time = partial(seconds_per_call, timed, device, warm_up=warm_up, calls=calls)
-    seconds, memory = with_peak_memory(time, device)
-    throughput = batch_size / seconds
-    hours = job.recipe.epochs * TRAIN_IMAGES / throughput / 3600
-    return {
-        "recipe": job.name,
-        "images per GPU": batch_size,
-        "precision": str(job.dtype),
-        "images/s": throughput,
-        "ms": 1e3 * seconds,
-        "hours of the recipe on this device alone": hours,
-        "images/s that one core decodes, crops and colors": core_throughput,
-        "workers needed": throughput / core_throughput,
-        "peak memory GB": memory,
-        "estimated memory GB": needs / 1e9,
-        **compare_with_floor(job, views, seconds, plain_s),
-    }
-
-
 def norm_kernels(device: torch.device, folder: Path) -> Quantities:
     """Return which library's batch norm kernels torch uses in training, by dtype.
 
@@ -218,6 +216,22 @@ def norm_kernels(device: torch.device, folder: Path) -> Quantities:
         choice = torch._C._select_batch_norm_backend(maps, *[vector] * 4, True, 1e-5)
         quantities[str(dtype)] = choice.name
     return quantities
+
+
+def method_job(
+    name: str,
+    device: torch.device,
+    folder: Path,
+    batch_size: int,
+    *options: str,
+    compiled: bool = False,
+) -> Job:
+    """Return the job of a method's recipe, or of its smoke recipe on a CPU."""
+    if device.type == "cpu":
+        return step_job(f"{name}/smoke", device, folder, batch_size, *options)
+    recipe, *recipe_options = RECIPES[name].split()
+    more = ["--compile"] if compiled else []
+    return step_job(recipe, device, folder, batch_size, *recipe_options, *options, *more)
 
 
 def step_job(
@@ -245,13 +259,13 @@ STEPS: Mapping[str, Measurement] = {
     **{name: partial(step_throughput, name) for name in RECIPES},
     **{
         f"{name}, {images} images per GPU{variant}": partial(
-            step_throughput, name, batches=(images,), **arguments
+            step_throughput, name, batches=(images,), variant=variant
         )
-        for variant, arguments in VARIANTS.items()
+        for variant in VARIANTS
         for name, images in PAPER_BATCHES.items()
     },
     **{
-        f"{name}, compiled": partial(step_throughput, name, gpu_options=COMPILED)
+        f"{name}, compiled": partial(step_throughput, name, variant=", compiled")
         for name in PAPER_BATCHES
     },
 }

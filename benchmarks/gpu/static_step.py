@@ -9,7 +9,6 @@ moving averages.
 import copy
 from collections.abc import Mapping
 from itertools import count
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from pretrain.data.feed import Batch
 from pretrain.job import Job
 from pretrain.loop import Training, begin_step
-from pretrain.optim import LARS
+from pretrain.optim import step_directions
 from pretrain.parts import sync_bn
 from pretrain.parts.sync_bn import upload
 
@@ -104,7 +103,10 @@ class StaticStep:
         optimizer.zero_grad(set_to_none=True)
         metrics["loss"].backward()
         for group, learning_rate in zip(optimizer.param_groups, self.learning_rates, strict=True):
-            move_weights(optimizer, group, learning_rate)
+            weights, directions = step_directions(optimizer, group)
+            with torch.no_grad():
+                # this rounds once, like torch's `add` with a number alpha
+                torch._foreach_addcmul_(weights, directions, [-learning_rate] * len(weights))
         self.training.method.after_step(self.progress_before)
         self.metrics = {name: value.detach() for name, value in metrics.items()}
 
@@ -123,21 +125,3 @@ class StaticStep:
         with torch.cuda.graph(graph):
             self.compute()
         self.graph = graph
-
-
-@torch.no_grad()
-def move_weights(
-    optimizer: torch.optim.Optimizer, group: dict[str, Any], learning_rate: Tensor
-) -> None:
-    """Update one group's weights by SGD or LARS, without waiting."""
-    if isinstance(optimizer, LARS):
-        weights, momenta = optimizer.directions(group) or ([], [])
-    else:
-        weights = [weight for weight in group["params"] if weight.grad is not None]
-        gradients = [gradient for weight in weights if (gradient := weight.grad) is not None]
-        momenta = [optimizer.state[weight]["momentum_buffer"] for weight in weights]
-        directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
-        torch._foreach_mul_(momenta, group["momentum"])
-        torch._foreach_add_(momenta, directions)
-    # this rounds once, like torch's `add` with a number alpha
-    torch._foreach_addcmul_(weights, momenta, [-learning_rate] * len(weights))

@@ -2,8 +2,7 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import cv2
@@ -60,19 +59,6 @@ def first_that_fits(measure: Callable[[int], Quantities], sizes: Sequence[int]) 
         gc.collect()
         torch.cuda.empty_cache()
     return measure(sizes[-1])
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Restrict torch and OpenCV to the calling thread."""
-    threads = torch.get_num_threads(), cv2.getNumThreads()
-    torch.set_num_threads(1)
-    cv2.setNumThreads(0)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads[0])
-        cv2.setNumThreads(threads[1])
 
 
 def write_images(folder: Path, number: int) -> Path:
