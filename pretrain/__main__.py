@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     is_given = COMPILED_GRAPHS in os.environ
     from pretrain.start import start  # imports torch, so not for --help and --list
 
-    if command.execution.compile and not is_given:  # torch has set it to a local folder
+    if command.compile and not is_given:  # torch has set it to a local folder
         os.environ[COMPILED_GRAPHS] = str(command.out.absolute() / "compiled")
     return start(name, command)
 

@@ -1,6 +1,6 @@
 """The command of a run: its options and their defaults; without torch."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -23,15 +23,18 @@ from pretrain.running.ranges import (
 if TYPE_CHECKING:
     import torch
 
-DeviceChoice = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "float32", "bfloat16"]
-
 
 @dataclass(frozen=True, kw_only=True)
-class Execution:
-    """Options of execution; apart from rounding, only the precision changes results."""
+class Command(Generic[Config]):
+    """Run one pre-training. After a stop or a kill, the same command resumes it."""
 
-    precision: Precision = "auto"
+    data: Path
+    """Folder of images, flat or with one folder per class. Only supervised training needs
+    classes."""
+    out: Path
+    """Folder of the run: checkpoint, metrics, and the exported backbone.pt."""
+    recipe: Recipe[Config]
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the networks; losses are float32. auto: bfloat16 on GPUs that support it,
     otherwise float32."""
     compile: bool = False
@@ -45,31 +48,10 @@ class Execution:
     """Steps between readings of the metrics. Each reading is logged and must be finite."""
     save_every_min: NotNegative = 10.0
     """Minutes between checkpoints. A stop and the end of the run also save one."""
-
-    def network_dtype(self, device_type: str) -> "torch.dtype":
-        """Return the dtype of the networks' matrix products on cpu or cuda."""
-        import torch  # not needed for --help and --list
-
-        auto_bfloat16 = self.precision == "auto" and device_type == "cuda" and has_bfloat16()
-        use_bfloat16 = auto_bfloat16 or self.precision == "bfloat16"
-        return torch.bfloat16 if use_bfloat16 else torch.float32
-
-
-@dataclass(frozen=True, kw_only=True)
-class Command(Generic[Config]):
-    """Run one pre-training. After a stop or a kill, the same command resumes it."""
-
-    data: Path
-    """Folder of images, flat or with one folder per class. Only supervised training needs
-    classes."""
-    out: Path
-    """Folder of the run: checkpoint, metrics, and the exported backbone.pt."""
-    recipe: Recipe[Config]
-    execution: Execution = field(default_factory=Execution)
     steps: Count = 0
     """Number of optimizer steps, instead of --epochs. 0: as many as the epochs have."""
     seed: Seed = 0
-    device: DeviceChoice = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     style_bank: Path | None = None
     """Folder with one styled copy of every image per style, for recipes with texture."""
     colors_in: Literal["workers", "device"] = "workers"
@@ -92,6 +74,14 @@ class Command(Generic[Config]):
     before the first epoch. 0: no snapshots."""
     dry_run: bool = False
     """Print what would be done and the memory of one step, and exit."""
+
+    def network_dtype(self, device_type: str) -> "torch.dtype":
+        """Return the dtype of the networks' matrix products on cpu or cuda."""
+        import torch  # not needed for --help and --list
+
+        auto_bfloat16 = self.precision == "auto" and device_type == "cuda" and has_bfloat16()
+        use_bfloat16 = auto_bfloat16 or self.precision == "bfloat16"
+        return torch.bfloat16 if use_bfloat16 else torch.float32
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:

@@ -2,10 +2,10 @@
 
 import platform
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain import checkpoint
-from pretrain.data.views import ViewRecipe
 from pretrain.job import Job, dtype_name, flatten, printable
 from pretrain.metrics import mean_metrics_after
 from pretrain.parts.resnet import BranchedResNet
-from pretrain.parts.view import Stem
+from pretrain.recipes import Recipe
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
@@ -61,13 +60,12 @@ def write_backbone(job: Job, steps: int) -> Path:
     """
     last_epoch = mean_metrics_after(job.command.out, steps - job.feed.plan.steps_per_epoch)
     made_by = backbone_origin(job, steps) | {"last_epoch": last_epoch}
-    write, networks = _writer(job, made_by), exported_networks(job)
+    networks = exported_networks(job)
     for name, (arch, network) in networks.items():
-        write(job.command.out / f"{name}.pt", network, arch=arch)
-    if job.method.projectors:
+        export(job.command.out / f"{name}.pt", network, arch, job.recipe, made_by)
+    if projectors := job.method.projectors:
         arch, network = networks["backbone"]
-        path = job.command.out / "encoder.pt"
-        write(path, network, arch=arch, projectors=job.method.projectors)
+        export(job.command.out / "encoder.pt", network, arch, job.recipe, made_by, projectors)
     return job.command.out / "backbone.pt"
 
 
@@ -76,13 +74,7 @@ def write_snapshot(job: Job, steps: int) -> None:
     epoch = steps // job.feed.plan.steps_per_epoch
     arch, network = exported_networks(job)["backbone"]
     path = job.command.out / "snapshots" / f"epoch{epoch:04d}.pt"
-    _writer(job, backbone_origin(job, steps))(path, network, arch=arch)
-
-
-def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
-    """Return `export` with the run's stem, evaluation image size and origin."""
-    views = replace(job.recipe.views, size_px=job.recipe.test_px or job.recipe.views.size_px)
-    return partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
+    export(path, network, arch, job.recipe, backbone_origin(job, steps))
 
 
 def exported_networks(job: Job) -> dict[str, tuple[str, nn.Module]]:
@@ -102,14 +94,12 @@ def exported_networks(job: Job) -> dict[str, tuple[str, nn.Module]]:
 def export(
     path: Path,
     backbone: nn.Module,
-    *,
     arch: str,
-    stem: Stem,
-    views: ViewRecipe,
+    recipe: Recipe[Any],
     made_by: dict[str, object],
     projectors: Sequence[nn.Module] = (),
 ) -> None:
-    """Write a backbone, its input format and its origin.
+    """Write a backbone, its input format (of the recipe) and its origin.
 
     Tensors are float32, with torchvision's names. torch.load reads the file with weights_only.
 
@@ -121,11 +111,11 @@ def export(
     description: dict[str, object] = {
         "format": ENCODER_FORMAT if projectors else FORMAT,
         "arch": arch,
-        "stem": stem,
+        "stem": recipe.stem,
         "input": {
-            "mean": list(views.mean),
-            "std": list(views.std),
-            "size": views.size_px,
+            "mean": list(recipe.views.mean),
+            "std": list(recipe.views.std),
+            "size": recipe.test_px or recipe.views.size_px,
             "channels": "RGB",
         },
         "made_by": made_by,

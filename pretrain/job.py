@@ -63,7 +63,7 @@ class Job:
     @property
     def dtype(self) -> torch.dtype:
         """Return the dtype of the networks' matrix products."""
-        return self.command.execution.network_dtype(self.process.device.type)
+        return self.command.network_dtype(self.process.device.type)
 
     @property
     def tf32(self) -> bool:
@@ -73,7 +73,7 @@ class Job:
 
     def is_read_step(self, step: int) -> bool:
         """Return whether the metrics are read after `step` steps."""
-        return step == self.num_steps or step % self.command.execution.read_every_steps == 0
+        return step == self.num_steps or step % self.command.read_every_steps == 0
 
     def is_snapshot_step(self, step: int) -> bool:
         """Return whether training pauses after `step` steps for a snapshot."""
@@ -89,14 +89,14 @@ def planned_memory(command: Command[Any]) -> int:
     cuda = command.device != "cpu" and torch.cuda.is_available()
     if not (cuda or command.dry_run):
         return 0
-    dtype = command.execution.network_dtype("cuda" if cuda else "cpu")
+    dtype = command.network_dtype("cuda" if cuda else "cpu")
     num_images = max(1, command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1")))
     return memory_needs(_method(command), command.recipe, num_images, dtype)
 
 
 def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:
     """Check settings and data, and build the networks and the job."""
-    recipe, execution, device = command.recipe, command.execution, process.device
+    recipe, device = command.recipe, process.device
     # a folder named wandb, such as the one that W&B creates, has no origin
     if command.wandb and ((package := find_spec("wandb")) is None or package.origin is None):
         raise SettingsError("--wandb requires a package that is not installed: pip install wandb")
@@ -113,7 +113,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         _check_count(images.folder, "classes", len(images.classes), method.num_classes)
     if method.num_images:
         _check_count(images.folder, "images", len(images.names), method.num_images)
-    check_execution(recipe, method.views, execution, device.type)
+    check_execution(command, method.views, device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     bad_images = BadImages(
         images=images,
@@ -148,7 +148,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         **flatten(asdict(recipe)),
         "num_steps": num_steps,
         "seed": command.seed,
-        "precision": str(execution.network_dtype(device.type)),
+        "precision": str(command.network_dtype(device.type)),
         "batch_norm_groups": needs.norm_groups(process.num_processes),
         "local_prior_images": recipe.batch_size // process.num_processes * needs.local_prior,
         "data": images.fingerprint,
@@ -195,7 +195,7 @@ def _method(command: Command[Any]) -> Method:
         method = METHODS[recipe.method](backbone, feature_dim, recipe.config)
     except ValueError as error:
         raise SettingsError(str(error)) from error
-    if command.execution.checkpoint_activations:
+    if command.checkpoint_activations:
         checkpoint_activations(method)
     return method
 

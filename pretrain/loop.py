@@ -90,7 +90,7 @@ def train(job: Job) -> int:
     finite; the last checkpoint was saved before that.
     """
     training, is_main = Training(job), job.process.is_main
-    state = checkpoint.load(job.checkpoint_path, job.settings, job.published)
+    state = checkpoint.load(job.checkpoint_path, job.settings)
     if state is not None:
         training.load_state_dict(state)
         if is_main:
@@ -147,9 +147,7 @@ def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterato
         if is_read_step or job.process.num_processes == 1:
             (stopping,) = any_process([stop.is_requested()], job.process)
         # clocks differ between processes: at a read step, all have checked before the first saves
-        is_due = (
-            is_read_step and time.monotonic() - saved_s > 60 * job.command.execution.save_every_min
-        )
+        is_due = is_read_step and time.monotonic() - saved_s > 60 * job.command.save_every_min
         must_save = is_due or stopping or training.step == job.num_steps
         is_snapshot = job.is_snapshot_step(training.step)
         # weights updated by a bad loss must not replace a good checkpoint
@@ -234,7 +232,7 @@ def wrap_network(job: Job, method: nn.Module) -> nn.Module:
 
     DDP averages the gradients over processes.
     """
-    if job.command.execution.compile:
+    if job.command.compile:
         compile_networks(job.method, by_stage=job.process.num_processes > 1)
     if job.process.num_processes == 1:
         return method
@@ -255,7 +253,7 @@ def _check_losses(job: Job, training: Training) -> None:
     failures = window.get("whitening_failures", torch.zeros_like(losses))
     is_whitened = bool(((failures == 0) | (losses != 0)).any())
     # the last window may be short
-    is_complete = len(losses) >= min(job.command.execution.read_every_steps, job.num_steps)
+    is_complete = len(losses) >= min(job.command.read_every_steps, job.num_steps)
     is_bad, is_whitened_somewhere = any_process([bool(bad_steps), is_whitened], job.process)
     if is_bad:
         location = f"at step {first_step + bad_steps[0]}" if bad_steps else "on another process"

@@ -1,10 +1,9 @@
 """Checks before a run starts that its settings fit each other."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
-from pretrain.command import Execution
+from pretrain.command import Command
 from pretrain.data.views import ViewRecipe
 from pretrain.methods import METHODS
 from pretrain.parts.view import Augmentation, View
@@ -54,19 +53,18 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
         )
 
 
-def check_execution(
-    recipe: Recipe[Any], views: Sequence[View], execution: Execution, device_type: str
-) -> None:
+def check_execution(command: Command[Any], views: Sequence[View], device_type: str) -> None:
     """Raise SettingsError for what torch does not support.
 
     With activation checkpointing, torch.compile chooses itself which activations to store. On CPUs
     in bfloat16, torch 2.15 computes weight gradients of 1e29 for a 3x3 convolution of stride 2 on a
     1x1 map.
     """
-    if execution.compile and execution.checkpoint_activations:
+    if command.compile and command.checkpoint_activations:
         raise SettingsError("--compile with --checkpoint-activations: choose one of the two")
-    if device_type != "cpu" or execution.network_dtype(device_type).itemsize == 4:
+    if device_type != "cpu" or command.network_dtype(device_type).itemsize == 4:
         return
+    recipe = command.recipe
     reduction = 4 if recipe.stem == "cifar" else 16  # pixels of a view per pixel before layer4
     sizes = [recipe.views.small_size_px if view.small else recipe.views.size_px for view in views]
     if (smallest := min(sizes)) <= reduction:
@@ -79,8 +77,6 @@ def check_execution(
 
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
     """Raise SettingsError if the views or the style bank contradict the recipe."""
-    if any(first.small and not second.small for first, second in pairwise(views)):
-        raise SettingsError("the method's small views must come last")
     for view in views:
         if "crop" in view.without:
             raise SettingsError(

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
-from pretrain.command import Command, DeviceChoice
+from pretrain.command import Command
 from pretrain.data.images import DataError, DecodeError, TrainingImages
 from pretrain.data.listing import find_images
 from pretrain.export import write_backbone
@@ -97,19 +97,6 @@ def broadcast_image_list(command: Command[Any], process: Process) -> TrainingIma
 
 
 @contextmanager
-def join_processes(choice: DeviceChoice) -> Iterator[Process]:
-    """Join the processes started by torchrun.
-
-    The backend is nccl on GPUs and gloo on CPUs. Without torchrun, it is a single process. Raises
-    LostProcessError if another process has ended too early.
-    """
-    if choice == "cuda" and not torch.cuda.is_available():
-        raise LaunchError(f"--device {choice}: no CUDA device on this machine. Pass --device cpu")
-    with process_group(cuda=choice != "cpu") as process:
-        yield process
-
-
-@contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a run's folder, and remove temporary files.
 
@@ -133,6 +120,8 @@ def run(name: str, command: Command[Any]) -> int:
     start_s = time.monotonic()
     stop.listen(at_once=True)
     require_launcher()
+    if command.device == "cuda" and not torch.cuda.is_available():
+        raise LaunchError("--device cuda: no CUDA device on this machine. Pass --device cpu")
     check_recipe(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
     if command.out.resolve().is_relative_to(command.data.resolve()):
         raise SettingsError(
@@ -141,7 +130,7 @@ def run(name: str, command: Command[Any]) -> int:
         )
     required = planned_memory(command)
     with ExitStack() as stack:
-        process = stack.enter_context(join_processes(command.device))
+        process = stack.enter_context(process_group(cuda=command.device != "cpu"))
         images = broadcast_image_list(command, process)
         stop.listen(twice=False)
         # last: if the folder is in use, rank 0 fails within the group, so the others notice
@@ -155,7 +144,7 @@ def run(name: str, command: Command[Any]) -> int:
             if required:
                 print_line(f"memory: a step needs at least {required / 1e9:.3g} GB in each process")
         # torch.compile may recompute activations instead of storing them
-        if required and process.device.type == "cuda" and not command.execution.compile:
+        if required and process.device.type == "cuda" and not command.compile:
             free, _ = torch.cuda.mem_get_info(process.device)
             if required > free:
                 raise SettingsError(

@@ -16,7 +16,7 @@ from torch.nn.functional import avg_pool2d
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
-from pretrain.command import Command, Execution
+from pretrain.command import Command
 from pretrain.data.bad_images import FILE_NAME, BadImages
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.images import BatchPlan, TrainingImages
@@ -137,10 +137,15 @@ def tiny_job(
         uses_labels=method.num_classes > 0,
         uses_indices=method.num_images > 0,
     )
-    execution = Execution(read_every_steps=read_every_steps, save_every_min=save_every_min)
     return Job(
         name=f"{recipe.method}/smoke",
-        command=Command(data=images.folder, out=folder, recipe=recipe, execution=execution),
+        command=Command(
+            data=images.folder,
+            out=folder,
+            recipe=recipe,
+            read_every_steps=read_every_steps,
+            save_every_min=save_every_min,
+        ),
         method=method,
         feed=feed,
         num_steps=round(recipe.epochs * plan.steps_per_epoch),

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pretrain.start import join_processes
+from pretrain.running.processes import process_group
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,7 +32,7 @@ def two_processes(module: str, folder: Path) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    with join_processes("cpu") as process:
+    with process_group(cuda=False) as process:
         measure_losses = importlib.import_module(sys.argv[1]).measure_losses
         torch.save(measure_losses(process.rank, process.num_processes), Path(sys.argv[2]))
     # torch 2.15 keeps gloo's threads where DDP was used, and they may abort the interpreter's end

@@ -7,7 +7,7 @@ decoded once for all its views; if all images fit into memory, once for the whol
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ from pretrain.data import augment, augment_device
 from pretrain.data.bad_images import BadImages
 from pretrain.data.images import BatchPlan, DecodeError, TrainingImages, read_pixels
 from pretrain.data.views import (
-    Floats,
     ViewRecipe,
     draw_boxes,
     draw_colors,
@@ -148,25 +147,19 @@ class Feed:
     def _upload(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, non_blocking=True)
 
-    def batch_numbers(self, step: int) -> Floats:
-        """Return the random numbers (V, n, NUM_UNIFORMS) of this process's images."""
-        epoch, indices = self.plan.batch(step)
-        numbers = [
-            draw_view_numbers(self.plan.seed, epoch, index, self.views)
-            for index in indices.tolist()
-        ]
-        return np.stack(numbers, axis=1)
-
     def make(self, step: int) -> HostBatch:
         """Return the batch of a step.
 
         Its views are (n, S, S, 3), uint8.
         """
+        epoch, planned = self.plan.batch(step)
         # substitutes get the random numbers of the bad images
-        indices = self.bad_images.substitute(self.plan.batch(step)[1])
+        draw = partial(draw_view_numbers, self.plan.seed, epoch, views=self.views)
+        all_numbers = np.stack([draw(index) for index in planned.tolist()], axis=1)
+        indices = self.bad_images.substitute(planned)
         heights, widths = self.images.heights[indices], self.images.widths[indices]
         views = []
-        for recipe, numbers in zip(self.recipes, self.batch_numbers(step), strict=True):
+        for recipe, numbers in zip(self.recipes, all_numbers, strict=True):
             boxes = draw_boxes(recipe, numbers, heights, widths)
             colors = draw_colors(recipe, numbers)
             styles = np.full(len(indices), -1)

@@ -58,21 +58,17 @@ class TrainingImages:
         return self.folder / self.name(index)
 
     @cached_property
-    def folders(self) -> list[str]:
-        """Relative paths of folders with images, sorted; "": the root."""
-        return sorted({self.name(index).rpartition("/")[0] for index in range(len(self))})
-
-    @cached_property
     def classes(self) -> list[str]:
         """Names of the class folders, sorted.
 
         Raises DataError if an image is not in a folder.
         """
-        if "" in self.folders:
+        parents = {self.name(index).rpartition("/")[0] for index in range(len(self))}
+        if "" in parents:
             raise DataError(
                 f"{self.folder} contains images outside of class folders, which have no label"
             )
-        names = sorted({folder.partition("/")[0] for folder in self.folders})
+        names = sorted({folder.partition("/")[0] for folder in parents})
         if len(names) == 1 and split_of_folder(names[0]):
             raise DataError(
                 f"{self.folder}: the only class is {names[0]}, a split. Pass --data "

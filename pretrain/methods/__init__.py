@@ -75,9 +75,5 @@ BUILT_IN: Mapping[str, type[Method]] = {
     "supervised": Supervised,
     "random": Random,
 }
-METHODS: Mapping[str, type[Method]] = {
-    # a plugin may also list its config, which its recipes contain anyway
-    name: entry[0] if isinstance(entry, tuple) else entry
-    for name, entry in with_plugins(BUILT_IN, "methods").items()
-}
+METHODS: Mapping[str, type[Method]] = with_plugins(BUILT_IN, "methods")
 """Name -> method, built from (backbone, feature_dim, config)."""

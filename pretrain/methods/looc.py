@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
 from pretrain.method import Method
-from pretrain.parts.heads import HeadQueues, ProjectorHeads
+from pretrain.parts.heads import ProjectorHeads
 from pretrain.parts.momentum_encoder import MomentumEncoder, similarities
-from pretrain.parts.queue import queue_logsumexp
+from pretrain.parts.queue import key_queues, queue_logsumexp
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.sync_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
@@ -79,7 +79,7 @@ class LooC(Method):
         self.encoder = ProjectorHeads(self.backbone, feature_dim, config.embedding_dim, num_heads)
         self.projectors = tuple(self.encoder.projectors)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
-        self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
+        self.queues = key_queues(num_heads, config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of the query and key views.
@@ -90,8 +90,10 @@ class LooC(Method):
         self.key_encoder.update(self.encoder)
         keys = self._keys(views[1:])
         queries = unit_rows(split_forward(self.encoder, views[0], config.bn_splits))
-        loss = looc_loss(queries, keys, self.queues.keys(), temperature=config.temperature)
-        self.queues.push(keys.diagonal().permute(2, 0, 1))  # head i queues key view i
+        negatives = torch.stack([queue.keys for queue in self.queues])
+        loss = looc_loss(queries, keys, negatives, temperature=config.temperature)
+        for queue, head_keys in zip(self.queues, keys.diagonal().permute(2, 0, 1), strict=True):
+            queue.push(head_keys)  # head i queues key view i
         similarity = similarities(queries.detach()[:, None], keys)
         metrics = {"loss": loss, "positive_similarity": similarity.diagonal().mean()}
         if config.designated:
@@ -148,7 +150,7 @@ class MoCoPP(Method):
         self.encoder = ProjectorHeads(self.backbone, feature_dim, dim, num_heads)
         self.projectors = tuple(self.encoder.projectors)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
-        self.queues = HeadQueues(num_heads, config.queue_size, dim)
+        self.queues = key_queues(num_heads, config.queue_size, dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views, query first.
@@ -159,7 +161,9 @@ class MoCoPP(Method):
         self.key_encoder.update(self.encoder)
         keys = unit_rows(shuffled_forward(self.key_encoder, views[1], config.bn_splits))
         queries = unit_rows(split_forward(self.encoder, views[0], config.bn_splits))
-        loss = moco_pp_loss(queries, keys, self.queues.keys(), temperature=config.temperature)
-        self.queues.push(keys)
+        negatives = torch.stack([queue.keys for queue in self.queues])
+        loss = moco_pp_loss(queries, keys, negatives, temperature=config.temperature)
+        for queue, head_keys in zip(self.queues, keys, strict=True):
+            queue.push(head_keys)
         similarity = similarities(queries.detach(), keys).mean()
         return {"loss": loss, "positive_similarity": similarity}

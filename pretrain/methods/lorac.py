@@ -3,9 +3,6 @@
 Wang et al., 2021, arXiv:2108.02696. Without prior it is MoCo-M, and with one query MoCo.
 """
 
-from collections.abc import Sequence
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -14,7 +11,7 @@ from pretrain.method import Method
 from pretrain.parts.heads import features_by_size, mlp
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, similarities
-from pretrain.parts.queue import KeyQueue, queue_logsumexp
+from pretrain.parts.queue import key_queues, queue_logsumexp
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.lorac import LORACConfig
@@ -114,8 +111,7 @@ class LORAC(Method):
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         # after the copy: only the query encoder has synchronous batch norm
         synchronize_batch_norms(self.encoder)
-        queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in self.key_views]
-        self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
+        self.queues = key_queues(len(self.key_views), config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of views (n, 3, H, W), small ones last.

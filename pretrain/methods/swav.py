@@ -4,8 +4,6 @@ Caron et al., NeurIPS 2020, arXiv:2006.09882.
 """
 
 import math
-from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +13,7 @@ from pretrain.method import Method
 from pretrain.parts.gather import num_processes, own_share, sum_over_processes
 from pretrain.parts.heads import features_by_size, mlp_with_norm
 from pretrain.parts.losses import cross_view_entropy
-from pretrain.parts.queue import KeyQueue
+from pretrain.parts.queue import key_queues
 from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
 
@@ -76,8 +74,7 @@ class SwAV(Method):
         # the loop drops these gradients until this fraction of the run
         self.frozen_until = {"prototypes": config.prototypes_from}
         num_queues = NUM_ASSIGNED_VIEWS if config.queue_size else 0
-        queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in range(num_queues)]
-        self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
+        self.queues = key_queues(num_queues, config.queue_size, config.embedding_dim)
         self.register_buffer("num_queued", torch.zeros((), dtype=torch.int64))
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:

@@ -1,15 +1,14 @@
-"""Projectors, and several heads on one backbone with a queue each.
+"""Projectors, and several heads on one backbone.
 
 Several heads: Xiao et al., ICLR 2021, arXiv:2008.05659, section 3. Views of several sizes: Caron et
 al., NeurIPS 2020, arXiv:2006.09882, section 3.2.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.view import Projector
 
@@ -41,27 +40,6 @@ class ProjectorHeads(nn.Module):
             features = [self.backbone(images)] * len(heads)
         embeddings = [self.projectors[i](rows) for i, rows in zip(heads, features, strict=True)]
         return torch.stack(embeddings, dim=1)
-
-
-class HeadQueues(nn.Module):
-    """A queue of past keys for each head."""
-
-    def __init__(self, num_heads: int, size: int, embedding_dim: int) -> None:
-        super().__init__()
-        self.queues = nn.ModuleList(KeyQueue(size, embedding_dim) for _ in range(num_heads))
-
-    def keys(self) -> Tensor:
-        """Return a copy of the keys (h, K, d).
-
-        Later pushes do not change it.
-        """
-        return torch.stack([queue.get_buffer("keys") for queue in self.queues])
-
-    def push(self, keys: Tensor) -> None:
-        """Push the keys (h, n, d): row i goes to queue i."""
-        queues: list[Any] = list(self.queues)
-        for queue, head_keys in zip(queues, keys, strict=True):
-            queue.push(head_keys)
 
 
 def features_by_size(backbone: nn.Module, views: list[Tensor]) -> Tensor:

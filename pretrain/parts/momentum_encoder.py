@@ -80,9 +80,8 @@ def rising_momentum(start: float, progress: Number) -> Number:
 
     It rises to 1 by half a cosine, as in BYOL.
     """
-    if isinstance(progress, Tensor):
-        return 1 - (1 - start) * (1 + torch.cos(math.pi * progress)) / 2
-    return 1 - (1 - start) * (1 + math.cos(math.pi * progress)) / 2
+    cosine: Number = (torch.cos if isinstance(progress, Tensor) else math.cos)(math.pi * progress)
+    return 1 - (1 - start) * (1 + cosine) / 2
 
 
 def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:

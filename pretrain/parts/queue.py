@@ -4,7 +4,8 @@ The losses never form the matrix of all similarities. He et al., CVPR 2020, arXi
 section 3.2.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +26,6 @@ class KeyQueue(nn.Module):
 
     def __init__(self, size: int, embedding_dim: int) -> None:
         super().__init__()
-        if size < 1:
-            raise ValueError(f"queue size {size}: choose at least 1")
         self.register_buffer("keys", normalize(torch.randn(size, embedding_dim), dim=1))
         self.register_buffer("position", torch.zeros((), dtype=torch.int64))
 
@@ -42,6 +41,12 @@ class KeyQueue(nn.Module):
         rows = (self.position + torch.arange(len(keys), device=keys.device)) % size
         self.keys.index_copy_(0, rows, keys)
         self.position.add_(len(keys)).remainder_(size)
+
+
+def key_queues(number: int, size: int, embedding_dim: int) -> Sequence[KeyQueue]:
+    """Return a module with several queues."""
+    queues = [KeyQueue(size, embedding_dim) for _ in range(number)]
+    return cast(Sequence[KeyQueue], nn.ModuleList(queues))
 
 
 BLOCK_KEYS = 4096

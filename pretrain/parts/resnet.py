@@ -17,8 +17,6 @@ from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
 from pretrain.parts.view import Stem
 
-ARCHITECTURES = "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"
-
 
 def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
     """Return a ResNet without classifier, and C.
@@ -26,8 +24,6 @@ def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
     It maps (n, 3, H, W) to (n, C). It has torchvision's initialization. The "cifar" stem is a 3x3
     convolution of stride 1 without pooling: Chen et al., ICML 2020, arXiv:2002.05709, appendix B.9.
     """
-    if arch not in ARCHITECTURES:
-        raise ValueError(f"unknown architecture {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
     network: ResNet = get_model(arch)
     feature_dim = network.fc.in_features
     network.fc = nn.Identity()
@@ -45,13 +41,8 @@ class BranchedResNet(nn.Module):
     0 is the layer4 of the given network.
     """
 
-    def __init__(self, network: nn.Module, num_heads: int) -> None:
+    def __init__(self, network: ResNet, num_heads: int) -> None:
         super().__init__()
-        if not isinstance(network, ResNet):
-            raise ValueError(
-                f"found a backbone of type {type(network).__name__}, expected torchvision's "
-                f"ResNet: heads that branch before the last stage need its layer4"
-            )
         self.conv1 = network.conv1
         self.bn1 = network.bn1
         self.relu = network.relu

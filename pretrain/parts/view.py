@@ -6,6 +6,7 @@ The recipe defines how the views look.
 from dataclasses import dataclass
 from typing import Literal
 
+Arch = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stem = Literal["imagenet", "cifar"]
 Projector = Literal["mlp", "linear"]
 Augmentation = Literal["crop", "color", "blur", "solarize", "flip", "rotation", "texture"]

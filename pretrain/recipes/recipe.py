@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import tyro
 
 from pretrain.data.views import ViewRecipe
-from pretrain.parts.view import Stem
+from pretrain.parts.view import Arch, Stem
 from pretrain.running.ranges import (
     MAX_SIDE_PX,
     Dimension,
@@ -99,7 +99,7 @@ class Recipe(Generic[Config]):
     method: Description
     """Name in METHODS."""
     config: Config
-    arch: str = "resnet50"
+    arch: Arch = "resnet50"
     stem: Stem = "imagenet"
     images: Description = "ImageNet-1k train"
     """Images that the folder --data should contain."""

@@ -14,7 +14,6 @@ from pretrain.running.ranges import (
     Fraction,
     NumSmallViews,
     Positive,
-    QueueSize,
     Range,
 )
 
@@ -35,7 +34,7 @@ class SwAVConfig:
     prototypes_from: Fraction = 1 / 800
     """Fraction of the run until which the prototypes are frozen.
     The default is one epoch."""
-    queue_size: QueueSize = 0
+    queue_size: Annotated[int, Range(0, 2**27)] = 0
     """Number of embeddings of past steps that also get codes.
     It is the number per assigned view, over all processes. 0: none. Small batches need a queue, so
     that there are more embeddings than prototypes."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate, linear_scaling
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
-from pretrain.running.ranges import Dimension, NotNegative, Positive
+from pretrain.running.ranges import Dimension, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,9 @@ class ZeroCLConfig:
     The defaults are the released code's for ImageNet, except the widths.
     """
 
-    ridge: NotNegative = 0.01
+    ridge: Positive = 0.01
     """Number added to the variance of every direction before whitening.
-    The variance is 1 on average."""
+    The variance is 1 on average. Without it, one covariance, of features or images, is singular."""
     loss_scale: Positive = 0.016
     """Factor of the loss.
     With LARS, it only determines the learning rate of biases and batch norm, since the recipes
@@ -39,13 +39,6 @@ class ZeroCLConfig:
     """D, dimension of the embeddings; the released code has 8192."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
-
-    def __post_init__(self) -> None:
-        if self.ridge <= 0:
-            raise ValueError(
-                f"ridge {self.ridge:g}: without a ridge, features and images cannot both be "
-                f"whitened, since one covariance is singular. Choose a ridge above 0"
-            )
 
 
 PAPER = "Zero-CL (openreview.net/forum?id=RAW9tCdVxLj), released scripts"

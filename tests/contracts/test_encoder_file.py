@@ -1,6 +1,6 @@
 """encoder.pt of every method has the projector of the exported network."""
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 from pretrain.data.views import ViewRecipe
 from pretrain.export import export
 from pretrain.methods import METHODS
+from pretrain.recipes import RECIPES
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import forward, tiny_batch, tiny_method
 from transfer.encoders.files import read_file
@@ -41,10 +42,8 @@ def test_the_files_projector_on_the_files_backbone_gives_the_methods_embeddings(
     images, path = batch.views[0], tmp_path / "encoder.pt"
     with torch.no_grad():
         expected = own_embeddings(name, method, images)
-    views = ViewRecipe(size_px=16)
-    projectors = method.projectors
-    write = partial(export, arch="thin", stem="cifar", views=views, made_by={})
-    write(path, method.backbone, projectors=projectors)
+    recipe = replace(RECIPES[f"{name}/smoke"], stem="cifar", views=ViewRecipe(size_px=16))
+    export(path, method.backbone, "thin", recipe, {}, method.projectors)
     content = torch.load(path, weights_only=True)
     method.backbone.load_state_dict(content["state_dict"])
     with torch.no_grad():

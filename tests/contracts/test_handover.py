@@ -1,5 +1,6 @@
 """The exported backbone loads in transfer with the same tensors and outputs."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pretrain.data.views import ViewRecipe
 from pretrain.export import export
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.resnet import build_resnet as build_for_pretraining
+from pretrain.recipes import RECIPES
 from tests.rounding import assert_equal_up_to_rounding
 from transfer.encoders.opening import load_backbone
 
@@ -36,9 +38,9 @@ def test_an_exported_backbone_computes_the_same_features(
     torch.manual_seed(0)
     built, width = build_for_pretraining(arch, stem)
     network = with_statistics(built)
-    views = ViewRecipe(size_px=48)
+    recipe = replace(RECIPES["jcl/smoke"], stem=stem, views=ViewRecipe(size_px=48))
     made_by: dict[str, object] = {"method": "jcl", "recipe": "jcl/smoke", "epochs": 2}
-    export(tmp_path / "b.pt", network, arch=arch, stem=stem, views=views, made_by=made_by)
+    export(tmp_path / "b.pt", network, arch, recipe, made_by)
     backbone = load_backbone(tmp_path / "b.pt")
     images = torch.randn(2, 3, 48, 48)
     with torch.no_grad():
@@ -55,7 +57,8 @@ def test_features_of_many_heads_are_those_of_each_heads_ordinary_backbone_in_ord
     network, width = build_for_pretraining(arch, "cifar")
     branched = BranchedResNet(network, num_heads)
     with_statistics(branched)
-    write = partial(export, stem="cifar", views=ViewRecipe(size_px=16), made_by={})
+    recipe = replace(RECIPES["jcl/smoke"], stem="cifar", views=ViewRecipe(size_px=16))
+    write = partial(export, recipe=recipe, made_by={})
     several = f"{arch}-heads{num_heads}"
     write(tmp_path / "all.pt", branched, arch=several)
     together = load_backbone(tmp_path / "all.pt")

@@ -25,8 +25,7 @@ RECIPES = {"mine/in1k-r50": replace(SIMCLR["simclr/in1k-r50"], method="mine", co
 """,
     "methods": """
 from pretrain.methods.simclr import SimCLR
-from my_ssl.recipes import MineConfig
-METHODS = {"mine": (SimCLR, MineConfig)}
+METHODS = {"mine": SimCLR}
 """,
     "tasks": """
 from transfer.tasks.knn import KNN

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from pretrain.parts.gather import gather
 from pretrain.parts.sync_bn import synchronize_batch_norms
-from pretrain.running.processes import Process
-from pretrain.start import join_processes
+from pretrain.running.processes import Process, process_group
 from tests.gpu.findings import Findings, exact_float32
 from tests.gpu.rounding import perturb
 from tests.gpu.started import Workspace, launch
@@ -88,7 +87,7 @@ def summed(values: Tensor) -> Tensor:
 
 
 if __name__ == "__main__":
-    with join_processes("cuda" if sys.argv[1] == "cuda" else "cpu") as joined:
+    with process_group(cuda=sys.argv[1] == "cuda") as joined:
         shared = results(joined, joined.num_processes)
         if joined.is_main:
             torch.save(shared, Path(sys.argv[2]) / RESULTS)

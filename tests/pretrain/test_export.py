@@ -1,5 +1,6 @@
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pretrain.__main__ import main
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export
 from pretrain.parts.resnet import build_resnet
+from pretrain.recipes import RECIPES
 
 MADE_BY: dict[str, object] = {"method": "jcl", "recipe": "jcl/smoke", "epochs": 2.0}
 
@@ -19,8 +21,8 @@ def export_network(path: Path) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     backbone: nn.Module = build_resnet("resnet18", "imagenet")[0]
     backbone = backbone.to(memory_format=torch.channels_last).bfloat16()
-    views = ViewRecipe(size_px=64)
-    export(path, backbone, arch="resnet18", stem="imagenet", views=views, made_by=MADE_BY)
+    recipe = replace(RECIPES["jcl/smoke"], views=ViewRecipe(size_px=64))
+    export(path, backbone, "resnet18", recipe, MADE_BY)
     return backbone.state_dict()
 
 

@@ -159,9 +159,9 @@ def test_failed_whitenings_of_some_steps_are_tolerated(image_folder: Path, tmp_p
 
 def test_advice_after_divergence_can_be_followed(image_folder: Path, tmp_path: Path) -> None:
     item = job(image_folder, tmp_path / "run", method=Recorder(bad_step=7))
-    low = replace(item.command.execution, precision="bfloat16")
+    low = replace(item.command, precision="bfloat16")
     with pytest.raises(NotFiniteError) as error:
-        train(replace(item, command=replace(item.command, execution=low)))
+        train(replace(item, command=low))
     assert "a lower --learning-rate or --precision float32 in another --out" in str(error.value)
     item = job(image_folder, tmp_path / "run", method=Recorder(bad_step=2))
     with pytest.raises(NotFiniteError) as error:

@@ -57,7 +57,7 @@ def command(recipe: str) -> Command[Any]:
     return Command(data=Path("d"), out=Path("o"), recipe=RECIPES[recipe])
 
 
-RANGES = {name: ranges for recipe in RECIPES for name, ranges in ranges_of(command(recipe)).items()}
+RANGES = {option: ranges_of(command(recipe))[option] for option, (recipe, _) in OPTIONS.items()}
 
 
 def is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> bool:

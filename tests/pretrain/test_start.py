@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from pretrain.__main__ import main
 from pretrain.running.processes import LaunchError
-from pretrain.start import folder_lock, join_processes
+from pretrain.start import folder_lock
 
 
 def test_a_second_run_on_a_folder_is_refused(tmp_path: Path) -> None:
@@ -36,9 +37,9 @@ def test_only_partial_files_of_a_kill_are_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_cuda_where_there_is_none_is_refused() -> None:
-    with (
-        pytest.raises(LaunchError, match="no CUDA device on this machine"),
-        join_processes("cuda"),
-    ):
-        pass
+def test_cuda_where_there_is_none_is_refused(
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cuda"]
+    assert main(["jcl/smoke", *args]) == 2
+    assert "no CUDA device on this machine" in capsys.readouterr().err

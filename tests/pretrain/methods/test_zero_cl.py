@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from pretrain.methods.zero_cl import zero_cl_loss
-from pretrain.recipes.zero_cl import ZeroCLConfig
 
 EPSILON = 1e-5
 """Epsilon of torch's batch and layer norm."""
@@ -63,8 +62,3 @@ def test_embeddings_that_are_not_finite_make_a_loss_that_is_not() -> None:
     z1, z2 = embeddings()
     z1[0, 0] = torch.nan
     assert zero_cl_loss(z1, z2, ridge=0.01)["loss"].isnan()
-
-
-def test_whitening_without_a_ridge_is_refused() -> None:
-    with pytest.raises(ValueError, match="Choose a ridge above 0"):
-        ZeroCLConfig(ridge=0)

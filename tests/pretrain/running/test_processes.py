@@ -2,9 +2,6 @@
 
 import pickle
 import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -22,7 +19,6 @@ from pretrain.running.processes import (
     tf32_convolutions,
     this_process,
 )
-from pretrain.start import join_processes
 from tests.two_processes import two_processes
 
 
@@ -54,9 +50,8 @@ def test_processes_share_images_and_leave_together(tmp_path: Path) -> None:
     assert first["status"] == second["status"] == stop.EXIT_RESUMABLE
 
 
-@pytest.mark.parametrize("join", [process_group, partial(join_processes, "auto")])
 def test_a_failed_process_ends_without_waiting_for_the_others(
-    monkeypatch: pytest.MonkeyPatch, join: Callable[[], AbstractContextManager[object]]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[object] = []
     positions = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
@@ -70,9 +65,9 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(dist, "init_process_group", lambda *_, **options: calls.append(options))
     monkeypatch.setattr(dist, "destroy_process_group", lambda: calls.append("left"))
-    with join():
+    with process_group():
         pass
-    with pytest.raises(torch.OutOfMemoryError), join():
+    with pytest.raises(torch.OutOfMemoryError), process_group():
         raise torch.OutOfMemoryError("CUDA out of memory")
     first, remaining, second = calls
     assert isinstance(first, dict)
