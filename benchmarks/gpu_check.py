@@ -28,8 +28,8 @@ from pretrain.running.command_line import (
     parse,
     run_command,
 )
+from pretrain.running.source import commit
 from transfer.hours import Measured, measured_seconds, save_seconds
-from transfer.record import commit
 
 PER_IMAGE = "s per image, "
 """Prefix of quantities that plans use; then a key of `transfer.hours`."""

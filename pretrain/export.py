@@ -1,7 +1,6 @@
 """The exported files of a job, from which evaluation starts."""
 
 import platform
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +17,7 @@ from pretrain.job import Job, dtype_name, flatten, printable
 from pretrain.metrics import mean_metrics_after
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.recipes import Recipe
+from pretrain.running.source import commit
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
@@ -47,7 +47,7 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
         "num_processes": job.process.num_processes,  # of the last start
         "images_per_process": recipe.batch_size // job.process.num_processes,
         **{name: job.settings[name] for name in extra_settings},
-        "commit": commit(),
+        "commit": commit() or "unknown",
         "versions": versions(),
     }
 
@@ -133,26 +133,6 @@ def versions() -> dict[str, str]:
         "torchvision": str(torchvision.__version__),
         "numpy": numpy.__version__,
     }
-
-
-def commit() -> str:
-    """Return the commit of this source tree.
-
-    "+" is appended if files were modified. "unknown" outside of git, or if an installed copy is in
-    another project's repository.
-    """
-    root = Path(__file__).parents[1]
-
-    def git(*args: str) -> str:
-        command = ["git", "-C", str(root), *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        if Path(git("rev-parse", "--show-toplevel")) != root.resolve():
-            return "unknown"
-        return git("describe", "--always", "--dirty=+", "--abbrev=12")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 Layer = dict[str, object]

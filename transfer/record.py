@@ -25,6 +25,7 @@ from urllib.request import url2pathname
 
 from pretrain.running.atomic_files import content_hash, write_whole
 from pretrain.running.errors import SuiteError
+from pretrain.running.source import commit, git
 
 PACKAGES = (
     "torch",
@@ -390,25 +391,5 @@ def detectron2_version() -> dict[str, str]:
             versions["detectron2_commit"] = str(origin["vcs_info"]["commit_id"])
         else:
             folder = Path(url2pathname(urlparse(str(origin["url"])).path))
-            versions["detectron2_commit"] = _git(folder, "rev-parse", "HEAD")
+            versions["detectron2_commit"] = git(folder, "rev-parse", "HEAD")
     return versions
-
-
-def commit() -> str:
-    """Return the commit of this checkout; empty without one.
-
-    A "+" is appended if Python files have changed.
-    """
-    folder = Path(__file__).parent
-    try:
-        _git(folder, "ls-files", "--error-unmatch", "record.py")  # fails in another checkout
-        head = _git(folder, "rev-parse", "--short=10", "HEAD")
-        changes = _git(folder, "status", "--porcelain", "--", ":/*.py")
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return head + ("+" if changes else "")
-
-
-def _git(folder: Path, *args: str) -> str:
-    process = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, check=True)
-    return process.stdout.strip()

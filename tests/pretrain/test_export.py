@@ -1,5 +1,4 @@
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from torch import nn
 
 from pretrain.__main__ import main
 from pretrain.data.views import ViewRecipe
-from pretrain.export import commit, export
+from pretrain.export import export
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
 
@@ -46,21 +45,6 @@ def test_backbone_file_is_plain_float32(tmp_path: Path) -> None:
         },
         "made_by": MADE_BY,
     }
-
-
-def test_commit_of_another_repository_is_not_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "site-packages" / "pretrain"
-    package.mkdir(parents=True)
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    author = ("-c", "user.name=a", "-c", "user.email=a@b")
-    args = ["git", "-C", str(tmp_path), *author, "commit", "-q", "--allow-empty", "-m", "Start"]
-    subprocess.run(args, check=True)
-    monkeypatch.setattr("pretrain.export.__file__", str(package / "export.py"))
-    assert commit() == "unknown"
-    monkeypatch.setattr("pretrain.export.__file__", str(tmp_path / "pretrain" / "export.py"))
-    assert len(commit()) == 12
 
 
 @pytest.mark.slow

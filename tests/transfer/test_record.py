@@ -1,20 +1,18 @@
 """A record is written whole or not at all."""
 
 import json
-import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import transfer.record
+from pretrain.running.source import commit
 from transfer.record import (
     Record,
     RecordError,
     cell_path,
     cell_records,
-    commit,
     conditions,
     detectron2_version,
     hash_of_record,
@@ -137,16 +135,6 @@ def test_record_of_other_weights_is_not_replaced(tmp_path: Path) -> None:
     beside = store_record(path, second)
     assert store_record(path, second) == beside
     assert cell_records(path) == ({path: RECORD, beside: second}, [])
-
-
-def test_an_installation_below_another_project_has_not_that_projects_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    me = ("-c", "user.name=me", "-c", "user.email=me@here")
-    for args in (["init", "-q"], [*me, "commit", "-q", "--allow-empty", "-m", "theirs"]):
-        subprocess.run(["git", *args], cwd=tmp_path, check=True)
-    monkeypatch.setattr(transfer.record, "__file__", str(tmp_path / "record.py"))
-    assert commit() == ""
 
 
 def install(folder: Path, direct_url: dict[str, Any] | None) -> None:
