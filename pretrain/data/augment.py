@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from pretrain.data.views import LUMA, Colors, Floats, ViewRecipe, texture_kernels
+from pretrain.pixels.crops import orient
 from pretrain.pixels.decoding import Pixels as Image
 
 ROUND_DOWN = -0.499
@@ -19,13 +20,6 @@ ROUND_DOWN = -0.499
 PIL's blends truncate instead. Not -0.5, so that integers do not change."""
 SOLARIZED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
 """Table (256,) that inverts levels of 128 and above."""
-
-QUARTER_TURNS = {
-    1: cv2.ROTATE_90_COUNTERCLOCKWISE,
-    2: cv2.ROTATE_180,
-    3: cv2.ROTATE_90_CLOCKWISE,
-}
-"""OpenCV's codes for counterclockwise quarter turns."""
 
 
 def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
@@ -48,11 +42,7 @@ def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
         image = blur(image, float(colors.blur_sigma_px[row]))
     if colors.solarize[row]:
         image = cv2.LUT(image, SOLARIZED)
-    if colors.flip[row]:
-        image = cv2.flip(image, 1)
-    if colors.quarter_turns[row]:
-        image = cv2.rotate(image, QUARTER_TURNS[int(colors.quarter_turns[row])])
-    return image
+    return orient(image, flip=bool(colors.flip[row]), quarters=int(colors.quarter_turns[row]))
 
 
 def normalize(images: Tensor, recipe: ViewRecipe) -> Tensor:

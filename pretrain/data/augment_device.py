@@ -26,16 +26,15 @@ def color_numbers(colors: Colors, recipe: ViewRecipe) -> list[Tensor]:
     Rows are the indices of the images that each operation changes, concatenated over operations;
     counts are their numbers per operation. Computing the rows on the device would make it wait.
     """
-    gray = [colors.gray]
     masks = [
         colors.texture[:, 0] > 0,
-        *gray * recipe.gray_first,
+        colors.gray & recipe.gray_first,
         *(
             colors.jitter_order[:, position] == n
             for position in range(len(JITTER))
             for n in range(len(JITTER))
         ),
-        *gray * (not recipe.gray_first),
+        colors.gray & (not recipe.gray_first),
         colors.blur_sigma_px > 0,
         colors.solarize,
         colors.flip,
@@ -72,12 +71,14 @@ def color(
     def rotate(quarters: int) -> Operation:
         return lambda images, _: torch.rot90(images, quarters, (2, 3))
 
-    gray: list[Operation] = [lambda images, _: to_gray(images)]
+    def gray(images: Tensor, _: Tensor) -> Tensor:
+        return to_gray(images)
+
     operations: list[Operation] = [
         texture,
-        *gray * recipe.gray_first,
+        gray,
         *[jitter(number) for number in range(len(JITTER))] * len(JITTER),
-        *gray * (not recipe.gray_first),
+        gray,
         lambda images, values: blur(images, values[:, SIGMA], recipe.blur_sigma_px[1]),
         lambda images, _: solarize(images),
         lambda images, _: images.flip(3),

@@ -70,7 +70,7 @@ class RandomCrops:
             if self.labels == "rotations":
                 quarters = int(torch.randint(QUARTER_TURNS, (), generator=generator))
             # flip first: a flip after the rotation would change its direction
-            orient(crop(image, box, self.px), flip=flip, quarters=quarters, out=out)
+            out[:] = orient(crop(image, box, self.px), flip=flip, quarters=quarters)
             rotations.append(quarters)
         labels = torch.tensor(rotations)
         if self.labels == "classes":
