@@ -5,7 +5,6 @@ state before it, so a resumed run equals an uninterrupted one.
 """
 
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -57,11 +56,6 @@ class Training:
         torch.backends.cudnn.benchmark = job.process.device.type == "cuda"
         self.method = self.method.to(memory_format=torch.channels_last)
         self.optimizer = build_optimizer(self.method, job.recipe)
-        # look up every name, even if its freeze is already over, so that wrong names fail
-        self.frozen_until = [
-            (self.method.get_parameter(name), fraction)
-            for name, fraction in job.method.frozen_until.items()
-        ]
         self.step = 0
         self.window = Window()
         self.window_start_s = time.monotonic()
@@ -110,63 +104,58 @@ def train(job: Job) -> int:
         if job.is_snapshot_step(0):
             write_snapshot(job, 0)
     batches = job.feed.batches(training.step, job.num_steps)
-    with closing(batches), ExitStack() as stack:
-        outputs = None
+    with ExitStack() as stack:
+        stack.enter_context(closing(batches))
+        outputs: Outputs = None
         if is_main:
             log = MetricsLog(job.command.out, training.step, job.command.wandb, job.settings)
             stack.enter_context(closing(log))
             size = job.recipe.batch_size
             bar = progress("train", job.name, job.num_steps * size, done=training.step * size)
             outputs = log, stack.enter_context(bar)
-        _take_steps(job, training, outputs, batches)
+        network = wrap_network(job, training.method)
+        saved_s = time.monotonic()
+        stopping = False
+        while training.step < job.num_steps and not stopping:
+            start_s = time.monotonic()
+            batch = next(batches)
+            training.waited_s += time.monotonic() - start_s
+            if training.step == 0 and is_main:
+                save_view_grid(
+                    job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
+                )
+            training_step(job, training, network, batch)
+            stop.note_step()
+            is_read_step = job.is_read_step(training.step)
+            # processes agree on a stop only where they wait for the device anyway
+            if is_read_step or job.process.num_processes == 1:
+                (stopping,) = any_process([stop.is_requested()], job.process)
+            # clocks differ: at a read step, all processes have checked before the first saves
+            is_due = is_read_step and time.monotonic() - saved_s > 60 * job.command.save_every_min
+            must_save = is_due or stopping or training.step == job.num_steps
+            is_snapshot = job.is_snapshot_step(training.step)
+            # weights updated by a bad loss must not replace a good checkpoint
+            if is_read_step or must_save or is_snapshot:
+                _check_losses(job, training)
+            if outputs is not None:
+                outputs[1].add(job.recipe.batch_size)
+            if is_read_step:
+                _read(job, training, outputs)
+            if (must_save or is_snapshot) and is_main:
+                _check_features(job, training)
+            # before the checkpoint, so that a resumed run repeats an interrupted snapshot
+            if is_main and is_snapshot:
+                write_snapshot(job, training.step)
+            if must_save:
+                saved_s = time.monotonic()
+            if must_save and is_main:
+                state = training.state_dict() | {"settings": job.settings}
+                checkpoint.save(job.checkpoint_path, state)
     return training.step
 
 
 Outputs = tuple[MetricsLog, Progress] | None
 """Log and progress bar; None except on the main process."""
-
-
-def _take_steps(job: Job, training: Training, outputs: Outputs, batches: Iterator[Batch]) -> None:
-    """Train, log, and write snapshots and checkpoints."""
-    network = wrap_network(job, training.method)
-    is_main = job.process.is_main
-    saved_s = time.monotonic()
-    stopping = False
-    while training.step < job.num_steps and not stopping:
-        start_s = time.monotonic()
-        batch = next(batches)
-        training.waited_s += time.monotonic() - start_s
-        if training.step == 0 and is_main:
-            save_view_grid(
-                job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
-            )
-        training_step(job, training, network, batch)
-        stop.note_step()
-        is_read_step = job.is_read_step(training.step)
-        # processes agree on a stop only where they wait for the device anyway
-        if is_read_step or job.process.num_processes == 1:
-            (stopping,) = any_process([stop.is_requested()], job.process)
-        # clocks differ between processes: at a read step, all have checked before the first saves
-        is_due = is_read_step and time.monotonic() - saved_s > 60 * job.command.save_every_min
-        must_save = is_due or stopping or training.step == job.num_steps
-        is_snapshot = job.is_snapshot_step(training.step)
-        # weights updated by a bad loss must not replace a good checkpoint
-        if is_read_step or must_save or is_snapshot:
-            _check_losses(job, training)
-        if outputs is not None:
-            outputs[1].add(job.recipe.batch_size)
-        if is_read_step:
-            _read(job, training, outputs)
-        if (must_save or is_snapshot) and is_main:
-            _check_features(job, training)
-        # before the checkpoint, so that a resumed run repeats an interrupted snapshot
-        if is_main and is_snapshot:
-            write_snapshot(job, training.step)
-        if must_save:
-            saved_s = time.monotonic()
-        if must_save and is_main:
-            state = training.state_dict() | {"settings": job.settings}
-            checkpoint.save(job.checkpoint_path, state)
 
 
 def _read(job: Job, training: Training, outputs: Outputs) -> None:
@@ -217,9 +206,10 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
         metrics = network(batch.views, fraction_after, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)
     metrics["loss"].backward()
-    # None, not zeros: with zero gradients, weight decay and momentum still move the weights
-    for parameter, fraction in training.frozen_until:
+    for name, fraction in training.method.frozen_until.items():
+        parameter = training.method.get_parameter(name)  # a wrong name fails in the first step
         if fraction_after <= fraction:
+            # not zero: with zero gradients, weight decay and momentum still move the weights
             parameter.grad = None
     training.optimizer.step()
     training.method.after_step(training.step / job.num_steps)

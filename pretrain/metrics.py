@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,9 +20,6 @@ from torchvision.utils import save_image
 
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 from pretrain.running.console import print_line
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 LOG_FILE = "metrics.jsonl"
 NOT_METRICS = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
@@ -43,9 +40,6 @@ class Window:
         """Add the metrics of one step: scalars on any device."""
         for name, value in metrics.items():
             self.values.setdefault(name, []).append(value.detach().float())
-
-    def __len__(self) -> int:
-        return len(self.values.get("loss", ()))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return name -> values (steps,) on the CPU.
@@ -148,14 +142,14 @@ def _start_wandb(project: str, folder: Path, settings: Mapping[str, object]) -> 
     return wandb
 
 
-def _start_board(folder: Path, resume_step: int) -> "SummaryWriter":
+def _start_board(folder: Path, resume_step: int) -> Any:
     # imported here: it may fail if installed packages do not match
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(str(folder), purge_step=resume_step + 1)
 
 
-def _add_scalars(board: "SummaryWriter", step: int, values: dict[str, float]) -> "SummaryWriter":
+def _add_scalars(board: Any, step: int, values: dict[str, float]) -> Any:
     for name, value in values.items():
         board.add_scalar(name, value, step)
     return board

@@ -191,13 +191,7 @@ def classifier_training(device: torch.device, images: int) -> TrainingSetup:
 
 
 def new_classifier(
-    arch: str,
-    px: int,
-    num_classes: int,
-    device: torch.device,
-    images: int,
-    *,
-    stem: Stem = "imagenet",
+    arch: str, px: int, num_classes: int, device: torch.device, images: int, stem: Stem = "imagenet"
 ) -> TrainingSetup:
     """Return a classifier on a random backbone, and a micro-batch of noise."""
     backbone = random_backbone(arch=arch, stem=stem, seed=0)

@@ -80,9 +80,12 @@ def step_throughput(
     """
     on_gpu = device.type == "cuda"
     warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
+    recipe, *options = RECIPES[name].split() if on_gpu else [f"{name}/smoke"]
+    if on_gpu and variant == ", compiled":
+        options.append("--compile")
 
     def measure(batch_size: int) -> Quantities:
-        job = method_job(name, device, folder, batch_size, compiled=variant == ", compiled")
+        job = step_job(recipe, device, folder, batch_size, *options)
         needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
         cv2.setNumThreads(0)  # as in workers
         with one_thread():
@@ -90,11 +93,9 @@ def step_throughput(
             prepared = job.feed.make(0)
             core_throughput = batch_size / (process_time() - started_s)
         prepared = pin_memory(prepared) if on_gpu else prepared
-        recipe = job.recipe
+        arch, stem, px = job.recipe.arch, job.recipe.stem, job.recipe.views.size_px
         precision: Precision = "bfloat16" if job.dtype == torch.bfloat16 else "float32"
-        plain = evaluation.new_classifier(
-            recipe.arch, recipe.views.size_px, 1000, device, batch_size, stem=recipe.stem
-        )
+        plain = evaluation.new_classifier(arch, px, 1000, device, batch_size, stem)
         plain.network.train()
         plain_step = partial(evaluation.training_step, plain, device, precision)
         with measured_convolutions(device, one_size=True):
@@ -146,13 +147,14 @@ def fed_step_throughput(
     """
     on_gpu = device.type == "cuda"
     workers = cores if on_gpu else 1
+    recipe, *options = [*RECIPES[name].split(), "--compile"] if on_gpu else [f"{name}/smoke"]
+    options += ["--colors-in", colors_in, "--workers", str(workers)]
     # workers prefetch batches, so that the first ones say nothing about throughput
     ahead = BATCHES_AHEAD * workers
     warm_up, calls = (WARM_UP_STEPS + ahead, max(TIMED_STEPS, ahead)) if on_gpu else (0, 1)
 
     def measure(batch_size: int) -> Quantities:
-        options = ("--colors-in", colors_in, "--workers", str(workers))
-        job = method_job(name, device, folder, batch_size, *options, compiled=True)
+        job = step_job(recipe, device, folder, batch_size, *options)
         training = Training(job)
         wrap_network(job, training.method)
         with closing(job.feed.batches(0, job.num_steps)) as batches:
@@ -216,22 +218,6 @@ def norm_kernels(device: torch.device, folder: Path) -> Quantities:
         choice = torch._C._select_batch_norm_backend(maps, *[vector] * 4, True, 1e-5)
         quantities[str(dtype)] = choice.name
     return quantities
-
-
-def method_job(
-    name: str,
-    device: torch.device,
-    folder: Path,
-    batch_size: int,
-    *options: str,
-    compiled: bool = False,
-) -> Job:
-    """Return the job of a method's recipe, or of its smoke recipe on a CPU."""
-    if device.type == "cpu":
-        return step_job(f"{name}/smoke", device, folder, batch_size, *options)
-    recipe, *recipe_options = RECIPES[name].split()
-    more = ["--compile"] if compiled else []
-    return step_job(recipe, device, folder, batch_size, *recipe_options, *options, *more)
 
 
 def step_job(

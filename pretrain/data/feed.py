@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from pretrain.data import augment, augment_device
 from pretrain.data.bad_images import BadImages
@@ -205,8 +206,5 @@ class Feed:
 
 def pin_memory(batch: HostBatch) -> HostBatch:
     """Copy a batch to pinned memory, so that GPU copies are asynchronous."""
-    views, extras = ([tensor.pin_memory() for tensor in tensors] for tensors in batch[:2])
-    colors = [
-        [numbers.pin_memory(), rows.pin_memory(), counts] for numbers, rows, counts in batch.colors
-    ]
-    return HostBatch(views, extras, colors)
+    pinned: HostBatch = tree_map(Tensor.pin_memory, batch)
+    return pinned

@@ -13,7 +13,7 @@ from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.sync_bn import upload
 from pretrain.parts.view import View
-from pretrain.parts.whitening import factorize_moment, second_moment
+from pretrain.parts.whitening import factorize_moment
 from pretrain.recipes.wmse import WMSEConfig
 
 
@@ -35,7 +35,8 @@ def wmse_loss(
         # each view of a sub-batch has its own mean and covariance, as in section 3.1. Dividing by m
         # instead of m - 1 makes no difference: rows are normalized afterwards
         centered = rows - rows.mean(dim=2, keepdim=True)
-        factor = factorize_moment(second_moment(centered, dual=False), rows.shape[3], ridge)
+        covariance = centered.mT @ centered / whitening_size
+        factor = factorize_moment(covariance, rows.shape[3], ridge)
         white = torch.linalg.solve_triangular(factor.lower, centered.mT, upper=False).mT
         # |sum of V unit vectors|^2 = V + sum of cosines over ordered pairs: no loop over pairs
         resultant = normalize(white, dim=3).sum(dim=1).square().sum(dim=2)

@@ -66,26 +66,6 @@ def factorize(matrix: Tensor, ridge: Tensor) -> Factor:
     return Factor(lower, ridge, ~failed.any(dim=1))
 
 
-def center_and_group(views: Tensor, groups: int) -> Tensor:
-    """Return centered rows (B, G, M, D/G), M = V N.
-
-    views (B, V, N, D). Features are divided into G groups.
-    """
-    rows = views.flatten(1, 2)
-    centered: Tensor = rows - rows.mean(dim=1, keepdim=True)
-    grouped: Tensor = centered.unflatten(2, (groups, -1))
-    return grouped.transpose(1, 2)
-
-
-def second_moment(rows: Tensor, *, dual: bool) -> Tensor:
-    """Return the covariance (B, G, d, d) or Gram matrix.
-
-    rows (B, G, M, d). The Gram matrix (dual) is (B, G, M, M), also divided by M. Both have the same
-    nonzero eigenvalues.
-    """
-    return (rows @ rows.mT if dual else rows.mT @ rows) / rows.shape[-2]
-
-
 def factorize_moment(moment: Tensor, dim: int, ridge: float) -> Factor:
     """Return factors of moments (B, G, m, m) plus a ridge.
 
@@ -144,10 +124,13 @@ def _whiten(
 
     With fewer rows than features, return None and the inner products of the whitened rows instead.
     """
-    rows = center_and_group(views, groups)
-    num_rows, dim = rows.shape[-2:]
+    rows = views.flatten(1, 2)
+    rows = (rows - rows.mean(dim=1, keepdim=True)).unflatten(2, (groups, -1)).transpose(1, 2)
+    num_rows, dim = rows.shape[-2:]  # rows (B, G, M, D/G), M = V N
     dual = dim > num_rows and not detach
-    moment = second_moment(rows.detach() if detach else rows, dual=dual)
+    fixed = rows.detach() if detach else rows
+    # covariance (B, G, d, d) or Gram matrix (B, G, M, M), which has the same nonzero eigenvalues
+    moment = (fixed @ fixed.mT if dual else fixed.mT @ fixed) / num_rows
     factor = factorize_moment(moment, dim, ridge)
     if dual:
         # H (H'H/M + r I)^-1 H' = (HH'/M + r I)^-1 HH', an M x M system instead of a d x d one

@@ -43,7 +43,6 @@ class DINOConfig:
 VIEWS = replace(
     MOCO_V2_VIEWS,
     crop_area=(0.14, 1.0),
-    small_crop_area=(0.05, 0.14),
     saturation=0.2,
     blur_probability=1.0,
     second_blur_probability=0.1,

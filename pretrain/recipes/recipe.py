@@ -40,8 +40,6 @@ MOCO_V1_VIEWS = ViewRecipe(jitter_probability=1.0, hue=0.4, gray_first=True, blu
 From the code of He et al., arXiv:1911.05722."""
 SWAV_VIEWS = ViewRecipe(
     crop_area=(0.14, 1.0),
-    small_size_px=96,
-    small_crop_area=(0.05, 0.14),
     brightness=0.8,
     contrast=0.8,
     saturation=0.8,

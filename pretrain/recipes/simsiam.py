@@ -7,7 +7,7 @@ released code initializes it to zero.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, Recipes, linear_scaling
+from pretrain.recipes.recipe import Recipe, Recipes, linear_scaling
 from pretrain.recipes.uniclr import table3_rows
 from pretrain.running.ranges import Dimension
 
@@ -29,7 +29,6 @@ class SimSiamConfig:
 IN1K: Recipe[Any] = Recipe(
     method="simsiam",
     config=SimSiamConfig(),
-    views=MOCO_V2_VIEWS,
     epochs=100,
     **linear_scaling(512, per_256=0.05),
     paper="SimSiam (arXiv:2011.10566), section 3",

@@ -155,16 +155,13 @@ METHOD_NAMES: Mapping[Variant, str] = {
     "whitening": "simwhitening",
     "trace": "simtrace",
 }
-MULTICROP_VIEWS = replace(
-    MOCO_V2_VIEWS, crop_area=(0.14, 1.0), small_size_px=96, small_crop_area=(0.05, 0.14)
-)
+MULTICROP_VIEWS = replace(MOCO_V2_VIEWS, crop_area=(0.14, 1.0))
 TRICKS: Mapping[str, Any] = {"momentum_encoder": True, "num_small_views": 6, "predictor": True}
 
 # 2048 features of at most 1024 rows: the covariance is singular without a large ridge
 IN1K: Recipe[Any] = Recipe(
     method="simaffinity",
     config=UniCLRConfig(ridge=1.0),
-    views=MOCO_V2_VIEWS,
     epochs=200,
     **linear_scaling(512, per_256=0.05),
     **LARS,
