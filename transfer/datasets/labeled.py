@@ -22,10 +22,9 @@ from transfer.datasets.info import info, source
 from transfer.datasets.lists import read_json, read_list, read_names
 from transfer.datasets.splits import draw_from_each_class, seeded_ranks, uniform_split, with_val
 from transfer.datasets.synthetic import labeled as small
-from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+from transfer.datasets.synthetic.labeled import Files, PerClass, labeled_jpegs
 
 Read = Callable[[Path, str, Sizes], Images]
-Write = Callable[[Path, PerClass, Draw], None]
 
 
 def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
@@ -289,21 +288,21 @@ def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
     return with_val(images, split, sizes)
 
 
-SETS: dict[str, tuple[Read, Write, PerClass, int]] = {
-    "aircraft": (read_aircraft, small.write_aircraft, PerClass(classes=5, train=16, val=16), 0),
-    "birdsnap": (read_birdsnap, small.write_birdsnap, PerClass(classes=6), 1),
-    "caltech101": (read_caltech101, small.write_caltech101, PerClass(classes=5), 2),
-    "cars": (read_cars, small.write_cars, PerClass(classes=6), 3),
-    "cub200": (read_cub200, small.write_cub200, PerClass(classes=6), 16),
-    "dtd": (read_dtd, small.write_dtd, PerClass(classes=5, train=16, val=16), 4),
-    "flowers": (read_flowers, small.write_flowers, PerClass(classes=6, train=16, val=16), 5),
-    "food": (read_food, small.write_food, PerClass(classes=5), 6),
-    "inat1k": (read_inat1k, small.write_inat1k, PerClass(classes=6), 15),
-    "pets": (read_pets, small.write_pets, PerClass(classes=6), 7),
-    "places365": (read_places365, small.write_places365, PerClass(classes=5), 8),
-    "sun397": (read_sun397, small.write_sun397, PerClass(classes=5), 9),
+SETS: dict[str, tuple[Read, Files, PerClass, int]] = {
+    "aircraft": (read_aircraft, small.aircraft, PerClass(classes=5, train=16, val=16), 0),
+    "birdsnap": (read_birdsnap, small.birdsnap, PerClass(classes=6), 1),
+    "caltech101": (read_caltech101, small.caltech101, PerClass(classes=5), 2),
+    "cars": (read_cars, small.cars, PerClass(classes=6), 3),
+    "cub200": (read_cub200, small.cub200, PerClass(classes=6), 16),
+    "dtd": (read_dtd, small.dtd, PerClass(classes=5, train=16, val=16), 4),
+    "flowers": (read_flowers, small.flowers, PerClass(classes=6, train=16, val=16), 5),
+    "food": (read_food, small.food, PerClass(classes=5), 6),
+    "inat1k": (read_inat1k, small.inat1k, PerClass(classes=6), 15),
+    "pets": (read_pets, small.pets, PerClass(classes=6), 7),
+    "places365": (read_places365, small.places365, PerClass(classes=5), 8),
+    "sun397": (read_sun397, small.sun397, PerClass(classes=5), 9),
 }
-"""Reader, writer, images per class and first pattern of each dataset."""
+"""Reader, files, images per class and first pattern of each dataset."""
 SOURCES = {"inat1k": "inat2019"}
 """Sources with another key than their dataset."""
 
@@ -311,8 +310,8 @@ DATASETS = {
     key: info(
         key,
         read=read,
-        small=labeled_jpegs(per_class, first_kind=first_kind, write=write),
+        small=labeled_jpegs(per_class, first_kind=first_kind, files=files),
         sources=(source(SOURCES.get(key, key)),),
     )
-    for key, (read, write, per_class, first_kind) in SETS.items()
+    for key, (read, files, per_class, first_kind) in SETS.items()
 }

@@ -14,6 +14,7 @@ val images are published in one flat folder. Their classes are in the 2012 devki
 `meta.mat`) and in Kaggle's copy (`LOC_val_solution.csv`).
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,10 +28,9 @@ from transfer.datasets.info import SmallVersion, facts, info, source
 from transfer.datasets.lists import read_names
 from transfer.datasets.splits import with_val
 from transfer.datasets.synthetic.labeled import (
-    Draw,
+    File,
     PerClass,
     labeled_jpegs,
-    write_file,
     write_lines,
 )
 from transfer.datasets.synthetic.patterns import Pixels, draw_size_px, kinds_of_classes, paint
@@ -120,17 +120,15 @@ def _small_sizes(list_file: str) -> Sizes:
     return replace(SMALL, train=SMALL_LABELED[list_file] - 2, val=2).sizes
 
 
-def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
-    """Write a folder per class in train/ and val/."""
+def _small_files(per_class: PerClass) -> Iterator[File]:
+    """Yield a folder per class in train/ and val/."""
     number = 0
     for label, wnid in enumerate(SMALL_WNIDS):
         for i in range(per_class.trainval):
-            file = data / "imagenet" / "train" / wnid / _small_train_file(wnid, i)
-            write_file(file, draw(label))
+            yield f"imagenet/train/{wnid}/{_small_train_file(wnid, i)}", label
         for _ in range(per_class.test):
             number += 1
-            name = f"ILSVRC2012_val_{number:08d}.JPEG"
-            write_file(data / "imagenet" / "val" / wnid / name, draw(label))
+            yield f"imagenet/val/{wnid}/ILSVRC2012_val_{number:08d}.JPEG", label
 
 
 DEVKIT_LISTS = ("meta.mat", "ILSVRC2012_validation_ground_truth.txt")
@@ -198,7 +196,7 @@ DATASETS = {
         "in1k",
         read=read_in1k,
         known_classes=imagenet1k_wnids,
-        small=labeled_jpegs(SMALL, first_kind=SMALL_FIRST_KIND, write=_write_small),
+        small=labeled_jpegs(SMALL, first_kind=SMALL_FIRST_KIND, files=_small_files),
         sources=(IMAGENET,),
     ),
     "in100": info(
