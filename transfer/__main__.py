@@ -1,5 +1,5 @@
 """python -m transfer TASK | get-data | check-data | register-subset | inspect | generate-data |
-convert-sbd | test-head | --list.
+test-head | --list.
 
 Evaluate one checkpoint on one task, or inspect checkpoints and data. To run all tasks, use
 benchmarks/run_all.py. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal and
@@ -121,24 +121,6 @@ class GenerateData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertSBD:
-    """Convert SBD's masks to VOC 2012's SegmentationClassAug, once before segmentation."""
-
-    data: Path = field(default_factory=data_folder)
-    """Folder of all datasets, with VOC 2012 in it; $DATASETS or ./datasets."""
-    sbd: Path | None = None
-    """Folder that contains cls/*.mat. Default: searched in --data."""
-
-    def __call__(self) -> int:
-        """Write the masks; return the exit status."""
-        from transfer.datasets.objects.voc import convert_sbd
-
-        count = convert_sbd(self.data, self.sbd)
-        print(f"{count} masks of SBD  ->  {self.data / 'VOCdevkit/VOC2012/SegmentationClassAug'}")
-        return 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class TestHead:
     """Test a published linear segmentation head (mmsegmentation format) on VOC 2012 val."""
 
@@ -159,14 +141,13 @@ class TestHead:
         return 0
 
 
-Command = GetData | CheckData | RegisterSubset | Inspect | GenerateData | ConvertSBD | TestHead
+Command = GetData | CheckData | RegisterSubset | Inspect | GenerateData | TestHead
 COMMANDS: dict[str, type[Any]] = {
     "get-data": GetData,
     "check-data": CheckData,
     "register-subset": RegisterSubset,
     "inspect": Inspect,
     "generate-data": GenerateData,
-    "convert-sbd": ConvertSBD,
     "test-head": TestHead,
 }
 

@@ -12,7 +12,7 @@ decreased by one, so that a box around the whole image goes from 0 to the width.
 
 voc12_seg: test is VOC's val. trainval is "train_aug": VOC's train, and every image of SBD that is
 not in VOC's val. VOC's masks take precedence over SBD's. val is a seeded draw. SBD has one MATLAB
-file per image: `convert-sbd` converts its masks to PNG files, once.
+file per image: `get-data` converts its masks to PNG files, once.
 """
 
 from collections.abc import Sequence
@@ -59,40 +59,32 @@ def read_sbd_mask(file: Path) -> Mask:
     return mask
 
 
-def convert_sbd(data: Path, sbd: Path | None = None) -> int:
-    """Write SegmentationClassAug from SBD; return the number of masks.
+def convert_sbd(data: Path) -> None:
+    """Write SegmentationClassAug from SBD, if it and VOC 2012 exist.
 
     Existing masks are kept.
     """
-    folder = sbd or data / SBD_FOLDER
-    if not (folder / "cls").is_dir():
-        raise DataError(f"{folder}: no cls/*.mat of SBD. {GET_SBD}")
-    voc = data / "VOCdevkit" / "VOC2012"
+    folder, voc = data / SBD_FOLDER / "cls", data / SEGMENTATION
+    if not (folder.is_dir() and voc.is_dir()):
+        return
     lists, masks = voc / "ImageSets" / "Segmentation", voc / "SegmentationClassAug"
     listed = {i for name in ("train", "val") for i in read_names(lists / f"{name}.txt")}
-    to_add = sorted(_stems(folder / "cls", "*.mat") - listed)
+    to_add = sorted(_stems(folder, "*.mat") - listed)
     masks.mkdir(exist_ok=True)
     with progress("masks", "SBD", len(to_add)) as counter:
         for image_id in to_add:
             stop.exit_if_requested()
             file = masks / f"{image_id}.png"
             if not file.exists():
-                write_mask(file, read_sbd_mask(folder / "cls" / f"{image_id}.mat"))
+                write_mask(file, read_sbd_mask(folder / f"{image_id}.mat"))
             counter.add(1)
-    return len(to_add)
 
 
 def _stems(folder: Path, pattern: str) -> set[str]:
     return {file.stem for file in folder.glob(pattern) if not is_hidden(file.name)}
 
 
-def finish_conversion(data: Path) -> None:
-    """Convert SBD's masks that are not converted yet, if VOC 2012 exists."""
-    if (data / SBD_FOLDER / "cls").is_dir() and (data / SEGMENTATION).is_dir():
-        convert_sbd(data)
-
-
-SBD = source("sbd", finish=finish_conversion)
+SBD = source("sbd", finish=convert_sbd)
 
 
 IMAGE_SETS = {
@@ -216,9 +208,8 @@ def read_masks(data: Path, split: str, sizes: Sizes) -> Segmented:
     augmented = folder / "SegmentationClassAug"
     notes = []
     if not augmented.is_dir():
-        has_sbd = (data / SBD_FOLDER / "cls").is_dir()
-        command = "convert-sbd" if has_sbd else "get-data voc12_seg"
-        notes = [f"augmented masks: {augmented} is missing; python -m transfer {command}"]
+        command = "python -m transfer get-data voc12_seg"
+        notes = [f"augmented masks: {augmented} is missing; {command}"]
     added = _stems(augmented, "*.png") - {*train_ids, *test_ids}
     mask_folders = dict.fromkeys(train_ids, "SegmentationClass")
     mask_folders |= dict.fromkeys(added, "SegmentationClassAug")

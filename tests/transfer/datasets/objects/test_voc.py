@@ -200,8 +200,9 @@ def test_train_aug_is_vocs_train_and_what_is_added_without_val(data: Path) -> No
     assert trainval.masks.name(0).split("/")[-2] == "SegmentationClass"
     assert trainval.class_names[:2] == ("background", "aeroplane")
     (lists / "train.txt").write_text("".join(f"{i}\n" for i in (*train, val[0])))
-    problems = check("voc12_seg", data, decode=False).problems
-    assert any("1 image is also in trainval" in line and val[0] in line for line in problems)
+    report = check("voc12_seg", data, decode=False)
+    assert any("1 of 40 images (2.5 %) equal training images" in line for line in report.problems)
+    assert any(val[0] in line for line in report.notes)
 
 
 def test_check_data_names_the_source_of_the_masks(data: Path) -> None:
@@ -210,7 +211,7 @@ def test_check_data_names_the_source_of_the_masks(data: Path) -> None:
     (data / "benchmark_RELEASE/dataset/cls/._2008_000002.mat").touch()
     report = check("voc12_seg", data, decode=False)
     assert not report.ok
-    assert "is missing; python -m transfer convert" in report.notes[0]
+    assert "is missing; python -m transfer get-data voc12_seg" in report.notes[0]
     convert_sbd(data)
     shutil.rmtree(data / "benchmark_RELEASE")
     shutil.rmtree(voc(data) / "SegmentationClassAug")
@@ -219,12 +220,11 @@ def test_check_data_names_the_source_of_the_masks(data: Path) -> None:
     assert report.counts["trainval"] == (60, 100)
 
 
-def test_sbd_converted_is_the_same_set(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sbd_converted_is_the_same_set(data: Path) -> None:
     previous = open_segmented("voc12_seg", data, "trainval")
     masks = [previous.mask(i) for i in range(len(previous))]
     into_sbd(data)
-    assert main(["convert-sbd", "--data", str(data)]) == 0
-    assert "40 masks of SBD" in capsys.readouterr().out
+    assert main(["get-data", "sbd", "--data", str(data)]) == 0
     assert check("voc12_seg", data, decode=False).ok
     after = open_segmented("voc12_seg", data, "trainval")
     assert ids(after) == ids(previous)
