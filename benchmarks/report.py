@@ -63,7 +63,7 @@ def update_report(results: Path, contents: Contents | None = None) -> bool:
     return path is not None
 
 
-@one_line_errors(FolderError, FileNotFoundError, ValueError)
+@one_line_errors(FolderError, FileNotFoundError)
 def main(args: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(ReportOptions, args, description=__doc__)

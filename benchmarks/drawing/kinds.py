@@ -286,11 +286,7 @@ def log_curves(
     changes the meaning of a metric. stated_ends: the paper's value of the last metric at the end of
     the run, by method.
     """
-    # a log stored under two names counts once
-    distinct_logs = {json.dumps([log.made_by, log.lines], default=str): log for log in inputs.logs}
-    logs = [
-        log for log in distinct_logs.values() if log.backbone.method in methods and log.has(metrics)
-    ]
+    logs = [log for log in inputs.logs if log.backbone.method in methods and log.has(metrics)]
     groups: dict[tuple[str, str, str, str], list[TrainingLog]] = {}
     for log in logs:
         backbone, settings = log.backbone, log.backbone.settings

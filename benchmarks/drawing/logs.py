@@ -61,11 +61,14 @@ def read_run(folder: Path, name: str) -> TrainingLog:
                 "python -m pretrain. To finish a run, start its command again"
             )
     made_by = dict(open_file(backbone)[0].made_by)
-    try:
-        return _complete_log(name, made_by, read_lines(path))
-    except (ValueError, KeyError) as error:
-        reason = "the log is truncated, or belongs to another run"
-        raise ValueError(f"{path}: {error}; {reason}") from error
+    lines = [line for line in read_lines(path) if {"step", "epoch"} <= line.keys()]
+    last, steps = lines[-1]["step"] if lines else 0, made_by.get("steps")
+    if last != steps:
+        raise ValueError(
+            f"{path}: ends at step {last:g}, but the run had {steps}; the log is truncated, or "
+            "belongs to another run"
+        )
+    return TrainingLog(name, made_by, lines)
 
 
 def read_lines(path: Path) -> list[dict[str, float]]:
@@ -78,24 +81,6 @@ def read_lines(path: Path) -> list[dict[str, float]]:
             line = {name: float(value) for name, value in entries if isinstance(value, int | float)}
         lines.append({name: value for name, value in line.items() if math.isfinite(value)})
     return lines
-
-
-def _complete_log(
-    name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]
-) -> TrainingLog:
-    """Return the log of a whole run.
-
-    Raises ValueError if a line is incomplete, or if the last step differs from the run's.
-    """
-    # raises if the settings do not state the number of epochs
-    float(made_by["settings"]["epochs"])
-    for number, line in enumerate(lines, 1):
-        if not (line.get("step", 0) > 0 and line.get("epoch", 0) > 0):
-            raise ValueError(f"line {number} is incomplete")
-    last, steps = lines[-1]["step"] if lines else 0, made_by.get("steps")
-    if last != steps:
-        raise ValueError(f"ends at step {last:g}, but the run had {steps}")
-    return TrainingLog(name, made_by, lines)
 
 
 def save_log(log: TrainingLog, results: Path) -> Path:
@@ -111,30 +96,17 @@ def save_log(log: TrainingLog, results: Path) -> Path:
 
 
 def read_logs(results: Path) -> list[TrainingLog]:
-    """Return the logs in the results; ValueError for a file that is not a log."""
+    """Return the logs in the results."""
     logs = []
     for path in sorted((results / TRAINING_LOGS).glob("*.json")):
-        try:
-            logs.append(_parse(json.loads(path.read_text(encoding="utf-8"))))
-        except (ValueError, KeyError, TypeError) as error:
-            text = f"{path}: not a log of pre-training ({error}); store it again with --logs"
-            raise ValueError(text) from error
+        content = json.loads(path.read_text(encoding="utf-8"))
+        columns = content["metrics"]
+        lines = [
+            {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+            for row in zip(*columns.values(), strict=True)
+        ]
+        logs.append(TrainingLog(content["name"], content["made_by"], lines))
     return logs
-
-
-def _parse(content: dict[str, Any]) -> TrainingLog:
-    if content["format"] != FORMAT:
-        raise ValueError(f"format {content['format']!r}, expected {FORMAT!r}")
-    columns: dict[str, list[float | None]] = content["metrics"]
-    lines = [
-        {
-            name: value
-            for name, value in zip(columns, row, strict=True)
-            if value is not None and math.isfinite(value)
-        }
-        for row in zip(*columns.values(), strict=True)
-    ]
-    return _complete_log(content["name"], dict(content["made_by"]), lines)
 
 
 def curve_points(logs: Sequence[TrainingLog], name: str) -> tuple[Point, ...]:

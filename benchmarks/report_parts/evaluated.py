@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.report_parts.document import Fold, Part, sheet
 from benchmarks.results.explanation import checkpoint_lines
@@ -17,22 +17,10 @@ from transfer.tasks import TASKS
 NOT_FINISHED = "its run was stopped or is still running; the same command resumes"
 
 
-class Remaining(NamedTuple):
-    """Requested evaluations without a result, for one reason."""
-
-    backbones: Sequence[str]
-    tasks: Sequence[str]
-    """Keys in TASKS."""
-    reason: str
-    num_cells: int
-    is_unsupported: bool
-    """The task cannot run with this network."""
-
-
-def without_result(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
-    """Return the requested evaluations without result or failure, by reason."""
+def without_result(folder: Path, runs: Iterable[Run]) -> list[Mapping[str, Any]]:
+    """Return the states of the requested evaluations without result or failure."""
     ended = {run.cell for run in runs}
-    requested = [
+    return [
         state.content
         for state in read_states(folder)
         if state.name not in ("done", "failed")
@@ -40,17 +28,9 @@ def without_result(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
         and not state.content["request"]["checkpoint"]["snapshot"]
         and CellId(*(state.content[name] for name in CellId._fields)) not in ended
     ]
-    remaining = []
-    for (reason, is_unsupported), group in grouped(
-        ((_reason(content), content["state"] == "unsupported"), content) for content in requested
-    ).items():
-        backbones = dict.fromkeys(content["backbone"] for content in group)
-        tasks = dict.fromkeys(content["request"]["task"] for content in group)
-        remaining.append(Remaining([*backbones], [*tasks], reason, len(group), is_unsupported))
-    return remaining
 
 
-def _reason(content: Mapping[str, Any]) -> str:
+def reason_of(content: Mapping[str, Any]) -> str:
     """Return why a cell has no result, with the command that gets missing data."""
     if content["state"] not in ("missing data", "unsupported"):
         return NOT_FINISHED
@@ -77,7 +57,7 @@ def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
 
 
 def evaluated_parts(
-    results: Results, numbers: Iterable[Number], remaining: Iterable[Remaining]
+    results: Results, numbers: Iterable[Number], remaining: Iterable[Mapping[str, Any]]
 ) -> list[Part]:
     """Return checkpoints, hours, failures, unused files, and requested cells without a result."""
     parts: list[Part] = [*checkpoints(numbers, results.runs)]
@@ -96,7 +76,11 @@ def evaluated_parts(
     if results.unused:
         files = "\n".join(f"- {line}" for line in results.unused)
         parts += ["### Files that are not used", files]
-    rows = [[", ".join(r.backbones), ", ".join(r.tasks), r.reason] for r in remaining]
+    rows = []
+    for reason, cells in grouped((reason_of(content), content) for content in remaining).items():
+        names = dict.fromkeys(content["backbone"] for content in cells)
+        tasks = dict.fromkeys(content["request"]["task"] for content in cells)
+        rows.append([", ".join(names), ", ".join(tasks), reason])
     if rows:
         header = ["checkpoint", "tasks", "reason"]
         parts.append(sheet("Requested, without a result", header, rows, num_left=3))

@@ -108,6 +108,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     tasks = task_folds(folder, contents.numbers, contents.snapshots)
     pretraining = pretraining_parts(folder, runs)
     remaining = without_result(folder, results.runs)
+    num_unsupported = sum(content["state"] == "unsupported" for content in remaining)
     evaluated = evaluated_parts(results, contents.numbers, remaining)
     sections: list[tuple[str, str, Sequence[Part]]] = [
         ("chosen", "Tables for your paper", _chosen_parts(contents.numbers)),
@@ -135,8 +136,8 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         num_results=plural(len(results.succeeded), "result"),
         num_tasks=count_tasks({run.key for run in results.succeeded}),
         num_failed=sum(bool(run.failure) for run in results.runs),
-        num_unsupported=sum(group.num_cells for group in remaining if group.is_unsupported),
-        num_missing=sum(group.num_cells for group in remaining if not group.is_unsupported),
+        num_unsupported=num_unsupported,
+        num_missing=len(remaining) - num_unsupported,
         verdicts={verdict: verdicts[verdict] for verdict in SIGNS if verdict in verdicts},
         signs=SIGNS,
         sections=[section for section in sections if section[2]],
