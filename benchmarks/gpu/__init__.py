@@ -1,7 +1,7 @@
 """The measurements of `python -m benchmarks.gpu_check`.
 
 pretraining.py  steps of published recipes
-floor.py        a lower bound on the time of a step, and a supervised step to compare with
+floor.py        a lower bound on the time of a step
 static_step.py  a step that can be captured in a CUDA graph
 evaluation.py   features, a linear probe, and fine-tuning steps
 fused.py        frozen features with cuDNN's fused convolutions

@@ -1,4 +1,4 @@
-"""Compare a pre-training step with a lower bound and a supervised step.
+"""Compare a pre-training step with a lower bound.
 
 The lower bound ("floor") sums the time for the FLOPs and memory traffic of convolutions and batch
 norms in bfloat16. Color augmentation, loss and optimizer are not counted. A convolution may take

@@ -94,10 +94,9 @@ class LORAC(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: LORACConfig) -> None:
         super().__init__()
         num_large, num_small = config.num_large_views, config.num_small_views
-        if num_large < 2 or not 1 <= config.num_keys <= num_large:
+        if config.num_keys > num_large:
             raise ValueError(
-                f"num_large_views is {num_large} and num_keys {config.num_keys}: "
-                f"choose at least 2 large views and 1 to num_large_views keys"
+                f"{config.num_keys} keys of {num_large} large views: choose at most as many"
             )
         self.config = config
         self.views = (View(),) * num_large + (View(small=True),) * num_small

@@ -15,7 +15,7 @@ they are the large queries of an image, as in Q, centered for each image.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pretrain.recipes.recipe import (
     LONGER_EPOCHS,
@@ -36,6 +36,7 @@ from pretrain.running.ranges import (
     NumViews,
     Positive,
     QueueSize,
+    Range,
     Real,
 )
 
@@ -74,7 +75,7 @@ class LORACConfig(KeySettings):
     legacy_untempered: bool = False
     """Use temperature 1 once the prior is used.
     The released code does this erroneously. The paper keeps tau."""
-    num_large_views: NumViews = 3
+    num_large_views: Annotated[int, Range(2, 1000)] = 3
     """Number of views of the recipe's large size."""
     num_small_views: NumSmallViews = 5
     """Number of views of the small size; all are queries."""

@@ -8,12 +8,12 @@ of epochs on CIFAR; it is taken from code derived from theirs.
 from dataclasses import dataclass, replace
 
 from pretrain.data.views import ViewRecipe
-from pretrain.recipes.recipe import RESNET18_CIFAR10, Recipe, Recipes
-from pretrain.running.ranges import Dimension, Fraction, Positive, PositiveCount, QueueSize
+from pretrain.recipes.recipe import RESNET18_CIFAR10, KeySettings, Recipe, Recipes
+from pretrain.running.ranges import Dimension, Positive, QueueSize
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReSSLConfig:
+class ReSSLConfig(KeySettings):
     """Settings of ReSSL; the defaults are the authors' code's for ImageNet-1k."""
 
     temperature: Positive = 0.1
@@ -22,14 +22,10 @@ class ReSSLConfig:
     """Tau_t, temperature of the teacher's cosine similarities."""
     queue_size: QueueSize = 131_072
     """K, number of keys in the queue."""
-    momentum: Fraction = 0.999
-    """m, momentum of the momentum encoder, per step."""
     hidden_dim: Dimension = 4096
     """Width of the projector's hidden layer."""
     embedding_dim: Dimension = 512
     """d, dimension of the embeddings."""
-    bn_splits: PositiveCount = 1
-    """Groups of images in one process, each with separate batch-norm statistics."""
 
 
 IN1K = Recipe(

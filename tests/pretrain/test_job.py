@@ -124,7 +124,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
         (("moco/smoke", "--shared", "rotation"), "--rotation-probability 0.5"),
         (("looc/smoke", "--designated", "texture"), "never changes"),
         (("moco/smoke", "--key-only", "color", "--symmetric"), "choose one of the two"),
-        (("lorac/smoke", "--num-keys", "7"), "1 to num_large_views keys"),
+        (("lorac/smoke", "--num-keys", "7"), "7 keys of 2 large views"),
         (("dino/smoke", "--precision", "bfloat16"), "16 px: layer4 gets maps of 1x1"),
         (("supervised/smoke",), "2 classes and the recipe expects 10: pass --num-classes 2"),
         (("instdisc/smoke",), "20 images and the recipe expects 50000: pass --num-images 20"),
