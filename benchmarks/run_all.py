@@ -55,7 +55,6 @@ from benchmarks.planning.plan import (
     render_plan,
     render_plan_groups,
     with_classifiers,
-    with_shared_work_counted_once,
 )
 from benchmarks.results.final_screen import first_lines
 from benchmarks.results.records import grouped, read_results, unused_lines
@@ -113,13 +112,9 @@ def plan(
         for seed in seeds
     ]
     if request.cluster.slurm:
-        from benchmarks.cluster.arrays import num_cpus, with_cluster_gpus
+        from benchmarks.cluster.arrays import plan_on_cluster
 
-        cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
-        rows = with_classifiers([plan_cell(cell) for cell in cells])
-        cores = num_cpus(request.cluster, request.cluster.cell_gpus)
-        processes = request.cluster.parallel or len(cells)
-        rows = with_shared_work_counted_once(rows, cores, processes)
+        rows = plan_on_cluster(cells, request.cluster)
     else:
         rows = with_classifiers([plan_cell(cell) for cell in cells])
         rows = with_hours_of_this_machine(rows, request.workers or max(1, num_gpus()))

@@ -55,6 +55,13 @@ Arrays = Sequence[tuple[Array, Sequence[Job]]]
 """Arrays to submit, with the jobs of their elements."""
 
 
+def plan_on_cluster(cells: Sequence[Cell], options: SlurmOptions) -> list[PlannedCell]:
+    """Return the plan of cells, with the GPUs and hours of the cluster's jobs."""
+    planned = [plan_cell(with_cluster_gpus(cell, options)) for cell in cells]
+    cores, processes = num_cpus(options, options.cell_gpus), options.parallel or len(cells)
+    return with_shared_work_counted_once(with_classifiers(planned), cores, processes)
+
+
 def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
     """Return the cell with a number of GPUs for the cluster's nodes.
 
@@ -288,12 +295,9 @@ def retry_failed(results: Path, options: SlurmOptions) -> int:
     )
     for failed in submissions.values():
         requests = [from_json(Request, state.content["request"]) for state in failed]
-        with assume_gpus(0):  # the GPUs of this machine must not change the protocol
-            planned = [plan_cell(_without_weights(request)) for request in requests]
         merged = merge_options(options, from_json(SlurmOptions, failed[0].content["cluster"]))
-        cores = num_cpus(merged, merged.cell_gpus)
-        processes = merged.parallel or len(planned)
-        rows = with_shared_work_counted_once(with_classifiers(planned), cores, processes)
+        with assume_gpus(0):  # the GPUs of this machine must not change the protocol
+            rows = plan_on_cluster([_without_weights(request) for request in requests], merged)
         count += submit_cells(rows, merged, site)
     return count
 

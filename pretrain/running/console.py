@@ -187,14 +187,9 @@ class Progress:
             self.bars.refresh()
 
     @property
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return max(time.monotonic() - self.start, 1e-9)
-
-    @property
     def rate(self) -> float:
         """Items per second since the start."""
-        return (self.done - self.start_count) / self.elapsed_s
+        return (self.done - self.start_count) / max(time.monotonic() - self.start, 1e-9)
 
     def state(self) -> str:
         """Return the progress as text.

@@ -173,8 +173,8 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     """Evaluate a cell and return its record.
 
     One process per GPU runs it if the complete network is trained, otherwise this process. If
-    another process runs the cell, wait for it. Raises the first worker's error, KilledError if a
-    worker was killed, RuntimeError if one ended without an error.
+    another process runs the cell, wait for it. Raises the first worker's error, KilledError if it
+    was killed, RuntimeError if it ended without an error.
     """
     task = cell.task
     num_processes = this_process().num_processes
@@ -195,19 +195,12 @@ def evaluate_on_gpus(cell: Cell) -> Record:
         old_error.unlink()
     file = work_folder / "job.json"
     write_job(file, [cell.request])
-    try:
-        statuses = wait_for_workers(start_workers(file, num_requested))
-    except KilledError:
-        if finished(cell) is None:  # otherwise the worker was killed after it wrote the record
-            stop.exit_if_requested()  # the signal came before the worker had installed its handler
-            raise
-        statuses = []
+    status = wait_for_workers(start_workers(file, num_requested))
+    if (record := finished(cell)) is not None:  # even if a worker has failed afterwards
+        file.unlink()
+        return record
     stop.exit_if_requested()
-    record = finished(cell)
-    if statuses or record is None:
-        raise first_error(work_folder, statuses)
-    file.unlink()
-    return record
+    raise first_error(work_folder, status)
 
 
 def start_workers(file: Path, num_processes: int) -> list[Worker]:
@@ -228,13 +221,17 @@ def start_workers(file: Path, num_processes: int) -> list[Worker]:
     ]
 
 
-def wait_for_workers(workers: Sequence[Worker]) -> list[int]:
-    """Wait until all workers have ended; return the nonzero exit statuses.
+def wait_for_workers(workers: Sequence[Worker]) -> int:
+    """Wait until all workers have ended; return the exit status of the first failure, or 0.
 
-    KilledError if the first failure was a kill: other workers then report a lost peer, which is not
-    the reason.
+    Other workers then report a lost peer, which is not the reason. Among simultaneous failures, a
+    kill counts as the first.
     """
-    is_stopping, failed_s, first_status = False, 0.0, 0
+
+    def failure() -> int:
+        return min(filter(None, (worker.poll() for worker in workers)), default=0)
+
+    is_stopping, failed_s, status = False, 0.0, 0
     try:
         while any(worker.poll() is None for worker in workers):
             time.sleep(0.2)
@@ -242,30 +239,29 @@ def wait_for_workers(workers: Sequence[Worker]) -> list[int]:
                 is_stopping = True
                 for worker in workers:
                     worker.send_signal(signal.SIGTERM)
-            if not failed_s and any(worker.poll() for worker in workers):
+            if not status and (status := failure()):
                 failed_s = time.monotonic()
-                first_status = min(worker.poll() or 0 for worker in workers)
-            if failed_s and time.monotonic() - failed_s > WORKER_GRACE_S:
+            if status and time.monotonic() - failed_s > WORKER_GRACE_S:
                 break  # the other workers hang, or wait for the ended one
     finally:
         for worker in workers:
             worker.kill()
-    statuses = [worker.wait() for worker in workers]
-    first_status = first_status if failed_s else min(statuses)
-    if first_status < 0 and not is_stopping:
-        raise KilledError(first_status)
-    return [status for status in statuses if status]
+    for worker in workers:
+        worker.wait()
+    return status or failure()
 
 
-def first_error(work_folder: Path, statuses: Sequence[int]) -> Exception:
-    """Return the error of the first failed worker, or a RuntimeError."""
+def first_error(work_folder: Path, status: int) -> Exception:
+    """Return the error of the first failed worker, from its exit status."""
+    if status < 0:
+        return KilledError(status)
     errors = sorted(work_folder.glob("error-*.pickle"), key=lambda path: path.stat().st_mtime)
     if errors:
         error: Exception = pickle.loads(errors[0].read_bytes())
         return error
     return RuntimeError(
-        f"processes ended with status {', '.join(map(str, statuses)) or 0} and left no record; "
-        f"see their messages above. Run the same command to resume from the last checkpoint"
+        f"a process ended with status {status} and left no record; see its messages above. Run the "
+        "same command to resume from the last checkpoint"
     )
 
 
