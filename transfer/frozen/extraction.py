@@ -146,16 +146,14 @@ def _cached_crops(
     shape = len(decoded), 3 * size**2
     path.parent.mkdir(parents=True, exist_ok=True)
     num_bytes, free = shape[0] * shape[1], disk_usage(path.parent).free
+    if num_bytes > free and not (path.exists() or path.with_suffix(".partial").exists()):
+        note = f"need {num_bytes / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free: not cached"
+        print_line("crops", f"{path.parent}: {shape[0]:,} crops of {size} px {note}")
+        return decoded, []
+    unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
+    if unfinished is not None:
+        return decoded, [unfinished]
     rows = read_rows(path, shape, np.uint8)
-    if rows is None:
-        if num_bytes > free and not path.with_suffix(".partial").exists():
-            note = f"need {num_bytes / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free: not cached"
-            print_line("crops", f"{path.parent}: {shape[0]:,} crops of {size} px {note}")
-            return decoded, []
-        unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
-        if unfinished is not None:
-            return decoded, [unfinished]
-        rows = read_rows(path, shape, np.uint8)  # another process has finished it
     return decoded if rows is None else torch.from_numpy(rows).view(-1, 3, size, size), []
 
 

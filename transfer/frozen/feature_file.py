@@ -4,14 +4,13 @@ The file is called KEY.partial until all rows are finished, then KEY.npy. KEY.ro
 the number of finished rows. It is written after these rows have reached the disk.
 """
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-from numpy.lib import format as npy
+from numpy.lib.format import open_memmap
 
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
 from pretrain.running.lock import wait_for_lock
@@ -37,15 +36,12 @@ class UnfinishedRows:
         self.path, self.descriptor, self.dtype = path, descriptor, dtype
         self.partial, self.counts = path.with_suffix(".partial"), path.with_suffix(".rows")
         self.row_bytes = np.dtype(dtype).itemsize * shape[1]
-        header = io.BytesIO()
-        descr = npy.dtype_to_descr(np.dtype(dtype))
-        npy.write_array_header_1_0(header, {"descr": descr, "fortran_order": False, "shape": shape})
-        self.offset = header.tell()
-        """Number of bytes before the rows."""
         self.done = _count(self.counts)
         """Number of finished rows."""
         if not self.done or read_rows(self.partial, shape, dtype) is None:
-            self._begin(header.getvalue(), self.offset + shape[0] * self.row_bytes)
+            self._begin(shape)
+        self.offset = os.fstat(descriptor).st_size - shape[0] * self.row_bytes
+        """Number of bytes before the rows."""
 
     def write(self, start: int, rows: np.ndarray) -> None:
         """Write rows (n, C) from index `start` on, without finished rows.
@@ -76,16 +72,15 @@ class UnfinishedRows:
         for file in (self.partial, self.counts):
             file.unlink(missing_ok=True)
 
-    def _begin(self, header: bytes, num_bytes: int) -> None:
+    def _begin(self, shape: Shape) -> None:
         """Start the file: reserve its space, with no finished rows."""
         self.done = 0
         try:
             with explain_write_errors(self.partial, "--runs"):
                 self.counts.unlink(missing_ok=True)
-                os.ftruncate(self.descriptor, 0)
+                open_memmap(self.partial, "w+", self.dtype, shape)
                 # reserve all space now, so that a full disk fails immediately
-                os.posix_fallocate(self.descriptor, 0, num_bytes)
-                _write_all(self.descriptor, header, 0)
+                os.posix_fallocate(self.descriptor, 0, os.fstat(self.descriptor).st_size)
         except WriteError:
             with suppress(OSError):
                 self.partial.unlink()  # otherwise the disk would stay full

@@ -6,7 +6,6 @@ arXiv:2108.02696, section 6.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,13 +15,11 @@ import numpy as np
 
 from pretrain.running.processes import this_process
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.splits import (
     FRACTION_SEED,
     balanced_split,
     draw_balanced_fraction,
-    images_per_class,
     write_list,
 )
 from transfer.encoders.encoder import Encoder
@@ -34,7 +31,7 @@ from transfer.frozen.probe_training import settings_of
 from transfer.frozen.transforms import EvalTransform
 from transfer.hours import IMAGE_GB
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, TrainingData, too_few_of_a_class
+from transfer.tasks.task import CenterCrops, TrainingData
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -158,30 +155,12 @@ class SemiSupervised(CenterCrops):
         """Return nothing: the whole network is trained."""
         return []
 
-    def too_few_labels(self, images: Mapping[str, Images]) -> str:
-        """Return which class has too few labeled images; empty if none."""
-        pool, num_rates, minimum = images["trainval"], len(self.head_rates), 0
-        if 0 < self.drawn_share < 1:
-            minimum = images_per_class(pool, self.drawn_share)
-            purpose = f"{100 * self.drawn_share:g} % of the labels are {minimum} images per class"
-        elif num_rates > 1:
-            minimum, purpose = (
-                2,
-                (
-                    f"{num_rates} learning rates are compared on held-out images of each class. A "
-                    f"single one needs none: --learning-rates {self.head_rates[num_rates // 2]:g}"
-                ),
-            )
-        if not minimum:
-            return ""
-        split = f"{self.dataset}, trainval"
-        return too_few_of_a_class(split, pool, pool.class_names, minimum, purpose)
-
     def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
-        """Return the labeled images and the test images."""
+        """Return the labeled images and the test images.
+
+        Raises DataError if a class has too few images to draw.
+        """
         labeled = open_images(self.dataset, "trainval", folders)
-        if reason := self.too_few_labels({"trainval": labeled}):
-            raise DataError(reason)
         if self.drawn_share:
             labeled = draw_balanced_fraction(labeled, self.drawn_share)
         return TrainingData(backbone, labeled, open_images(self.dataset, "test", folders))

@@ -99,13 +99,6 @@ def test_job_file_keeps_the_requests(
     assert read_job(tmp_path / "job.json") == [request.absolute() for request in requests]
 
 
-def test_wrong_job_file_exits_with_2(tmp_path: Path, capsys: Output) -> None:
-    (tmp_path / "job.json").write_text("{}")
-    for name in ("job.json", "nothing.json"):
-        assert main([str(tmp_path / name)]) == 2
-        assert "not a job" in capsys.readouterr().err
-
-
 def test_failed_cell_leaves_its_reason(
     request_for: Request, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -10,7 +10,6 @@ import torch
 
 from pretrain.running.processes import Process
 from tests.transfer.detection.tiny_training import tiny_recipe, tiny_scenes
-from transfer.datasets.expected import DataError
 from transfer.datasets.scenes import Scenes
 from transfer.detection import samples as detection_samples
 from transfer.detection.detector import Sample
@@ -41,11 +40,6 @@ def test_each_turn_shows_every_image_once() -> None:
     turns = [index for _, index in islice(shuffled_indices(11, 0, ALONE), 33)]
     assert [sorted(turns[start : start + 11]) for start in (0, 11, 22)] == [list(range(11))] * 3
     assert turns[:11] != turns[11:22]
-
-
-def test_a_stream_of_no_image_is_an_error() -> None:
-    with pytest.raises(DataError, match="no training images"):
-        next(batches_of_items(shuffled_indices(0, 0, ALONE), 4, None))
 
 
 def test_processes_deal_the_stream_of_one_among_them() -> None:
