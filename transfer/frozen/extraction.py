@@ -20,7 +20,7 @@ from pretrain.running.host_memory import num_sharers
 from pretrain.running.loader import load_batches
 from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.feature_file import UnfinishedRows, read_rows, unfinished_rows
+from transfer.frozen.feature_file import UnfinishedRows, unfinished_rows
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
 
@@ -153,8 +153,7 @@ def _cached_crops(
     unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
     if unfinished is not None:
         return decoded, [unfinished]
-    rows = read_rows(path, shape, np.uint8)
-    return decoded if rows is None else torch.from_numpy(rows).view(-1, 3, size, size), []
+    return torch.from_numpy(np.load(path, mmap_mode="c")).view(-1, 3, size, size), []
 
 
 def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:

@@ -15,7 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pretrain.running.atomic_files import WriteError, content_hash, write_whole
+import numpy as np
+
+from pretrain.running.atomic_files import content_hash, write_whole
 from pretrain.running.processes import has_bfloat16, num_gpus, tf32_convolutions
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, Precision
@@ -122,13 +124,9 @@ def features_of_backbones(
         for path, images_per_s in throughputs.items():
             file = _speed_file(folders.cache, entries[path], str(transform.crop_px))
             write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
-    features = []
-    for path in paths:
-        rows = read_rows(path, shapes[path])
-        if rows is None:
-            raise WriteError(f"{path}: deleted while it was used. Start the same command again")
-        features.append(Features(torch.from_numpy(rows), images.labels))
-    return features
+    return [
+        Features(torch.from_numpy(np.load(path, mmap_mode="c")), images.labels) for path in paths
+    ]
 
 
 def measured_speed(folders: Folders, backbone: Encoder) -> dict[str, float]:

@@ -141,15 +141,12 @@ class Detection(RecipeTraining[DetectorRecipe]):
             engine = f"the torchvision engine, since detectron2 is not installed. {HOW_TO_INSTALL}"
         return [f"detection: {engine}"]
 
-    def untrainable_reason(self, images: Scenes) -> str:
-        """Return why no object can be trained on; empty if one can."""
-        is_usable = len(usable_for_training(images, self.recipe.finds)) > 0
-        return "" if is_usable else f"no object to train on: {self.object_counts(images)}"
-
-    def untestable_reason(self, images: Scenes) -> str:
-        """Return why no object can be detected; empty if one can."""
-        is_usable = images.objects_per_class().any() and not self.untrainable_reason(images)
-        return "" if is_usable else f"no object that can be found: {self.object_counts(images)}"
+    def unusable_reason(self, images: Scenes) -> str:
+        """Return why no object can be learned and found; empty if one can."""
+        learned = usable_for_training(images, self.recipe.finds)
+        if len(learned) and images.objects_per_class().any():
+            return ""
+        return f"no object to train on and to find: {self.object_counts(images)}"
 
     def object_counts(self, images: Scenes) -> str:
         """Return how many objects there are, and which of them cannot be used."""

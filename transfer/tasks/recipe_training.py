@@ -124,19 +124,15 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Return two checked splits, without the bad images that the user allows.
 
-        Raises DataError if `train` has nothing to learn from, or `test` has nothing to score.
+        Raises DataError if they have nothing to learn or to find.
         """
         return Portion(
-            checked_split(folders, self.dataset, train, self.untrainable_reason),
-            checked_split(folders, self.dataset, test, self.untestable_reason),
+            checked_split(folders, self.dataset, train, self.unusable_reason),
+            checked_split(folders, self.dataset, test, self.unusable_reason),
         )
 
-    def untrainable_reason(self, images: Any) -> str:
-        """Return why images cannot be trained on; empty if they can."""
-        return ""
-
-    def untestable_reason(self, images: Any) -> str:
-        """Return why images cannot be tested on; empty if they can."""
+    def unusable_reason(self, images: Any) -> str:
+        """Return why images have nothing to learn or to find; empty if they have."""
         return ""
 
     @abstractmethod

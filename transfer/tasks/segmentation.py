@@ -53,11 +53,9 @@ class PixelTraining(RecipeTraining[AnyRecipe]):
 
     dataset: str = "voc12_seg"
 
-    def untrainable_reason(self, images: Segmented) -> str:
+    def unusable_reason(self, images: Segmented) -> str:
         """Return why the masks cannot be used; empty if they can."""
         return no_class_message(images)
-
-    untestable_reason = untrainable_reason
 
     def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Predicted:
         """Write the predicted masks of the test images to files; return them."""

@@ -171,7 +171,7 @@ def disturbed_at(step: int, work: Work, steps: Steps, disturb: Step) -> str | No
     with before(step, steps, disturb) as numbers:
         try:
             work()
-        except WriteError as error:
+        except (WriteError, FileNotFoundError) as error:
             return str(error)
         return "" if next(numbers) > step else None
 
@@ -216,7 +216,7 @@ def test_a_full_disk_at_any_write_names_the_file_and_what_to_do(
         assert f"{cache.parent}/" in output
         assert "free some space" in output
         assert same(extract(), expected), step
-    assert step > 30
+    assert step > 25
 
 
 def test_a_disk_that_takes_a_part_of_each_write_gets_the_rest(

@@ -86,31 +86,27 @@ def all_aside(scenes: Scenes) -> Scenes:
 
 def test_crowds_are_neither_learned_nor_found(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_det"]
-    assert task.untrainable_reason(scenes) == task.untestable_reason(scenes) == ""
-    for reason in (
-        task.untrainable_reason(all_aside(scenes)),
-        task.untestable_reason(all_aside(scenes)),
-    ):
-        assert "21 of 21 objects on 7 images are crowds" in reason
+    assert task.unusable_reason(scenes) == ""
+    reason = task.unusable_reason(all_aside(scenes))
+    assert "21 of 21 objects on 7 images are crowds" in reason
 
 
-def test_difficult_objects_are_learned_but_not_found(tmp_path: Path) -> None:
+def test_difficult_objects_are_not_found(tmp_path: Path) -> None:
     scenes, task = all_aside(tiny_scenes(tmp_path, coco=False)), DETECTORS["voc0712_det_c4"]
-    assert task.untrainable_reason(scenes) == ""
-    assert "21 of 21 objects on 7 images are difficult" in task.untestable_reason(scenes)
+    assert "21 of 21 objects on 7 images are difficult" in task.unusable_reason(scenes)
 
 
 def test_objects_without_labeled_keypoints_are_not_trained_on(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_keypoint"]
-    assert task.untrainable_reason(scenes) == ""
+    assert task.unusable_reason(scenes) == ""
     scenes.arrays.keypoints[:] = 0
-    reason = task.untrainable_reason(scenes)
+    reason = task.unusable_reason(scenes)
     assert "7 of 21 objects on 7 images are crowds, the others have no labeled keypoint" in reason
 
 
 def test_images_without_objects_are_nothing_to_learn(tmp_path: Path) -> None:
     empty = Scenes(tmp_path, [scene("0.jpg", 0, 60, 40)], ("a",))
-    assert "0 of 0 objects on 1 images" in DETECTORS["voc0712_det_c4"].untrainable_reason(empty)
+    assert "0 of 0 objects on 1 images" in DETECTORS["voc0712_det_c4"].unusable_reason(empty)
 
 
 @pytest.mark.parametrize("bad", ["trainval", "test", "train", "val"])
