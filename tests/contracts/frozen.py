@@ -26,7 +26,7 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection
-from transfer.tasks.recipe_training import Portion, RecipeInputs, training_hash
+from transfer.tasks.recipe_training import training_hash
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import SemiSupervised
 
@@ -174,9 +174,8 @@ def trainings() -> dict[str, str]:
         for key, cell in cells(schedule, BACKBONES["resnet50"]).items():
             task: Any = cell.task
             if isinstance(task, Detection | Segmentation):
-                prepared = RecipeInputs(cell.backbone, "BN", Portion(None, None), None)
                 result[f"{key} {schedule}"] = training_hash(
-                    prepared, task.recipe, 0, engine="torchvision", images="f00"
+                    cell.backbone, "BN", task.recipe, 0, engine="torchvision", images="f00"
                 )
             elif isinstance(task, SemiSupervised):
                 result[f"{key} {schedule}"] = _hash(asdict(task.fine_tuning(1000, 0.1)))

@@ -24,7 +24,8 @@ from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import EngineChoice, TrainingOptions
 from transfer.outcomes import resampled
-from transfer.tasks.recipe_training import Portion, RecipeTraining, fine_tuning_unsupported_reason
+from transfer.tasks.recipe_training import RecipeTraining, fine_tuning_unsupported_reason
+from transfer.tasks.task import TrainingData
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,14 +176,14 @@ class Detection(RecipeTraining[DetectorRecipe]):
         is_landscape = usable.wide if self.recipe.group_by_aspect else None
         return single_samples(usable, training_sample, self.recipe, seed, is_landscape)
 
-    def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Detected:
+    def test(self, network: Any, data: TrainingData, folder: Path, folders: Folders) -> Detected:
         """Return the detections on the test images.
 
         The detectron2 engine also writes config and weights for detectron2.
         """
         from transfer.detection.results import detect
 
-        scenes, process = portion.test, this_process()
+        scenes, process = data.test, this_process()
         if self.engine == "detectron2" and process.is_main:
             from transfer.detection.detectron2_engine import write_files
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import Metric, class_results
-from transfer.frozen.feature_cache import Features, Predictions, open_images
+from transfer.frozen.feature_cache import Predictions, open_images
 from transfer.frozen.probe_training import ProbeTraining, settings_of
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
-from transfer.tasks.task import CROPS, FrozenTask, too_few_of_a_class
+from transfer.tasks.task import CROPS, FrozenTask, TrainingData, too_few_of_a_class
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 METRICS: dict[str, Metric] = {"mean_per_class": mean_per_class, "top1": top1}
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """Seven learning rates, log-spaced: 0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100."""
-
-
-@dataclass(frozen=True)
-class TransferData:
-    """Input of a run."""
-
-    backbone: Encoder
-    train: Images
-    trainval: Images
-    val: Features
-    test: Features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,16 +83,15 @@ class LinearTransfer(FrozenTask):
                 )
         return reason
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> TransferData:
+    def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
         """Return images to train on and features to test on."""
-        return TransferData(
-            backbone,
-            open_images(self.dataset, "train", folders),
-            open_images(self.dataset, "trainval", folders),
-            *self.features(backbone, folders),
+        train, trainval = (
+            open_images(self.dataset, split, folders) for split in ("train", "trainval")
         )
+        val, test = self.features(backbone, folders)
+        return TrainingData(backbone, trainval, test, held_out=TrainingData(backbone, train, val))
 
-    def run(self, prepared: TransferData, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
         """Choose the learning rate, train on trainval, return test scores.
 
         Raises NotFiniteError if the final training diverges.
@@ -112,14 +100,14 @@ class LinearTransfer(FrozenTask):
         from transfer.frozen.finite import require_converged
         from transfer.frozen.linear_heads import train_heads
 
-        backbone = prepared.backbone
+        backbone, held_out = prepared.backbone, cast("TrainingData", prepared.held_out)
         training = settings_of(ProbeTraining, self)
-        heads = train_heads(backbone, prepared.train, training, seed, folders.work)
-        accuracies = heads.accuracies(prepared.val, METRICS[self.primary_metric])
+        heads = train_heads(backbone, held_out.train, training, seed, folders.work)
+        accuracies = heads.accuracies(held_out.test, METRICS[self.primary_metric])
         best = accuracies.index(max(accuracies))
         rate = self.learning_rates[best]
         training = replace(training, learning_rates=(rate,))
-        final = train_heads(backbone, prepared.trainval, training, seed, folders.work)
+        final = train_heads(backbone, prepared.train, training, seed, folders.work)
         scores = final.scores(prepared.test.features)[0]
         require_converged(scores, rate)
         details: dict[str, Any] = {
@@ -127,7 +115,7 @@ class LinearTransfer(FrozenTask):
             "crops": CROPS,
             "at_grid_edge": best in (0, len(accuracies) - 1),
             "val_accuracy": dict(zip(map(str, self.learning_rates), accuracies, strict=True)),
-            **class_results(scores, prepared.test.labels, prepared.trainval.class_names),
+            **class_results(scores, prepared.test.labels, prepared.train.class_names),
         }
         return Predictions(scores, prepared.test.labels, details)
 

@@ -10,7 +10,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
@@ -26,7 +25,7 @@ from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction, of_length
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
 from transfer.hours import IMAGE_GB
-from transfer.tasks.task import Task
+from transfer.tasks.task import Task, TrainingData
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -34,25 +33,6 @@ if TYPE_CHECKING:
 
 CODE_VERSION = 1
 """Part of each training's hash: raise it when the weights change."""
-
-
-@dataclass(frozen=True, eq=False)
-class Portion:
-    """Training and test images, of the full splits or held out."""
-
-    train: Any
-    test: Any
-
-
-@dataclass(frozen=True, eq=False)
-class RecipeInputs:
-    """The inputs of a run, opened and checked before it starts."""
-
-    backbone: Encoder
-    norm: Norm
-    images: Portion
-    held_out: Portion | None
-    """Held-out training images to compare learning rates, if there are several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,16 +101,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         memory = IMAGE_GB[self.work.partition("@")[0]] * num_images * self.relative_size**2
         return memory if self.recipe.precision == "float32" else memory / 2
 
-    def portion(self, folders: Folders, train: str, test: str) -> Portion:
-        """Return two checked splits, without the bad images that the user allows.
-
-        Raises DataError if they have nothing to learn or to find.
-        """
-        return Portion(
-            checked_split(folders, self.dataset, train, self.unusable_reason),
-            checked_split(folders, self.dataset, test, self.unusable_reason),
-        )
-
     def unusable_reason(self, images: Any) -> str:
         """Return why images have nothing to learn or to find; empty if they have."""
         return ""
@@ -148,26 +118,28 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """Return randomly transformed training samples."""
 
     @abstractmethod
-    def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Any:
+    def test(self, network: Any, data: TrainingData, folder: Path, folders: Folders) -> Any:
         """Return the predictions of the trained network for the test images.
 
         folder: contains the training's state.
         """
 
-    def prepare(self, backbone: Encoder, folders: Folders) -> RecipeInputs:
-        """Open all images and choose the type of norm layers."""
+    def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
+        """Open all images; DataError if a split has nothing to learn or to find."""
         from transfer.finetuning.loop import use_expandable_segments
-        from transfer.finetuning.norms import norm_for
 
         if self.varied_image_sizes:
             use_expandable_segments()
-        process = this_process()
-        norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
-        images = self.portion(folders, "trainval", "test")
-        held_out = self.portion(folders, "train", "val") if self.learning_rates else None
-        return RecipeInputs(backbone, norm, images, held_out)
 
-    def run(self, prepared: RecipeInputs, folders: Folders, seed: int) -> Any:
+        def opened(split: str) -> Any:
+            return checked_split(folders, self.dataset, split, self.unusable_reason)
+
+        held_out = None
+        if self.learning_rates:
+            held_out = TrainingData(backbone, opened("train"), opened("val"))
+        return TrainingData(backbone, opened("trainval"), opened("test"), held_out)
+
+    def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Any:
         """Train on all images and return the predictions for the test split.
 
         If several learning rates are given, they are compared first.
@@ -177,51 +149,44 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         metric = self.primary_metric
 
         def score(rate: float) -> float:
-            predictions = train(cast("Portion", prepared.held_out), rate, f"rate-{rate:g}")
+            held_out = cast("TrainingData", prepared.held_out)
+            predictions = self.train(held_out, folders, seed, rate, f"rate-{rate:g}")
             return self.metrics(predictions)[metric] if this_process().is_main else math.nan
 
-        train = partial(self.train, prepared, folders, seed)
         scores = search_learning_rates(self.learning_rates, score, metric)
         best = max(scores, key=lambda rate: scores[rate], default=self.recipe.learning_rate)
-        predictions = train(prepared.images, best, "all")
+        predictions = self.train(prepared, folders, seed, best, "all")
         held_out = {f"{rate:g}": score for rate, score in scores.items()}
         return replace(predictions, details={**predictions.details, f"held_out_{metric}": held_out})
 
-    def train(
-        self,
-        prepared: RecipeInputs,
-        folders: Folders,
-        seed: int,
-        portion: Portion,
-        rate: float,
-        name: str,
-    ) -> Any:
-        """Train on a portion; return the predictions for its test images."""
+    def train(self, data: TrainingData, folders: Folders, seed: int, rate: float, name: str) -> Any:
+        """Train on images; return the predictions for the test images."""
         import torch
 
         from transfer.finetuning import loop
+        from transfer.finetuning.norms import norm_for
         from transfer.finetuning.state import Training, summary
 
         recipe, process = replace(self.recipe, learning_rate=rate), this_process()
-        backbone = prepared.backbone
+        norm = norm_for(recipe.synchronized_norm, process.device, process.num_processes)
+        backbone = data.backbone
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = self.build(backbone, len(portion.train.class_names), prepared.norm)
+            network = self.build(backbone, len(data.train.class_names), norm)
         differences = network.verify(backbone.state_dict, backbone.arch)
         if process.is_main:
             num_tensors, largest = len(backbone.state_dict), max(differences.values())
             print_line(
                 "weights",
-                f"{num_tensors} tensors loaded, maps differ by at most {largest:.0e}; "
-                f"norm {prepared.norm}",
+                f"{num_tensors} tensors loaded, maps differ by at most {largest:.0e}; norm {norm}",
             )
-        images = portion.train.fingerprint
         # if the encoder is trained, the recipe sets its precision
         engine = self.engine if self.trains_backbone else f"{self.engine} {backbone.precision}"
-        digest = training_hash(prepared, recipe, seed, engine=engine, images=images)
+        images = data.train.fingerprint
+        digest = training_hash(backbone, norm, recipe, seed, engine=engine, images=images)
         folder = folders.work / f"{name}-{digest}"
         loop.move_to_device(network, process.device)
-        samples, one_size = self.samples(portion.train, seed), not self.varied_image_sizes
+        samples, one_size = self.samples(data.train, seed), not self.varied_image_sizes
         training = Training(
             network=network,
             optimizer=network.optimizer(recipe),
@@ -229,15 +194,15 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             folder=folder,
             name=self.kind,
         )
-        with unchanged(portion.train, training):
+        with unchanged(data.train, training):
             loop.train(training, samples, seed=seed, process=process, one_size=one_size)
         training_summary = summary(training)
         del training  # free the optimizer state before the test
-        predictions = self.test(network, portion, folder, folders)
+        predictions = self.test(network, data, folder, folders)
         # plain batch norm uses only the images of its own process
-        norm_groups = process.num_processes if prepared.norm == "BN" else 1
+        norm_groups = process.num_processes if norm == "BN" else 1
         details = {
-            "norm": prepared.norm,
+            "norm": norm,
             "num_processes": process.num_processes,
             "tensors_placed": len(backbone.state_dict),
             "largest_difference_of_maps": differences,
@@ -246,7 +211,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             "tf32_convolutions": recipe.precision == "float32" and tf32_convolutions(),
             "training": training_summary,
             "num_train": samples.num_images,
-            "num_test": len(portion.test),
+            "num_test": len(data.test),
         }
         return replace(predictions, details={**details, **predictions.details})
 
@@ -281,7 +246,7 @@ def fine_tuning_unsupported_reason(backbone: Encoder, strides: str) -> str:
 
 
 def training_hash(
-    prepared: RecipeInputs, recipe: FineTuningRecipe, seed: int, *, engine: str, images: str
+    backbone: Encoder, norm: Norm, recipe: FineTuningRecipe, seed: int, *, engine: str, images: str
 ) -> str:
     """Return a hash of everything that determines the weights.
 
@@ -290,8 +255,8 @@ def training_hash(
     fields = [
         CODE_VERSION,
         engine,
-        prepared.norm,
-        prepared.backbone.sha256,
+        norm,
+        backbone.sha256,
         images,
         asdict(recipe),
         seed,

@@ -26,7 +26,6 @@ from transfer.segmentation import recipe as recipes
 from transfer.segmentation.masks import Predicted
 from transfer.segmentation.recipe import InContextRecipe, LinearRecipe, SegmentationRecipe
 from transfer.tasks.recipe_training import (
-    Portion,
     RecipeTraining,
     checked_split,
     fine_tuning_unsupported_reason,
@@ -57,15 +56,15 @@ class PixelTraining(RecipeTraining[AnyRecipe]):
         """Return why the masks cannot be used; empty if they can."""
         return no_class_message(images)
 
-    def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Predicted:
+    def test(self, network: Any, data: TrainingData, folder: Path, folders: Folders) -> Predicted:
         """Write the predicted masks of the test images to files; return them."""
         from transfer.segmentation.predict import predict
 
         masks = folder / "predictions"
-        predict(network, portion.test, masks, this_process())
+        predict(network, data.test, masks, this_process())
         stored = masks.relative_to(folders.work).as_posix()
-        details = {"masks": list(portion.train.notes), "predictions": stored}
-        return Predicted(masks, portion.test, details)
+        details = {"masks": list(data.train.notes), "predictions": stored}
+        return Predicted(masks, data.test, details)
 
     def metrics(self, predicted: Predicted) -> dict[str, float]:
         """Return mIoU in percent."""

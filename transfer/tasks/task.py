@@ -279,14 +279,17 @@ def too_few_neighbors(num_neighbors: int, num_images: int, bank: str) -> str:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingData:
     """The input of a run that trains on images."""
 
     backbone: Encoder
-    train: Images
+    train: Any
+    """Training images."""
     test: Any
     """Test images, or their features."""
+    held_out: TrainingData | None = None
+    """Parts of the training images to compare learning rates on, if there are several."""
 
 
 class TaskError(SuiteError, ValueError):

@@ -15,7 +15,8 @@ from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.tasks.linear_transfer import LinearTransfer, TransferData
+from transfer.tasks.linear_transfer import LinearTransfer
+from transfer.tasks.task import TrainingData
 
 TASK = LinearTransfer(dataset="dtd", steps=10, learning_rates=(0.1, 1.0, 10.0))
 
@@ -58,7 +59,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, 
 def test_best_learning_rate_is_trained_on_train_and_val(
     trained: list[object], small_backbone: Encoder, tmp_path: Path
 ) -> None:
-    prepared = TransferData(small_backbone, TRAIN, TRAINVAL, EYE, EYE)
+    held_out = TrainingData(small_backbone, TRAIN, EYE)
+    prepared = TrainingData(small_backbone, TRAINVAL, EYE, held_out)
     folders = Folders(tmp_path, tmp_path, tmp_path)
     predictions = TASK.run(prepared, folders, seed=0)
     result = {**TASK.metrics(predictions), **TASK.details(predictions)}

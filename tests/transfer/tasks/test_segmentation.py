@@ -5,8 +5,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +18,7 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.segmentation.masks import Predicted
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.tasks.segmentation import Segmentation
+from transfer.tasks.task import TrainingData
 
 KEY = "voc12_seg_fcn"
 
@@ -56,13 +55,14 @@ def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
 ) -> None:
     trainings: list[tuple[object, ...]] = []
 
-    def trained(self: Segmentation, prepared: object, *rest: object) -> Predicted:
-        trainings.append(rest[2:])
+    def trained(self: Segmentation, data: TrainingData, *rest: object) -> Predicted:
+        trainings.append((data.train, *rest[2:]))
         (folder := tmp_path / str(len(trainings))).mkdir()
-        return solved_segmentation(folder, right=rest[3] == 0.01)
+        return solved_segmentation(folder, right=rest[2] == 0.01)
 
     monkeypatch.setattr(Segmentation, "train", trained)
-    prepared: Any = SimpleNamespace(images="all images", held_out="held out")
+    held_out = TrainingData(small_backbone, "held out", None)
+    prepared = TrainingData(small_backbone, "all images", None, held_out)
     options = TrainingOptions(gpus=1, learning_rates=(0.1, 0.01, 0.001))
     settings = replace(settings, training=options)
     requested = Cell.with_backbone(task=KEY, backbone=small_backbone, seed=0, settings=settings)
