@@ -129,11 +129,7 @@ def evaluate(
             f"ResNet. For a network, write Encoder.from_module(network, size_px=224, mean=(0.485, "
             f"0.456, 0.406), std=(0.229, 0.224, 0.225)), with the images that it was trained on"
         )
-    match task:
-        case str():
-            named_task = get(task)
-        case _:
-            named_task = task
+    named_task = get(task) if isinstance(task, str) else task
     length_fraction(schedule)
     check_row_name(encoder.name, encoder.name)
     if features_in not in (choices := ("auto", *get_args(Precision))):
