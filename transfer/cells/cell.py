@@ -19,6 +19,7 @@ from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, with_heads
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import Checkpoint
+from transfer.frozen.classifier import classifier_file
 from transfer.frozen.feature_cache import feature_precision
 from transfer.record import (
     RECORDS,
@@ -280,17 +281,10 @@ def check_records_of_name(cells: Sequence[Cell]) -> None:
 
 
 def weights_file(record: Record | None, work_folder: Path) -> Path | None:
-    """Return the file of the weights that a record names.
-
-    None if it is missing or damaged.
-    """
-    from transfer.frozen.classifier import classifier_file, load_classifier
-
+    """Return the file of the weights that a record names; None if it is missing."""
     name = record.details.get(WEIGHTS) if record is not None else None
-    if name is None:
-        return None
-    file = classifier_file(work_folder, name)
-    return file if load_classifier(file) is not None else None
+    file = classifier_file(work_folder, str(name))
+    return file if file.exists() else None
 
 
 def classifier_hash(cell: Cell) -> str:

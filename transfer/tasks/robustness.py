@@ -86,7 +86,9 @@ class TrainedClassifier(FrozenTask):
         """Return the classifier and the test features, computed or from the cache."""
         head = load_classifier(folders.classifier) if folders.classifier else None
         if head is None:
-            raise FileNotFoundError(f"{folders.classifier}: run {self.classifier} first")
+            raise FileNotFoundError(
+                f"{folders.classifier}: damaged. Delete it, so that {self.classifier} runs again"
+            )
         images, trained = (open_images(key, "test", folders) for key in self.datasets())
         (test,) = self.features(backbone, folders)
         labels = labels_among(test.labels, images.class_names, trained.class_names)
