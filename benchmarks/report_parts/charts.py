@@ -5,11 +5,10 @@ Names of lines come from files, so they appear only in the HTML legend, which is
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 
 from benchmarks.drawing.panels import COLORS as FIGURE_COLORS
-from benchmarks.report_parts.document import Chart
 
 COLORS = (*FIGURE_COLORS[:6], "#8C6BB1", "#7F7F7F")
 """Colors for color-blind readers: without black, with two more."""
@@ -24,9 +23,13 @@ MAX_POINTS, MAX_MARKED, NUM_TICKS = 200, 20, 7
 Points = Sequence[tuple[float, float]]
 
 
+Look = tuple[str, str]
+"""Color and marker of a line in all charts."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Draft:
-    """Data of a chart: lines, axis labels and scales."""
+class Chart:
+    """A chart: lines, axis labels and scales."""
 
     title: str
     x: str
@@ -40,54 +43,48 @@ class Draft:
     edges: bool = False
     """Shade the smallest and the largest x, the edges of a search."""
     markers: bool = True
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    """Look of each line by its name."""
 
 
-Look = tuple[str, str]
-"""Color and marker of a line in all charts."""
-
-
-def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
+def line_charts(charts: Iterable[Chart]) -> list[Chart]:
     """Return the charts with finite numbers, with consistent line styles.
 
     A chart draws at most as many lines as there are colors; its note counts the others.
     """
     looks: dict[str, Look] = {}
-    charts = []
-    for draft in drafts:
-        series = _finite_lines(draft)
+    drawable = []
+    for chart in charts:
+        series = _finite_lines(chart)
         for name in series:
             index = len(looks)  # lines of one color have different markers
             sign = SIGNS[(index + index // len(COLORS)) % len(SIGNS)]
             looks.setdefault(name, (COLORS[index % len(COLORS)], sign))
-        if not series:
-            continue
-        series_to_draw = dict(list(series.items())[: len(COLORS)])
-        note = draft.note
-        if num_more := len(series) - len(series_to_draw):
+        note = chart.note
+        if num_more := max(0, len(series) - len(COLORS)):
             note = f"{note} {num_more} more are not drawn.".strip()
-        legend = [
-            (looks[name][1] if draft.markers else UNMARKED, looks[name][0], name)
-            for name in series_to_draw
-        ]
-        charts.append(Chart(draft.title, _svg(draft, series_to_draw, looks), legend, note))
-    return charts
+            series = dict(list(series.items())[: len(COLORS)])
+        if series:
+            own_looks = {name: looks[name] for name in series}
+            drawable.append(replace(chart, series=series, note=note, looks=own_looks))
+    return drawable
 
 
-def _finite_lines(draft: Draft) -> dict[str, Points]:
+def _finite_lines(chart: Chart) -> dict[str, Points]:
     """Return the drawable points of each line, at most MAX_POINTS."""
     lines = {}
-    for name, points in draft.series.items():
-        finite = [(x, y) for x, y in points if math.isfinite(x + y) and (x > 0 or not draft.log_x)]
+    for name, points in chart.series.items():
+        finite = [(x, y) for x, y in points if math.isfinite(x + y) and (x > 0 or not chart.log_x)]
         # keep the last point, which is the run's result
         lines[name] = finite[:: -max(1, -(-len(finite) // MAX_POINTS))][::-1]
     return {name: points for name, points in lines.items() if points}
 
 
-def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) -> str:
+def svg(chart: Chart) -> str:
     """Return the drawing: shaded edges, grid and ticks, lines, markers and rings."""
-    scale = math.log10 if draft.log_x else float
-    xs = sorted({x for points in series.values() for x, _ in points})
-    ys = [y for points in series.values() for _, y in points]
+    scale = math.log10 if chart.log_x else float
+    xs = sorted({x for points in chart.series.values() for x, _ in points})
+    ys = [y for points in chart.series.values() for _, y in points]
     low, high = min(ys), max(ys)
     margin = 0.06 * (high - low or abs(high) or 1)
     bottom, top = low - margin, high + margin
@@ -110,7 +107,7 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
         position = f'x="{x}" y="{y}" text-anchor="{anchor}"{attributes}'
         elements.append(f"<text {position}>{escape(content)}</text>")
 
-    if draft.edges and len(xs) > 2:  # the best value may be outside
+    if chart.edges and len(xs) > 2:  # the best value may be outside
         edges = (LEFT, px(math.sqrt(xs[0] * xs[1]))), (px(math.sqrt(xs[-2] * xs[-1])), right)
         for start, stop in edges:
             size = f'width="{stop - start:.1f}" height="{end - TOP}"'
@@ -122,24 +119,24 @@ def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) 
         text(LEFT - 6, py(value) + 4, f"{value:g}", "end")
     whole = all(float(x).is_integer() for x in xs)
     label_end = -math.inf
-    for value in xs if draft.log_x else _ticks(first - side, last + side, whole=whole):
-        label = f"{value:.3g}" if draft.log_x else f"{value:g}"
+    for value in xs if chart.log_x else _ticks(first - side, last + side, whole=whole):
+        label = f"{value:.3g}" if chart.log_x else f"{value:g}"
         half_px = LABEL_PX * len(label) / 2
         if px(value) - half_px > label_end:
             text(px(value), end + 16, label)
             label_end = px(value) + half_px
-    for name, points in series.items():
-        color, sign = looks[name]
+    for name, points in chart.series.items():
+        color, sign = chart.looks[name]
         stroke = f'fill="none" stroke="{color}" stroke-width="1.8"'
         line = "L".join(f"{px(x)} {py(y)}" for x, y in points)
         elements.append(f'<path d="M{line}" {stroke}/>')
         for x, y in points:
-            if draft.markers and len(points) <= MAX_MARKED:
+            if chart.markers and len(points) <= MAX_MARKED:
                 text(px(x), py(y) + 4, sign, attributes=f' fill="{color}"')
-            if draft.marked.get(name) == x:
+            if chart.marked.get(name) == x:
                 elements.append(f'<circle cx="{px(x)}" cy="{py(y)}" r="8" {stroke}/>')
-    text((LEFT + right) / 2, HEIGHT - 8, draft.x)
-    text(0, 0, draft.y, attributes=f' transform="translate(13 {(TOP + end) / 2}) rotate(-90)"')
+    text((LEFT + right) / 2, HEIGHT - 8, chart.x)
+    text(0, 0, chart.y, attributes=f' transform="translate(13 {(TOP + end) / 2}) rotate(-90)"')
     frame = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-size="12" fill="currentColor" aria-hidden="true"'
     return f"<svg {frame}>{''.join(elements)}</svg>"
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from benchmarks.report_parts.charts import UNMARKED, Chart, svg
 from benchmarks.results.tables import Cell, Grid, Line, grid, plain
 from transfer.galleries.tile import MAX_BYTES
 
@@ -44,16 +45,6 @@ class Fold(NamedTuple):
     is_open: bool = False
 
 
-class Chart(NamedTuple):
-    """A chart with its caption and legend."""
-
-    title: str
-    svg: str
-    legend: Sequence[tuple[str, str, str]]
-    """Sign, color and name of each line."""
-    note: str = ""
-
-
 class Image(NamedTuple):
     """One image with its caption."""
 
@@ -85,11 +76,12 @@ def html(element: Part, address: Address) -> str:
     if isinstance(element, Sheet):
         return _sheet(element, address)
     if isinstance(element, Chart):
-        legend = "".join(
-            f'<li><span aria-hidden="true" style="color:{color}">{sign}</span> {escape(name)}</li>'
-            for sign, color, name in element.legend
-        )
-        caption = f"<figcaption>{escape(element.title)}</figcaption>{element.svg}"
+        legend = ""
+        for name, (color, marker) in element.looks.items():
+            sign = marker if element.markers else UNMARKED
+            style = f'aria-hidden="true" style="color:{color}"'
+            legend += f"<li><span {style}>{sign}</span> {escape(name)}</li>"
+        caption = f"<figcaption>{escape(element.title)}</figcaption>{svg(element)}"
         return f'<figure>{caption}<ul class="legend">{legend}</ul>{_note(element.note)}</figure>'
     if isinstance(element, Gallery):
         title = f"<h3>{escape(element.title)}</h3>" if element.title else ""

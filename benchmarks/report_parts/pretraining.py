@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
-from benchmarks.report_parts.charts import Draft, line_charts
-from benchmarks.report_parts.document import Chart, Gallery, Image, Part, jpeg_address
+from benchmarks.report_parts.charts import Chart, line_charts
+from benchmarks.report_parts.document import Gallery, Image, Part, jpeg_address
 from benchmarks.results.explanation import file_of
 from benchmarks.results.records import TRAINING_LOGS, Run
 from benchmarks.results.tables import plain
@@ -101,12 +101,12 @@ def _charts(logs: Sequence[Log]) -> list[Chart]:
     position = "epoch" if all("epoch" in line for log in logs for line in log.lines) else "step"
     names = [log.name for log in logs]
     unique = [str(log.path) if names.count(log.name) > 1 else log.name for log in logs]
-    drafts = []
+    charts = []
     for quantity in (name for name in quantities if name not in POSITIONS):
         title = TITLES.get(quantity, quantity.replace("_", " ").capitalize())
         series = {
             name: [(line[position], line.get(quantity, math.nan)) for line in log.lines]
             for name, log in zip(unique, logs, strict=True)
         }
-        drafts.append(Draft(title=title, x=position, y="", series=series, markers=False))
-    return line_charts(drafts)
+        charts.append(Chart(title=title, x=position, y="", series=series, markers=False))
+    return line_charts(charts)

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from benchmarks.report_parts.charts import Draft, Points, line_charts
+from benchmarks.report_parts.charts import Chart, Points, line_charts
 from benchmarks.report_parts.document import (
     Fold,
     Gallery,
@@ -115,9 +115,9 @@ def _parts(folder: Path, views: Sequence[View]) -> list[Part]:
 def _parts_of(view: View) -> list[Part]:
     """Return the charts and tables of a view."""
     records = _records(view.named)
-    drafts = [*_charts(records), *_against_parameters(view.named), *_curves(view.snapshots)]
+    charts = [*_charts(records), *_against_parameters(view.named), *_curves(view.snapshots)]
     tables = [*_precisions(records), *_classes(view.named)]
-    return [*line_charts(drafts), *tables, *_confusions(records)]
+    return [*line_charts(charts), *tables, *_confusions(records)]
 
 
 def _records(named: Iterable[Named]) -> list[Record]:
@@ -128,7 +128,7 @@ def _records(named: Iterable[Named]) -> list[Record]:
     ]
 
 
-def _charts(records: Sequence[Record]) -> Iterator[Draft]:
+def _charts(records: Sequence[Record]) -> Iterator[Chart]:
     """Yield the charts of a task."""
     for scores, chosen, y in SEARCHES:
         yield _search(records, scores, chosen, y)
@@ -141,8 +141,8 @@ def _charts(records: Sequence[Record]) -> Iterator[Draft]:
             for severity, severity_values in sorted(values.items())
         ]
     title = "Accuracy by severity of the corruption"
-    yield Draft(title=title, x="severity", y="top-1, percent", series=severities)
-    yield Draft(
+    yield Chart(title=title, x="severity", y="top-1, percent", series=severities)
+    yield Chart(
         title="Accuracy after each epoch",
         x="epoch",
         y="accuracy on test, percent",
@@ -150,15 +150,15 @@ def _charts(records: Sequence[Record]) -> Iterator[Draft]:
         note="The result is the last epoch, not the best one.",
     )
     losses = {name: run.details.get("training", {}).get("curve", ()) for name, run in records}
-    yield Draft(title="Training loss", x="step", y="loss", series=losses, markers=False)
+    yield Chart(title="Training loss", x="step", y="loss", series=losses, markers=False)
 
 
-def _against_parameters(named: Sequence[Named]) -> Iterator[Draft]:
+def _against_parameters(named: Sequence[Named]) -> Iterator[Chart]:
     """Yield the main number over parameters, if networks differ in size."""
     records = {name: number.runs[0].record for name, number in named}
     sizes = {name: record.backbone.get("num_parameters", 0) for name, record in records.items()}
     if len({*sizes.values()} - {0}) > 1:
-        yield Draft(
+        yield Chart(
             title="Accuracy against parameters",
             x="parameters, millions",
             y=f"{named[0][1].metric}, percent",
@@ -171,7 +171,7 @@ def _against_parameters(named: Sequence[Named]) -> Iterator[Draft]:
         )
 
 
-def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> Draft:
+def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> Chart:
     """Return the chart of a search over learning rates or costs."""
     series, rings, num_diverged = {}, {}, 0
     for name, run in records:
@@ -189,7 +189,7 @@ def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> 
     notes = ["Ring: chosen."] if rings else []
     notes.append("Shaded: edges of the search; the best value may be outside.")
     notes += [f"Diverged (not shown): {num_diverged}."] if num_diverged else []
-    return Draft(
+    return Chart(
         title=f"Search over the {setting}",
         x=setting,
         y=y,
@@ -201,7 +201,7 @@ def _search(records: Sequence[Record], scores: str, chosen_key: str, y: str) -> 
     )
 
 
-def _curves(snapshots: Sequence[Number]) -> Iterator[Draft]:
+def _curves(snapshots: Sequence[Number]) -> Iterator[Chart]:
     """Yield the main number, and RankMe of followed runs, during pre-training: a line per run."""
     charts: dict[tuple[str, str, str], dict[str, Points]] = {}
     for name, numbers in grouped((curve_of(number), number) for number in snapshots).items():
@@ -216,7 +216,7 @@ def _curves(snapshots: Sequence[Number]) -> Iterator[Draft]:
             ranks = sorted((position, metrics[RANKME]) for position, metrics in with_rank)
             charts.setdefault(("Effective rank during pre-training", x, y), {})[name] = ranks
     for (title, x, y), series in sorted(charts.items()):
-        yield Draft(title=title, x=x, y=y, series=series)
+        yield Chart(title=title, x=x, y=y, series=series)
 
 
 def _precisions(records: Sequence[Record]) -> list[Sheet]:

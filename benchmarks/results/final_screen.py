@@ -4,8 +4,6 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
 
-from rich.cells import cell_len, set_cell_size
-
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.numbers import common_notes, numbers_of
 from benchmarks.results.published import best_published
@@ -52,15 +50,12 @@ def final_screen(
     for run in failed:
         key = key_of(run.task, run.protocol)
         reasons.append(f"failed  {run.backbone.name}  {key}  {run.failure}")
-    reasons = [shortened(reason, 2 * width) for reason in reasons]
+    reasons = [
+        reason if len(reason) <= 2 * width else f"{reason[: 2 * width - 1]}…" for reason in reasons
+    ]
     notes = [*_notes(succeeded), *first_lines(reasons, MAX_FAILURES, "more failures in tables/")]
     num_lines = MAX_LINES - 1 - 2 * len(notes)
     return "\n".join([*first_lines(table, num_lines, "more in tables/"), *notes])
-
-
-def shortened(text: str, length: int) -> str:
-    """Return the text, cut to a length in columns."""
-    return text if cell_len(text) <= length else f"{set_cell_size(text, length - 1)}…"
 
 
 def _rows(cells: Sequence[CellId], runs: Sequence[Run]) -> list[Sequence[str]]:

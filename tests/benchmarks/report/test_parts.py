@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report_parts.charts import Draft, line_charts
-from benchmarks.report_parts.document import Chart, Fold, Gallery, Sheet
+from benchmarks.report_parts.charts import Chart, line_charts, svg
+from benchmarks.report_parts.document import Fold, Gallery, Sheet
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.tasks import task_folds
@@ -18,40 +18,40 @@ from transfer.galleries.tile import Tile, write_gallery
 from transfer.record import RECORDS, SNAPSHOTS
 
 TASK = transfer_tasks()[0]
-SEARCH = Draft(title="Search", x="rate", y="accuracy", series={}, log_x=True)
+SEARCH = Chart(title="Search", x="rate", y="accuracy", series={}, log_x=True)
 NUMBERS = ((1.0, 1.0), (2.0, 2.0))
 
 
 def test_name_has_one_color_in_all_charts_of_a_section() -> None:
     series = {"a": ((0.1, 1.0), (1.0, 3.0), (10.0, 2.0))}
     (chart,) = line_charts([replace(SEARCH, series=series, marked={"a": 1})])
-    assert "currentColor" in chart.svg
-    assert ">0.1</text>" in chart.svg
-    assert chart.svg.count("<circle") == 1
-    assert not re.search(r"(href|src)=", chart.svg)
+    assert "currentColor" in svg(chart)
+    assert ">0.1</text>" in svg(chart)
+    assert svg(chart).count("<circle") == 1
+    assert not re.search(r"(href|src)=", svg(chart))
     names = list("abcdefghi")
-    drafts = [
+    variants = [
         replace(SEARCH, series=dict.fromkeys(names[:8], NUMBERS)),
         replace(SEARCH, series={"a": ()} | dict.fromkeys(names[4:], NUMBERS)),
     ]
     looks: dict[str, set[tuple[str, str]]] = {}
-    for chart in line_charts(drafts):
-        for sign, color, name in chart.legend:
-            looks.setdefault(name, set()).add((color, sign))
+    for chart in line_charts(variants):
+        for name, look in chart.looks.items():
+            looks.setdefault(name, set()).add(look)
     assert [len(ours) for ours in looks.values()] == [1] * 9
     assert len(set.union(*looks.values())) == 9
 
 
 def test_a_single_point_has_numbers_on_both_axes() -> None:
-    (chart,) = line_charts([Draft(title="Rate", x="epoch", y="", series={"a": [(1.29, 0)]})])
-    assert "nan" not in chart.svg
-    assert [">1.5</text>" in chart.svg, ">0.06</text>" in chart.svg] == [True, True]
+    (chart,) = line_charts([Chart(title="Rate", x="epoch", y="", series={"a": [(1.29, 0)]})])
+    assert "nan" not in svg(chart)
+    assert [">1.5</text>" in svg(chart), ">0.06</text>" in svg(chart)] == [True, True]
 
 
 def test_labels_of_near_values_do_not_overlap() -> None:
     series = {name: [(x, 1.0)] for name, x in (("a", 3.37), ("b", 3.38), ("c", 23.5))}
-    (chart,) = line_charts([Draft(title="Size", x="", y="", series=series, log_x=True)])
-    assert [f">{x}</text>" in chart.svg for x in (3.37, 3.38, 23.5)] == [True, False, True]
+    (chart,) = line_charts([Chart(title="Size", x="", y="", series=series, log_x=True)])
+    assert [f">{x}</text>" in svg(chart) for x in (3.37, 3.38, 23.5)] == [True, False, True]
 
 
 def folds_of(results: Path) -> list[Fold]:
@@ -145,7 +145,7 @@ def test_charts_draw_one_line_for_each_checkpoint(tmp_path: Path) -> None:
         complete(tmp_path, "mine", TASK, seed, details=details)
         complete(tmp_path, "other", TASK, seed, details=details, backbone=backbone("other"))
     (chart,) = charts(tmp_path)
-    assert [name for *_, name in chart.legend] == ["mine, seed 0", "other, seed 0"]
+    assert [*chart.looks] == ["mine, seed 0", "other, seed 0"]
 
 
 def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
@@ -247,10 +247,7 @@ def test_snapshots_have_a_line_per_engine(tmp_path: Path) -> None:
     paper, smoke = views(tmp_path)
     assert "Smoke schedule" in smoke.name
     names = [
-        [name for *_, name in part.legend]
-        for view in (paper, smoke)
-        for part in view.parts
-        if isinstance(part, Chart)
+        [*part.looks] for view in (paper, smoke) for part in view.parts if isinstance(part, Chart)
     ]
     assert names == [["jcl", "jcl (engine other)"], ["jcl"]]
 
