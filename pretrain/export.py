@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain import checkpoint
-from pretrain.job import Job, dtype_name, flatten, printable
+from pretrain.job import Job, dtype_name, flatten
 from pretrain.metrics import mean_metrics_after
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.recipes import Recipe
@@ -39,7 +39,7 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
         "settings": settings,
         "epochs": steps / job.feed.plan.steps_per_epoch,
         "steps": steps,
-        "data": f"{printable(job.command.data.absolute().name)} ({len(images)} images"
+        "data": f"{job.command.data.absolute().name} ({len(images)} images"
         f"{bad_images}, fingerprint {images.fingerprint})",
         "seed": job.command.seed,
         "precision": dtype_name(job.dtype),

@@ -207,12 +207,7 @@ def texture(views: ViewRecipe, styles: tuple[Path, ...]) -> str:
     if not styles:
         return "randconv_luma"
     names = ", ".join(style.name for style in styles)
-    return printable(f"style bank {styles[0].parent.name} of {names}")
-
-
-def printable(name: str) -> str:
-    """Return a file name with escapes for bytes that are not UTF-8."""
-    return name.encode(errors="backslashreplace").decode()
+    return f"style bank {styles[0].parent.name} of {names}"
 
 
 def describe(job: Job) -> str:

@@ -94,7 +94,7 @@ class Feed:
         for index in range(len(self.images) if self.in_memory else 0):
             stop.exit_if_requested()
             try:
-                decoded.append(self.images.read(index).numpy())
+                decoded.append(self.images.read(index))
             except DecodeError as error:
                 self.bad_images.add(index, error)
                 decoded.append(np.empty((0, 0, 3), dtype=np.uint8))
@@ -200,8 +200,8 @@ class Feed:
     def _read(self, index: int, style: int) -> Pixels:
         """Return pixels (H, W, 3) of an image or its styled copy."""
         if style >= 0:
-            return read_pixels(self.styles[style] / self.images.name(index)).numpy()
-        return self.decoded[index] if self.decoded else self.images.read(index).numpy()
+            return read_pixels(self.styles[style] / self.images.name(index))
+        return self.decoded[index] if self.decoded else self.images.read(index)
 
 
 def pin_memory(batch: HostBatch) -> HostBatch:

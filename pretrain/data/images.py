@@ -10,11 +10,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from pretrain.pixels.decoding import DECODE_ERRORS, decode
+from pretrain.pixels.decoding import DECODE_ERRORS, Pixels, decode
 from pretrain.pixels.image_names import split_of_folder
 from pretrain.running.reading import read_bytes
 
@@ -88,14 +86,14 @@ class TrainingImages:
         rows = zip(self.names, self.heights, self.widths, strict=True)
         return hashlib.sha256(b"\n".join(b"%s %d %d" % row for row in rows)).hexdigest()[:16]
 
-    def read(self, index: int) -> Tensor:
+    def read(self, index: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8, of one image.
 
         Raises DecodeError if it does not decode, or if its size differs from the listed one.
         """
         file, listed = self.path(index), (int(self.heights[index]), int(self.widths[index]))
         pixels = read_pixels(file)
-        if tuple(pixels.shape[:2]) != listed:
+        if pixels.shape[:2] != listed:
             size = f"{pixels.shape[0]} x {pixels.shape[1]}"
             raise DecodeError(
                 f"{file} is {size} px, but was listed as {listed[0]} x {listed[1]}: the file was "
@@ -104,7 +102,7 @@ class TrainingImages:
         return pixels
 
 
-def read_pixels(file: Path) -> Tensor:
+def read_pixels(file: Path) -> Pixels:
     """Return RGB pixels (H, W, 3), uint8.
 
     Raises DecodeError if the file does not decode. Raises ReadError if the disk cannot be read: the
@@ -115,7 +113,7 @@ def read_pixels(file: Path) -> Tensor:
     except OSError as error:
         raise DecodeError(f"{file} cannot be read ({error.strerror})") from error
     try:
-        return torch.from_numpy(decode(content))
+        return decode(content)
     except DECODE_ERRORS as error:
         raise DecodeError(f"{file} does not decode ({error})") from error
 

@@ -132,8 +132,6 @@ def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
     images (n, 3, H, W). Each of the `num_splits` groups has its own batch statistics, as if it was
     on its own process.
     """
-    if num_splits == 1:
-        return network(images)
     return torch.cat([network(group) for group in images.chunk(num_splits)])
 
 
