@@ -9,7 +9,6 @@ Exit status: 0 the run ended, 1 a task failed, 2 the request is wrong or the fol
 """
 
 import hashlib
-import os
 import re
 import shlex
 import shutil
@@ -59,9 +58,8 @@ Evaluate = Callable[[RunAll, Sequence[Checkpoint]], int]
 class Stamp(NamedTuple):
     """Properties of a file that change when it is written."""
 
-    size: int
     modified_ns: int
-    inode: int
+    size: int
 
 
 @dataclass
@@ -95,11 +93,9 @@ class Watch:
                 self.waiting[path] = stamp, now_s
                 self.changed_s = now_s
         settled = [
-            (stamp.modified_ns, path)
-            for path, (stamp, since_s) in self.waiting.items()
-            if now_s - since_s >= self.settle_s
+            p for p, (_, since_s) in self.waiting.items() if now_s - since_s >= self.settle_s
         ]
-        return [path for _, path in sorted(settled)]
+        return sorted(settled, key=lambda path: (self.waiting[path][0].modified_ns, path))
 
     def _stamps(self) -> Iterator[tuple[Path, Stamp]]:
         patterns = [*self.patterns]
@@ -110,7 +106,7 @@ class Watch:
                 continue
             with suppress(OSError):  # vanished, or a link to nothing
                 if path.is_file():
-                    yield path, stamp_of(path.stat())
+                    yield path, stamp_of(path)
 
     def copy(self, path: Path) -> tuple[Path, str] | None:
         """Return a copy of a waiting file and its SHA-256; None if it changes or vanishes.
@@ -129,7 +125,7 @@ class Watch:
                     digest.update(chunk)
                     with explain_write_errors(temporary, "--runs"):
                         target.write(chunk)
-            is_same = stamp_of(path.stat()) == stamp and temporary.stat().st_size == stamp.size
+            is_same = stamp_of(path) == stamp
         except OSError as error:
             temporary.unlink(missing_ok=True)
             if isinstance(error, WriteError):
@@ -146,9 +142,10 @@ class Watch:
         return copy, digest.hexdigest()
 
 
-def stamp_of(status: os.stat_result) -> Stamp:
-    """Return the stamp in the status of a file."""
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+def stamp_of(path: Path) -> Stamp:
+    """Return the stamp of a file."""
+    status = path.stat()
+    return Stamp(status.st_mtime_ns, status.st_size)
 
 
 def origin_of(path: Path, modified_ns: int, values: Mapping[str, str | int | float]) -> Origin:

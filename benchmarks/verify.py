@@ -27,7 +27,7 @@ from benchmarks.results.differences import TWO_SIDED
 from benchmarks.results.records import plural, reason_of, require_folder
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from transfer.encoders.public_files import recognize
-from transfer.outcomes import PER_IMAGE, RESAMPLED, read_per_image, read_resampled
+from transfer.outcomes import PER_IMAGE, read_per_image
 from transfer.record import (
     RECORDS,
     STATE_FORMAT,
@@ -99,9 +99,6 @@ def _metric_contradictions(record: Record) -> Iterator[str]:
     if PER_IMAGE in details and answers is None:
         yield "the number of answers per image differs from the stored number"
     if answers is not None:
-        counted = details.get("num_test")
-        if isinstance(counted, int) and counted % len(answers.labels):
-            yield f"{len(answers.labels):,} answers, but {counted:,} test images"
         per_class = [*details.get("accuracy_per_class", {}).values()]
         classes = np.unique(answers.labels)
         computed = [100 * answers.fractions[answers.labels == c].mean() for c in classes]
@@ -119,13 +116,6 @@ def _metric_contradictions(record: Record) -> Iterator[str]:
                     f"the interval of {name} is {half_width:.4f}, but its trials give "
                     f"{expected_width:.4f}"
                 )
-    for name in details.get(RESAMPLED, {}).get("values", {}):
-        values = read_resampled(details, name)
-        # resampled values spread around the value of the complete test set
-        if name in record.metrics and values is not None and len(values):
-            value, spread = record.metrics[name], np.ptp(values) + TOLERANCE
-            if not values.min() - spread <= value <= values.max() + spread:
-                yield f"{name} is {value:.4f}, far from its resampled values"
 
 
 def verify(results: Path) -> Iterator[tuple[Path, str, list[str]]]:

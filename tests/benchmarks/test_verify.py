@@ -69,7 +69,6 @@ KINDS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda c: c["details"]["per_image"].update(images=90),
         "number of answers per image differs",
     ),
-    "test images": (lambda c: c["details"].update(num_test=90), "90 test images"),
     "class": (plant_class, "per class"),
     "recipe": (plant_recipe, PUBLIC.file),
 }
