@@ -47,12 +47,8 @@ class Report:
     """The result of checking one dataset."""
 
     key: str
-    small: Literal["", "generated", "excerpt", "recoded", "recoded excerpt"]
-    """State of data that is not the complete published dataset; otherwise empty.
-
-    "generated" and "excerpt": compared with `small-data.json` instead of the published numbers.
-    "recoded": the pixels are not the published ones.
-    """
+    small: Literal["", "generated", "excerpt"]
+    """State of data that is compared with `small-data.json` instead of the published numbers."""
     counts: dict[str, tuple[int, int]]
     """Images per split: found, expected."""
     classes: tuple[int, int]
@@ -193,13 +189,9 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
     scenes = {s: images for s, images in pools.items() if isinstance(images, Scenes)}
     faults = [line for images in scenes.values() for line in images.faults]
     skipped = [line for images in scenes.values() for line in images.lost]
-    small = report.small
-    if any(isinstance(images, Images) and images.recoded for images in pools.values()):
-        small = "recoded excerpt" if small == "excerpt" else "recoded"
     notes = dict.fromkeys(note for pool in pools.values() for note in pool.notes)
     return replace(
         report,
-        small=small,
         counts=counts,
         classes=(num_classes, sizes.classes),
         problems=(
