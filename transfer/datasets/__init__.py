@@ -20,5 +20,5 @@ splits.py         seeded draws for splits and fractions that are not published
 folders.py        the folders that an evaluation reads and writes; valid row names
 expected.py       expected numbers of images (check.py compares); `small-data.json`
 check.py          checks counts, classes, files and annotations; registers excerpts
-copies.py         test images that equal training images
+repeated.py       images in two splits or twice in one; copies
 """

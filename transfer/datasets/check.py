@@ -23,10 +23,10 @@ from transfer.datasets.catalog import (
     expected_sizes,
     instructions,
 )
-from transfer.datasets.copies import Keys, find_copies
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import ImageArrays, Images, read_pixels, upright_size
 from transfer.datasets.info import AnySplit
+from transfer.datasets.repeated import Keys, find_repeated
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 
@@ -37,9 +37,7 @@ ENDS = ((JPEG_START, b"\xff\xd9"), (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"))
 BLOCK = 512
 """Number of files per block; a stop waits until the block is checked."""
 NUM_NAMED = 20
-"""Problems that an error message quotes; check-data prints all. Copies that a remark names."""
-ALLOWED_PERCENT = 1
-"""Maximum percentage of copies in the test images; published datasets are below it."""
+"""Problems that an error message quotes; check-data prints all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +45,12 @@ class Report:
     """The result of checking one dataset."""
 
     key: str
-    small: Literal["", "generated", "excerpt"]
-    """State of data that is compared with `small-data.json` instead of the published numbers."""
+    small: Literal["", "generated", "excerpt", "recoded", "recoded excerpt"]
+    """State of data that is not the complete published dataset; otherwise empty.
+
+    "generated" and "excerpt": compared with `small-data.json` instead of the published numbers.
+    "recoded": the pixels are not the published ones.
+    """
     counts: dict[str, tuple[int, int]]
     """Images per split: found, expected."""
     classes: tuple[int, int]
@@ -65,10 +67,10 @@ class Report:
     """Broken annotations, which are skipped: lines of `problems`."""
     num_skipped: Mapping[str, int] = field(default_factory=dict)
     """Images per disjoint split that are skipped because their annotations are unusable."""
-    num_copies: int = 0
-    """Test images that equal training images; 0 if they are few."""
+    num_repeated: int = 0
+    """Images in two splits or twice in one; copies count if they are many."""
     copied_percent: float = 0.0
-    """Percentage of test images that equal training images."""
+    """Percentage of test images with a copy among the training images."""
     fatal: tuple[str, ...] = ()
     """Lines of `problems` that --tolerate does not cover: unreadable splits, wrong classes."""
     notes: tuple[str, ...] = ()
@@ -92,7 +94,7 @@ class Report:
     def num_bad(self) -> int:
         """Return the number of bad images and broken annotations.
 
-        Bad images are missing, too many, copies or unreadable. An image without usable
+        Bad images are missing, too many, repeated or unreadable. An image without usable
         annotations is also missing in the counts; it counts once.
         """
         wrong = {split: abs(count - expected) for split, (count, expected) in self.counts.items()}
@@ -101,7 +103,7 @@ class Report:
         num_skipped = self.num_skipped
         miscounted = max(wrong.get("trainval", 0), in_parts, num_skipped.get("trainval", 0))
         miscounted += max(wrong.get("test", 0), num_skipped.get("test", 0))
-        return miscounted + len(self.unreadable) + self.num_copies + len(self.faults)
+        return miscounted + len(self.unreadable) + self.num_repeated + len(self.faults)
 
     def fit(self, tolerated: int) -> bool:
         """Return whether the dataset has no fatal problem and few bad images.
@@ -115,7 +117,7 @@ class Report:
 
         tolerated: maximum number of other bad images.
         """
-        others = len(self.unreadable) + self.num_copies + len(self.faults)
+        others = len(self.unreadable) + self.num_repeated + len(self.faults)
         others += sum(self.num_skipped.values())
         # a subset may lack the lists of train and val
         pools = [self.counts[split] for split in DISJOINT if split in self.counts]
@@ -175,36 +177,30 @@ def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None
     if num_classes != sizes.classes:
         wrong_classes.append(f"{num_classes} complete classes found, {sizes.classes} expected")
     broken, contents = _check_files(key, pools, decode=decode)
-    copies = find_copies(pools, contents)
-    copied_percent, copy_lines = 0.0, []
-    if copies:
-        num_test = len(pools["test"])
-        copied_percent = 100 * len(copies) / num_test
-        copy_lines = [
-            f"test: {len(copies):,} of {num_test:,} images ({copied_percent:.3g} %) equal training "
-            "images",
-            *(f"  {' = '.join(pair)}" for pair in copies[:NUM_NAMED]),
-        ]
-    too_many_copies = copy_lines[:1] if copied_percent > ALLOWED_PERCENT else []
+    repeated = find_repeated(pools, contents, info.image_names)
     scenes = {s: images for s, images in pools.items() if isinstance(images, Scenes)}
     faults = [line for images in scenes.values() for line in images.faults]
     skipped = [line for images in scenes.values() for line in images.lost]
+    small = report.small
+    if any(isinstance(images, Images) and images.recoded for images in pools.values()):
+        small = "recoded excerpt" if small == "excerpt" else "recoded"
     notes = dict.fromkeys(note for pool in pools.values() for note in pool.notes)
     return replace(
         report,
+        small=small,
         counts=counts,
         classes=(num_classes, sizes.classes),
         problems=(
-            *(*unopened, *miscounted, *_broken_lines(data, broken)),
-            *(*skipped, *faults, *wrong_classes, *too_many_copies),
+            *(*unopened, *miscounted, *repeated.problems, *_broken_lines(data, broken)),
+            *(*skipped, *faults, *wrong_classes),
         ),
         unreadable=tuple(broken),
         faults=tuple(faults),
         num_skipped={split: len(images.lost) for split, images in scenes.items()},
-        num_copies=len(copies) if too_many_copies else 0,
-        copied_percent=copied_percent,
+        num_repeated=repeated.num_images,
+        copied_percent=repeated.copied_percent,
         fatal=(*unopened, *wrong_classes),
-        notes=(*notes, *copy_lines),
+        notes=(*notes, *repeated.notes),
         fingerprints=fingerprints,
         states=states,
     )
@@ -226,7 +222,7 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
         command = f"python -m transfer register-subset {key} --data {data}{option}"
         advice += f" If it is a subset on purpose: {command}"
     raise DataError(
-        f"{title}: {report.num_bad - len(report.faults)} images are missing, too many, copies "
+        f"{title}: {report.num_bad - len(report.faults)} images are missing, too many, repeated "
         f"or unusable{broken}, {tolerated} are tolerated; {num_classes} classes found, "
         f"{num_expected} expected:\n  "
         + "\n  ".join([report.first_problems, *report.notes])

@@ -172,6 +172,8 @@ class Images(ImageSplit):
         self.label_array = labels
         self.class_names = tuple(class_names)
         self.notes = tuple(notes)
+        self.recoded = False
+        """True if lossy compression has changed the published pixels."""
 
     @cached_property
     def labels(self) -> Tensor:
@@ -188,7 +190,9 @@ class Images(ImageSplit):
         """Return the images with these indices (n,), in this order."""
         index_array = np.asarray(indices, dtype=np.int64)
         source, labels = self.source.take(index_array), self.label_array[index_array]
-        return Images(source, labels, self.class_names, notes=self.notes)
+        subset = Images(source, labels, self.class_names, notes=self.notes)
+        subset.recoded = self.recoded
+        return subset
 
     @cached_property
     def fingerprint(self) -> str:

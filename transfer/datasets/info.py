@@ -158,6 +158,11 @@ class DatasetInfo:
     """
     known_classes: Callable[[], Sequence[str]] = tuple
     """Returns the published class names, for errors about missing classes."""
+    image_names: str = ""
+    """Regular expression of file names that identify an image in any folder.
+
+    Empty: only the path identifies an image.
+    """
     draw: str = ""
     """Name of the draw of training and test images.
 
