@@ -279,6 +279,20 @@ class Scenes(ImageSplit):
         return digest.hexdigest()[:16]
 
 
+def name_differences(names: Sequence[str], expected: Sequence[str]) -> str:
+    """Return the first five added and missing class names of a split."""
+    added, missing = (
+        [repr(name) for name in first if name not in second]
+        for first, second in ((names, expected), (expected, names))
+    )
+    texts = [
+        f"{verb} {', '.join(diff[:5])}" + (f" and {len(diff) - 5} more" if len(diff) > 5 else "")
+        for verb, diff in (("it adds", added), ("it lacks", missing))
+        if diff
+    ]
+    return "; ".join(texts) or "it has them in another order"
+
+
 def usable_for_training(
     scenes: Scenes, finds: Literal["boxes", "masks", "keypoints"]
 ) -> NDArray[np.int64]:
@@ -315,56 +329,6 @@ def box_fault(box: object, width: int, height: int) -> str:
     if x >= width or y >= height or x + w <= 0 or y + h <= 0:
         return f"box {box} lies outside the image of {width} x {height} px"
     return ""
-
-
-MANY = 0.05
-"""Maximum fraction of contradictory boxes in a valid file; a single one is always valid."""
-CONTRADICTION_IOU = 0.5
-"""Below this IoU, a box contradicts the outlines or the image."""
-
-
-def contradictory_boxes(scenes: Sequence[Scene], layout: str) -> dict[int, str]:
-    """Return the boxes that contradict the other annotations, with reasons, if they are many.
-
-    A box contradicts if it overlaps little with its object's outlines, if it has no outlines and
-    lies mostly outside its image, or if it is smaller than a pixel. Published files may contain a
-    few such boxes. A file with many was probably written in another layout, such as corners instead
-    of width and height. The keys are indices across all scenes. layout: description of the file's
-    layout, for the reasons.
-    """
-    boxes = np.concatenate([np.zeros((0, 4)), *(scene.boxes for scene in scenes)])
-    sizes = np.array([(s.width, s.height) for s in scenes for _ in s.boxes]).reshape(-1, 2)
-    expected = np.clip(boxes, 0, np.tile(sizes, 2))
-    outlined = np.zeros(len(boxes), dtype=np.bool_)
-    shapes = [outlines for scene in scenes for outlines in scene.polygons or ()]
-    if any(shapes):
-        outlined = np.array([bool(outlines) for outlines in shapes])
-        points = [np.concatenate(outlines).reshape(-1, 2) for outlines in shapes if outlines]
-        starts = np.cumsum([0, *map(len, points[:-1])])
-        extents = [f.reduceat(np.concatenate(points), starts) for f in (np.minimum, np.maximum)]
-        expected[outlined] = np.concatenate(extents, axis=1)
-    top_left = np.maximum(boxes[:, :2], expected[:, :2])
-    bottom_right = np.minimum(boxes[:, 2:], expected[:, 2:])
-    intersection = np.maximum(bottom_right - top_left, 0).prod(axis=1)
-    areas = [np.maximum(b[:, 2:] - b[:, :2], 0).prod(axis=1) for b in (boxes, expected)]
-    is_far = intersection < CONTRADICTION_IOU * (areas[0] + areas[1] - intersection)
-    tiny = boxes.max(axis=1, initial=-np.inf) <= 1
-    wrong = np.flatnonzero(tiny | is_far)
-    if len(wrong) <= max(1, MANY * len(boxes)):
-        return {}
-    reasons = {}
-    for i in wrong.tolist():
-        reason = "lies mostly outside its image"
-        if tiny[i]:
-            reason = "is smaller than a pixel"
-        elif outlined[i]:
-            reason = "contradicts its outlines"
-        left, top, right, bottom = boxes[i].tolist()
-        reasons[i] = (
-            f"the box from ({left:g}, {top:g}) to ({right:g}, {bottom:g}) {reason}: {len(wrong)} "
-            f"of {len(boxes)} boxes are wrong; expected {layout} in px"
-        )
-    return reasons
 
 
 def is_flat(box: Sequence[float]) -> bool:

@@ -26,13 +26,14 @@ from pretrain.running.reading import read_bytes
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.info import DatasetInfo, SmallVersion, facts, info, source, split_counts
 from transfer.datasets.objects.annotation_store import read_once, stored_scenes
+from transfer.datasets.objects.box_layouts import XYWH, contradictions
 from transfer.datasets.scenes import (
     Scene,
     Scenes,
     box_fault,
-    contradictory_boxes,
     is_flat,
     is_number,
+    name_differences,
     without_objects,
 )
 from transfer.datasets.splits import uniform_split
@@ -139,7 +140,7 @@ def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
     if set(test.class_names) != set(classes):
         raise DataError(
             f"{test.annotations}: its categories differ from {train.name}: "
-            f"{sorted({*test.class_names} ^ {*classes})[:5]}; both files need the same names"
+            f"{name_differences(test.class_names, classes)}; both files need the same names"
         )
     return test.with_classes(classes)
 
@@ -192,7 +193,7 @@ def _parse_scenes(file: Path, content: bytes) -> Scenes:
         for number, image in images
         if _has_size(image)
     ]
-    wrong = contradictory_boxes(scenes, "left, top, width, height")
+    wrong = _wrong_boxes(scenes, log)
     for index, reason in wrong.items():
         log.add_broken(log.usable[index], reason)
     return Scenes(
@@ -344,6 +345,27 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
         polygons=tuple(map(_outlines, usable)) if log.kind == "instances" else None,
         keypoints=_keypoints(usable) if log.kind == "person_keypoints" else None,
     )
+
+
+def _wrong_boxes(scenes: list[Scene], log: _Log) -> dict[int, str]:
+    """Return the boxes in another layout, with reasons, if many."""
+    entries = [annotation for _, annotation in log.usable]
+    image_sizes = [(scene.width, scene.height) for scene in scenes for _ in scene.boxes]
+    return contradictions(
+        np.array([entry["bbox"] for entry in entries], dtype=np.float64).reshape(-1, 4),
+        np.array([_extent(entry.get("segmentation")) for entry in entries]).reshape(-1, 4),
+        np.array(image_sizes, dtype=np.float64).reshape(-1, 2),
+        XYWH,
+    )
+
+
+def _extent(mask: object) -> list[float]:
+    """Return left, top, right, bottom of outlines; NaN without outlines."""
+    outlines = list(filter(is_outline, mask)) if isinstance(mask, list) else []
+    if not outlines:
+        return [math.nan] * 4
+    x, y = ([outline[k::2] for outline in outlines] for k in (0, 1))
+    return [min(map(min, x)), min(map(min, y)), max(map(max, x)), max(map(max, y))]
 
 
 def _outlines(annotation: dict[str, Any]) -> tuple[NDArray[np.float64], ...]:

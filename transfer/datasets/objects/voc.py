@@ -30,14 +30,8 @@ from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageFiles, Images, encode_names, read_mat
 from transfer.datasets.info import SmallVersion, generated_sizes, info, source
 from transfer.datasets.lists import read_list, read_names
-from transfer.datasets.scenes import (
-    Scene,
-    Scenes,
-    box_fault,
-    contradictory_boxes,
-    is_flat,
-    without_objects,
-)
+from transfer.datasets.objects.box_layouts import XYXY, contradictions
+from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat, without_objects
 from transfer.datasets.segmented import Mask, Segmented, write_mask
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import ADDED_MASKS, CLASSES, MASKED, SMALL_IMAGES, write_voc
@@ -125,7 +119,7 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
             )
         read = (_read_scene(data, folder, image_id, log) for image_id in image_ids)
         scenes += [scene for scene in read if scene is not None]
-    wrong = contradictory_boxes(scenes, "left, top, right, bottom")
+    wrong = _wrong_boxes(scenes)
     log.faults.extend(f"{log.usable[index]}: {reason}" for index, reason in wrong.items())
     split_scenes = Scenes(
         data, without_objects(scenes, wrong), CLASSES, faults=log.faults, lost=log.skipped_images
@@ -143,6 +137,19 @@ class _Log:
     """One line per broken object."""
     skipped_images: list[str] = field(default_factory=list)
     """One line per skipped image."""
+
+
+def _wrong_boxes(scenes: list[Scene]) -> dict[int, str]:
+    """Return the boxes in another layout, with reasons, if many."""
+    boxes = np.concatenate([np.zeros((0, 4)), *(scene.boxes for scene in scenes)])
+    published_boxes = boxes + np.array([1, 1, 0, 0])
+    image_sizes = [(scene.width, scene.height) for scene in scenes for _ in scene.boxes]
+    return contradictions(
+        published_boxes,
+        np.full_like(published_boxes, np.nan),
+        np.array(image_sizes, dtype=np.float64).reshape(-1, 2),
+        XYXY,
+    )
 
 
 def _read_scene(data: Path, folder: str, image_id: str, log: _Log) -> Scene | None:

@@ -19,6 +19,7 @@ from tests.transfer.datasets.conftest import CopyOf, real_data
 from transfer.datasets.catalog import open_any, open_scenes
 from transfer.datasets.check import check, register_subsets, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
+from transfer.datasets.objects.box_layouts import XYWH, XYXY
 from transfer.datasets.scenes import Scenes, usable_for_training
 from transfer.detection.coco_ap import coco_ap
 from transfer.detection.results import Detections
@@ -283,7 +284,7 @@ def without_one(content: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("change", "fields"),
-    [(renamed, ("'tiger'", "'cat'")), (without_one, ("'chair'",))],
+    [(renamed, ("adds 'tiger'", "lacks 'cat'")), (without_one, ("lacks 'chair'",))],
 )
 def test_other_categories_in_val_than_in_train_are_refused(
     change: Callable[[dict[str, Any]], None], fields: tuple[str, ...], data: Path
@@ -333,22 +334,27 @@ def fractions(box: list[float]) -> list[float]:
 
 
 OTHER_LAYOUTS: dict[str, Callable[[list[float]], list[float]]] = {
-    "corners": corners,
-    "centers": centers,
-    "rows first": lambda box: [box[1], box[0], box[3], box[2]],
-    "fractions": lambda box: fractions(centers(box)),
+    "left, top, right, bottom": corners,
+    "center x, center y, width, height": centers,
+    "top, left, height, width": lambda box: [box[1], box[0], box[3], box[2]],
+    "top, left, bottom, right": lambda box: [corners(box)[i] for i in (1, 0, 3, 2)],
+    "fractions of the image's width and height": lambda box: fractions(centers(box)),
 }
 
 
 @pytest.mark.parametrize("layout", OTHER_LAYOUTS)
-def test_boxes_of_another_layout_are_refused(layout: str, data: Path) -> None:
-    with rewritten(data / INSTANCES) as content:
-        for entry in content["annotations"]:
-            entry["bbox"] = OTHER_LAYOUTS[layout](entry["bbox"])
+def test_boxes_of_another_layout_are_refused_with_its_name(layout: str, data: Path) -> None:
+    names = [INSTANCES, Path(str(INSTANCES).replace("val", "train"))]
+    for name in names:
+        with rewritten(data / name) as content:
+            for entry in content["annotations"]:
+                entry["bbox"] = OTHER_LAYOUTS[layout](entry["bbox"])
     report = check("coco17", data, decode=False)
-    wrong = [line for line in report.faults if "expected left, top, width, height" in line]
+    wrong = [line for line in report.faults if f"look like {layout}" in line]
     assert wrong
-    with pytest.raises(DataError, match="boxes are wrong"):
+    assert all(f"expected {XYWH} in px" in line for line in wrong)
+    assert {line.split(":")[0] for line in wrong} == {str(name) for name in names}
+    with pytest.raises(DataError, match=f"look like {layout}"):
         require("coco17", data, tolerated=len(report.faults) - 1)
 
 
@@ -360,7 +366,7 @@ def test_tolerated_boxes_of_another_layout_are_left_out(data: Path) -> None:
             entry["bbox"] = corners(entry["bbox"])
     report = check("coco17", data, decode=False)
     assert len(report.faults) == 6
-    assert f"annotation {right[0]['id']}: the box from (" in report.faults[0]
+    assert f"annotation {right[0]['id']}: box [" in report.faults[0]
     assert "contradicts its outlines: 6 of" in report.faults[0]
     assert require("coco17", data, tolerated=6) == report
     scenes = open_scenes("coco17", data, "test")
@@ -385,13 +391,17 @@ def test_outlines_in_fractions_do_not_hide_boxes_in_fractions(data: Path) -> Non
     assert "is smaller than a pixel" in faults[0]
 
 
-def test_persons_with_corners_are_refused(copy_of: CopyOf) -> None:
+@pytest.mark.parametrize("outlined", [True, False])
+def test_persons_with_corners_are_refused(outlined: bool, copy_of: CopyOf) -> None:
     data = copy_of("coco17_keypoints")
     with rewritten(data / PERSONS) as content:
         for entry in content["annotations"]:
             entry["bbox"] = corners(entry["bbox"])
+            if not outlined and not entry["iscrowd"]:
+                entry["segmentation"] = []
     faults = check("coco17_keypoints", data, decode=False).faults
-    assert any("lies mostly outside its image" in line for line in faults)
+    reason = "contradicts its outlines" if outlined else "lies mostly outside its image"
+    assert any(reason in line and f"look like {XYXY}" in line for line in faults)
 
 
 def test_an_excerpt_is_announced_with_the_classes_of_its_files(data: Path) -> None:

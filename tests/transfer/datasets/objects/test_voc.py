@@ -118,8 +118,11 @@ def rewrite_boxes(data: Path, change: Callable[[list[float]], list[float]]) -> N
 @pytest.mark.parametrize(
     ("change", "fact"),
     [
-        (lambda b: [b[0] / 96, b[1] / 64, b[2] / 96, b[3] / 64], "is smaller than a pixel"),
-        (lambda b: [b[1], b[0], b[3], b[2]], "lies mostly outside its image"),
+        (
+            lambda b: [b[0] / 96, b[1] / 64, b[2] / 96, b[3] / 64],
+            "look like fractions of the image",
+        ),
+        (lambda b: [b[1], b[0], b[3], b[2]], "look like top, left, bottom, right"),
         (lambda b: [b[2], b[3], b[0], b[1]], "has a negative size"),
         (lambda b: [b[0], b[1], b[2] - b[0], b[3] - b[1]], "has a negative size"),
     ],
