@@ -43,8 +43,7 @@ def dino_loss(
 class Head(nn.Module):
     """The projector: features (n, C) -> logits (n, K), float32.
 
-    A logit is the cosine of the embedding with one of K learned directions. With batch norm, as for
-    the authors' ResNets.
+    A logit is the cosine of the embedding with one of K learned directions.
     """
 
     def __init__(self, feature_dim: int, config: DINOConfig) -> None:
@@ -52,8 +51,10 @@ class Head(nn.Module):
         layers: list[nn.Module] = []
         for width in (feature_dim, config.hidden_dim):
             # batch norm cancels a bias
-            linear_layer = nn.Linear(width, config.hidden_dim, bias=False)
-            layers += linear_layer, nn.BatchNorm1d(config.hidden_dim), nn.GELU()
+            layers.append(nn.Linear(width, config.hidden_dim, bias=not config.head_norm))
+            if config.head_norm:
+                layers.append(nn.BatchNorm1d(config.hidden_dim))
+            layers.append(nn.GELU())
         self.layers = nn.Sequential(*layers, nn.Linear(config.hidden_dim, config.embedding_dim))
         for layer in self.layers:
             if isinstance(layer, nn.Linear):

@@ -6,6 +6,7 @@ Cai et al., NeurIPS 2020, arXiv:2009.14776. multi_key contrasts with each key an
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.heads import mlp
@@ -71,7 +72,9 @@ class MultiKey(Method):
         views (n, 3, H, W). progress has no effect.
         """
         config = self.config
-        query, keys = self.key_encoder.query_and_keys(self.encoder, views, config.bn_splits)
+        query, keys = self.key_encoder.query_and_keys(
+            self.encoder, views, config.bn_splits, config.key_forward
+        )
         loss = multi_key_loss(query, keys, self.queue.keys, temperature=config.temperature)
         # the paper does not say which keys are queued; here, one normalized key per image, as in
         # MoCo
@@ -90,7 +93,9 @@ class JCL(MultiKey):
         views (n, 3, H, W). progress is the fraction of the run.
         """
         config = self.config
-        query, keys = self.key_encoder.query_and_keys(self.encoder, views, config.bn_splits)
+        query, keys = self.key_encoder.query_and_keys(
+            self.encoder, views, config.bn_splits, config.key_forward
+        )
         ramp = progress if config.covariance_ramp == "linear" else 1.0
         loss = jcl_loss(
             query,
@@ -99,7 +104,7 @@ class JCL(MultiKey):
             temperature=config.temperature,
             covariance_weight=config.covariance_weight * ramp,
         )
-        # after the loss: negatives come from past steps. As in the released code, mean keys are not
-        # normalized; the paper does not say
-        self.queue.push(keys.mean(dim=1))
+        mean_key = keys.mean(dim=1)
+        # after the loss: negatives come from past steps
+        self.queue.push(normalize(mean_key, dim=1) if config.unit_mean else mean_key)
         return {"loss": loss, **positive_metrics(query, keys)}

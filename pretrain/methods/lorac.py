@@ -3,11 +3,14 @@
 Wang et al., 2021, arXiv:2108.02696. Without prior it is MoCo-M, and with one query MoCo.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
+from pretrain.parts.gather import gather_with_gradient, num_processes
 from pretrain.parts.heads import features_by_size, mlp
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, similarities
@@ -17,25 +20,32 @@ from pretrain.parts.view import View
 from pretrain.recipes.lorac import LORACConfig
 
 
-def nuclear_norm(matrices: Tensor) -> Tensor:
+def nuclear_norm(matrices: Tensor, *, joint: bool = False) -> Tensor:
     """Return the sum of singular values (n,) of matrices (n, M, d).
 
     float64 for float64 matrices, otherwise float32. The gradient at Q = U S V' is U V'. At zero
     singular values it is the minimum-norm subgradient, so it is always finite. M rows of unit
     length give sqrt(M) if all are equal, and M if they are orthonormal.
+
+    joint: concatenate the rows of all processes. The gradient is summed over processes, as in
+    `gather_with_gradient`; only d x d matrices and numbers are communicated.
     """
     num_rows, num_columns = matrices.shape[1:]
     matrices = at_least_float32(matrices)
     # float64, since squaring halves the number of digits: in float32, a zero eigenvalue of the
     # Gram matrix could give a singular value of 1e-3. Autocast does not affect float64
     doubles = matrices.double()
-    gram = doubles.mT @ doubles if num_rows > num_columns else doubles @ doubles.mT
+    if joint:
+        gram = gather_with_gradient((doubles.mT @ doubles)[None]).sum(dim=0)
+    else:
+        gram = doubles.mT @ doubles if num_rows > num_columns else doubles @ doubles.mT
     # eigvalsh raises on NaN and infinity; instead, the training loop reports a bad loss
     is_bad = ~gram.sum(dim=(1, 2)).isfinite()
     values = torch.linalg.eigvalsh(gram.masked_fill(is_bad[:, None, None], 0))
     # eigenvalues within rounding errors count as zero, also for the gradient
     rounding = max(torch.finfo(matrices.dtype).eps ** 2, torch.finfo(gram.dtype).eps)
-    is_nonzero = values > max(num_rows, num_columns) * rounding * values[:, -1:]
+    size = max(num_rows * (num_processes() if joint else 1), num_columns)
+    is_nonzero = values > size * rounding * values[:, -1:]
     norms = values.where(is_nonzero, 1).sqrt().where(is_nonzero, 0).sum(dim=1)
     result: Tensor = norms.masked_fill(is_bad, torch.nan).to(matrices.dtype)
     return result
@@ -74,15 +84,19 @@ def norm_log_prior(
     return torch.zeros_like(norms)
 
 
-def batch_log_prior(queries: Tensor, *, beta: float, temperature: float) -> Tensor:
+def batch_log_prior(
+    queries: Tensor, *, beta: float, temperature: float, scope: Literal["local", "global"]
+) -> Tensor:
     """Return the log prior (n,) of LORAC-bs, equal for all images.
 
     It is log h of eq. 15. The rows of its matrix P are the queries (V, n, d) minus the mean query
-    of their image. The paper does not say whether N counts the images of one process or of all;
-    here, it counts those of one.
+    of their image. scope: use the images of this process ("local") or of all processes ("global").
     """
     centered = (queries - queries.mean(dim=0)).flatten(0, 1)
-    mean_norm = nuclear_norm(centered[None]) / len(centered)
+    # the paper does not say whether N counts the images of one process or of all
+    joint = scope == "global"
+    num_rows = len(centered) * (num_processes() if joint else 1)
+    mean_norm = nuclear_norm(centered[None], joint=joint) / num_rows
     return (-mean_norm / (beta * temperature)).expand(queries.shape[1])
 
 
@@ -137,8 +151,9 @@ class LORAC(Method):
             log_priors = torch.zeros_like(norms)
         elif config.prior == "batch":
             large = queries[: self.num_large_queries]
-            log_prior = batch_log_prior(large, beta=config.beta, temperature=temperature)
-            log_priors = log_prior.expand_as(norms)
+            log_priors = batch_log_prior(
+                large, beta=config.beta, temperature=temperature, scope=config.batch_scope
+            ).expand_as(norms)
         else:
             num_rows = matrices.shape[2]
             log_priors = norm_log_prior(norms, config, num_rows=num_rows, temperature=temperature)
@@ -173,15 +188,20 @@ class LORAC(Method):
 
         (1, n, M_Q, d), or (A, n, M_Q, d) if each key has another Q.
         """
-        # small views may be outliers (sections 5 and 6.1)
         large = queries[: self.num_large_queries]
-        if self.config.q_rows == "per_key":
-            matrices = [
-                torch.stack([*self._queries_of_other_views(large, view), key])
-                for key, view in zip(keys, self.key_views, strict=True)
-            ]
-        else:
-            # a key's view counts twice, as query and as key, which makes five rows: hence c_o =
-            # sqrt(5) in table V
-            matrices = [torch.cat([large, keys])]
-        return torch.stack(matrices).transpose(1, 2)
+        match self.config.q_rows:
+            case "large_and_keys":
+                # small views may be outliers (sections 5 and 6.1). A key's view counts twice, as
+                # query and as key, which makes five rows: hence c_o = sqrt(5) in table V
+                rows = torch.cat([large, keys])[None]
+            case "all_views":
+                rows = torch.cat([queries, keys])[None]
+            case "per_key":
+                pairs = zip(keys, self.key_views, strict=True)
+                rows = torch.stack(
+                    [
+                        torch.stack([*self._queries_of_other_views(large, view), key])
+                        for key, view in pairs
+                    ]
+                )
+        return rows.transpose(1, 2)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.parts.sync_bn import shuffled_forward, split_forward
+from pretrain.parts.view import KeyForward
 
 Number = TypeVar("Number", float, Tensor)
 
@@ -51,17 +52,24 @@ class MomentumEncoder(nn.Module):
         embeddings: Tensor = self.network(images)
         return embeddings
 
-    def positive_keys(self, views: list[Tensor], bn_splits: int) -> Tensor:
+    def positive_keys(
+        self, views: list[Tensor], bn_splits: int, key_forward: KeyForward = "concatenated"
+    ) -> Tensor:
         """Return normalized keys (n, M, d) of M views.
 
-        views (n, 3, H, W), which form one batch. float32, without gradient.
+        views (n, 3, H, W). float32, without gradient.
         """
-        keys = shuffled_forward(self, torch.cat(views), bn_splits)
-        unit_keys = normalize(keys.float(), dim=1)
+        batches = [torch.cat(views)] if key_forward == "concatenated" else views
+        keys = [shuffled_forward(self, images, bn_splits) for images in batches]
+        unit_keys = normalize(torch.cat(keys).float(), dim=1)
         return unit_keys.view(len(views), -1, unit_keys.shape[1]).transpose(0, 1)
 
     def query_and_keys(
-        self, encoder: nn.Module, views: list[Tensor], bn_splits: int
+        self,
+        encoder: nn.Module,
+        views: list[Tensor],
+        bn_splits: int,
+        key_forward: KeyForward = "concatenated",
     ) -> tuple[Tensor, Tensor]:
         """Update from the encoder; return queries and keys.
 
@@ -70,7 +78,7 @@ class MomentumEncoder(nn.Module):
         no gradient.
         """
         self.update(encoder)
-        keys = self.positive_keys(views[1:], bn_splits)
+        keys = self.positive_keys(views[1:], bn_splits, key_forward)
         query = split_forward(encoder, views[0], bn_splits)
         return normalize(query.float(), dim=1), keys
 

@@ -9,6 +9,8 @@ from typing import Literal
 Arch = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stem = Literal["imagenet", "cifar"]
 Projector = Literal["mlp", "linear"]
+KeyForward = Literal["concatenated", "per_view"]
+"""Images that share batch statistics: all views, or one view."""
 Augmentation = Literal["crop", "color", "blur", "solarize", "flip", "rotation", "texture"]
 """Name of an augmentation.
 `color` is jitter and grayscale together, as in LooC, arXiv:2008.05659."""

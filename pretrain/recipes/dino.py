@@ -36,6 +36,9 @@ class DINOConfig:
     """Width of the head's hidden layers."""
     embedding_dim: Dimension = 256
     """d, number of inputs of the last layer."""
+    head_norm: bool = True
+    """Batch norm in the head, as for the authors' ResNets.
+    Their transformers have none."""
     sync_bn: ClassVar[bool] = True
     """Batch norm over the images of all processes."""
 

@@ -8,6 +8,7 @@ many keys as it adds, as in the released code.
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pretrain.parts.view import KeyForward
 from pretrain.recipes.recipe import RESNET18_IN100, KeySettings, Recipe, Recipes, sweep, with_config
 from pretrain.running.ranges import NotNegative, NumViews
 
@@ -22,6 +23,12 @@ class JCLConfig(KeySettings):
     """Schedule of lambda: constant (paper), or a linear ramp (released code)."""
     num_keys: NumViews = 5
     """M', number of positive keys per image, without the query."""
+    unit_mean: bool = False
+    """Normalize mean keys before they enter the queue.
+    The paper does not say; its code does not."""
+    key_forward: KeyForward = "concatenated"
+    """Images in one batch-norm batch of the keys.
+    Either all M' views of a batch together (appendix C), or one view at a time."""
 
 
 IN1K = Recipe(

@@ -48,6 +48,7 @@ class LORACConfig(KeySettings):
     effective_with: ClassVar[EffectiveWith] = {
         "beta": ("prior", ("laplace", "margin", "batch")),
         "margin": ("prior", ("margin",)),
+        "batch_scope": ("prior", ("batch",)),
         "gaussian_center": ("prior", ("gaussian",)),
         "gaussian_variance": ("prior", ("gaussian",)),
         "prior_from": ("prior", ("laplace", "gaussian", "margin", "batch")),
@@ -70,6 +71,9 @@ class LORACConfig(KeySettings):
     """Sigma^2 of the Gaussian prior."""
     margin: Real = 3.0
     """c of the margin, a nuclear norm."""
+    batch_scope: Literal["local", "global"] = "local"
+    """Images that the batch-wise prior uses.
+    local: of one process. global: of all processes."""
     temperature: Positive = 0.2
     """Tau, temperature: divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
@@ -83,10 +87,10 @@ class LORACConfig(KeySettings):
     """Number of key views.
     If several, the first large views are both keys and queries. If one, the last large view is the
     key and not a query (figure 4(b), M = num_large_views)."""
-    q_rows: Literal["large_and_keys", "per_key"] = "large_and_keys"
+    q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
     """Embeddings that are the rows of Q.
     large_and_keys: large queries and all keys (released code). per_key: one key and the large
-    queries of the other views (eq. 12)."""
+    queries of the other views (eq. 12). all_views: all queries and all keys."""
     queue_size: QueueSize = 65_536
     """K, number of keys in each of the num_keys queues.
     The paper names one queue; its code has two."""
@@ -94,7 +98,7 @@ class LORACConfig(KeySettings):
     @property
     def local_prior(self) -> bool:
         """Return whether the prior is over the images of one process."""
-        return self.prior == "batch"
+        return self.prior == "batch" and self.batch_scope == "local"
 
 
 IN1K: Recipe[Any] = Recipe(

@@ -7,7 +7,7 @@ v1: He et al., arXiv:1911.05722; v2: Chen et al., arXiv:2003.04297. v2's views a
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.parts.view import Augmentation, Projector
+from pretrain.parts.view import Augmentation, KeyForward, Projector
 from pretrain.recipes.recipe import (
     LONGER_EPOCHS,
     MOCO_V1_VIEWS,
@@ -47,6 +47,9 @@ class MultiKeyConfig(KeySettings):
 
     num_keys: NumViews = 5
     """M, number of positive keys per image, without the query."""
+    key_forward: KeyForward = "concatenated"
+    """Images in one batch-norm batch of the keys.
+    Either all M views of a batch together, or one view at a time."""
 
 
 IN1K_V2: Recipe[Any] = Recipe(

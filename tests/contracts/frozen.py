@@ -74,12 +74,7 @@ Runs do not depend on it.
 RETIRED: dict[str, dict[str, object]] = {
     "looc": {"config.coincidences": "literal"},
     "loocpp": {"config.coincidences": "literal"},
-    "jcl": {"config.key_forward": "concatenated", "config.unit_mean": False},
-    "multi_key": {"config.key_forward": "concatenated"},
-    "lorac": {"config.batch_scope": "local"},
-    "moco_m": {"config.batch_scope": "local"},
     "swav": {"config.num_assigned_views": 2},
-    "dino": {"config.head_norm": True},
 }
 """Method -> removed settings of its recipes, with their only value."""
 SCHEDULES = ("paper", "short", "smoke", "0.02")

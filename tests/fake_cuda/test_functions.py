@@ -37,6 +37,7 @@ FUNCTIONS: dict[str, tuple[tuple[int, ...], Function]] = {
     "scaled gradient": ((4, 8), lambda rows: scale_gradient(rows, 0.1)),
     "nuclear norms of wide matrices": ((4, 3, 8), nuclear_norm),
     "nuclear norms of tall matrices": ((4, 9, 8), nuclear_norm),
+    "nuclear norm of all rows": ((4, 8), lambda rows: nuclear_norm(rows[None], joint=True)),
     "log-sum-exp": ((4, 8), lambda rows: queue_logsumexp(rows, queue(), temperature=0.1)),
     "divergence": (
         (4, 8),

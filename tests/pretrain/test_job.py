@@ -193,8 +193,8 @@ def test_other_groups_of_shuffled_batch_norm_are_announced(
 
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
-    for prior, images in (("batch", 2), ("laplace", 0)):
-        options = ("--prior", prior)
+    for scope, images in (("local", 2), ("global", 0)):
+        options = ("--prior", "batch", "--batch-scope", scope)
         ready = job("lorac", image_folder, *options, process=replace(CPU, num_processes=2))
         assert ready.settings["local_prior_images"] == images
 

@@ -34,9 +34,10 @@ def slow_loss(logits: Tensor, target_logits: Tensor, center: Tensor) -> float:
     return sum(terms) / len(terms)
 
 
-def test_head_ends_with_weight_norm_of_gain_one() -> None:
+@pytest.mark.parametrize("head_norm", [True, False])
+def test_head_ends_with_weight_norm_of_gain_one(head_norm: bool) -> None:
     torch.manual_seed(0)
-    head = Head(12, DINOConfig(hidden_dim=16, embedding_dim=8, output_dim=7))
+    head = Head(12, DINOConfig(hidden_dim=16, embedding_dim=8, output_dim=7, head_norm=head_norm))
     last = weight_norm(nn.Linear(8, 7, bias=False))
     last.parametrizations.weight.original0.data.fill_(1)
     last.parametrizations.weight.original1.data.copy_(head.last_layer.weight)
@@ -49,7 +50,7 @@ def test_head_ends_with_weight_norm_of_gain_one() -> None:
     (expected * mark).sum().backward()
     direction = last.parametrizations.weight.original1
     torch.testing.assert_close(head.last_layer.weight.grad, direction.grad)
-    hidden = [nn.Linear, nn.BatchNorm1d, nn.GELU]
+    hidden = [nn.Linear, *[nn.BatchNorm1d] * head_norm, nn.GELU]
     assert [type(layer) for layer in head.layers] == [*hidden, *hidden, nn.Linear]
 
 

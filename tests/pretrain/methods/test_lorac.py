@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
+from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.methods.lorac import LORAC, nuclear_norm
 from pretrain.recipes.lorac import LORACConfig
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import tiny_batch, tiny_method
+from tests.two_processes import two_processes
 
 
 def tiny_lorac(**changes: Any) -> Any:
@@ -56,6 +58,7 @@ def slow_step(method: LORAC, views: list[Tensor], prior: str, q_rows: str) -> tu
         rows = {
             "large_and_keys": torch.cat([q[:3], k]),
             "per_key": torch.stack([q[b], q[2], k[a]]),
+            "all_views": torch.cat([q, k]),
         }[q_rows].transpose(0, 1)
         queries = torch.cat([q[:a], q[a + 1 :]])
         positive = (queries * k[a]).sum(dim=2) / 0.2 + slow_log_prior(prior, rows, q[:3])
@@ -69,7 +72,7 @@ def slow_step(method: LORAC, views: list[Tensor], prior: str, q_rows: str) -> tu
 @pytest.mark.parametrize(
     ("prior", "q_rows"),
     [(prior, "large_and_keys") for prior in ("laplace", "gaussian", "margin", "batch", "none")]
-    + [("laplace", "per_key")],
+    + [("laplace", "per_key"), ("laplace", "all_views")],
 )
 def test_each_key_is_sought_by_all_other_views_in_the_queue_of_the_other_key(
     prior: str, q_rows: str
@@ -121,6 +124,29 @@ def test_a_norm_that_nobody_reads_changes_nothing(prior: str, progress: float) -
         assert ("nuclear_norm" in metrics) == read
         results.append([metrics["loss"].detach(), *(p.grad for p in method.encoder.parameters())])
     assert all(map(torch.equal, *results))
+
+
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
+    """One process's results of a step with the global batch's prior."""
+    size = 8 // num_processes
+    mine = slice(rank * size, (rank + 1) * size)
+    method = tiny_lorac(prior="batch", batch_scope="global", beta=1.0)
+    network = method if num_processes == 1 else DistributedDataParallel(method)
+    loss = network([view[mine] for view in tiny_batch(method).views], 1.0)["loss"]
+    loss.backward()
+    gradients = [parameter.grad for parameter in method.encoder.parameters()]
+    return {"loss": loss.detach(), "gradients": gradients}
+
+
+@pytest.mark.slow
+def test_a_prior_of_two_processes_is_that_of_one_with_the_whole_batch(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    halves = two_processes("tests.pretrain.methods.test_lorac", tmp_path_factory.mktemp("two"))
+    whole = measure_losses(0, 1)
+    torch.testing.assert_close((halves[0]["loss"] + halves[1]["loss"]) / 2, whole["loss"])
+    for half in halves:
+        assert_equal_up_to_rounding(half["gradients"], whole["gradients"])
 
 
 SHAPES = [(4, 5, 128), (3, 9, 4), (2, 6, 6), (2, 1, 7)]
@@ -177,3 +203,14 @@ def test_infinite_matrix_has_norm_nan() -> None:
     norms = nuclear_norm(matrices)
     assert norms.isnan().tolist() == [True, True, False]
     assert torch.equal(norms[2], expected[2])
+
+
+@pytest.mark.parametrize("num_rows", [3, 20])
+def test_the_joint_norm_of_one_process_is_the_norm_of_its_rows(num_rows: int) -> None:
+    rows = random(num_rows, 8)
+    leaf = rows.clone().requires_grad_()
+    (norm,) = nuclear_norm(leaf[None], joint=True)
+    norm.backward()
+    expected, gradient = norm_and_gradient(rows[None])
+    torch.testing.assert_close(norm.detach(), expected[0])
+    assert_equal_up_to_rounding(leaf.grad, gradient[0], magnitude=1.0)

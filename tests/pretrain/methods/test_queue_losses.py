@@ -185,13 +185,24 @@ def test_a_linear_ramp_scales_jcls_covariance_weight_by_progress() -> None:
 
 def test_concatenated_keys_share_batch_statistics() -> None:
     views = [torch.randn(4, 3, 16, 16) + shift for shift in (0.0, 0.0, 5.0)]
-    method: JCL = tiny_method("jcl", num_keys=2, bn_splits=1)
-    norm = nn.BatchNorm2d(3, momentum=1.0)
-    method.key_encoder = MomentumEncoder(nn.Sequential(norm, method.encoder), 0.9)
-    method.encoder = nn.Sequential(nn.BatchNorm2d(3), method.encoder)
-    method(views, 1.0)
-    mean = method.key_encoder.network.get_buffer("0.running_mean")
-    torch.testing.assert_close(mean, torch.cat(views[1:]).mean(dim=(0, 2, 3)))
+    expected = {"concatenated": torch.cat(views[1:]), "per_view": views[2]}
+    for choice, images in expected.items():
+        method: JCL = tiny_method("jcl", num_keys=2, key_forward=choice, bn_splits=1)
+        norm = nn.BatchNorm2d(3, momentum=1.0)
+        method.key_encoder = MomentumEncoder(nn.Sequential(norm, method.encoder), 0.9)
+        method.encoder = nn.Sequential(nn.BatchNorm2d(3), method.encoder)
+        method(views, 1.0)
+        mean = method.key_encoder.network.get_buffer("0.running_mean")
+        torch.testing.assert_close(mean, images.mean(dim=(0, 2, 3)))
+
+
+def test_the_queued_mean_may_have_unit_length() -> None:
+    plain, unit = (
+        tiny_method("jcl", norm=nn.Identity, unit_mean=choice) for choice in (False, True)
+    )
+    for method in (plain, unit):
+        method(tiny_batch(method).views, 1.0)
+    torch.testing.assert_close(unit.queue.keys[:8], normalize(plain.queue.keys[:8], dim=1))
 
 
 def test_the_teacher_of_ressl_sees_a_weak_view() -> None:

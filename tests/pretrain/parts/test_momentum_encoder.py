@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
+from pretrain.parts.view import KeyForward
 from tests.tiny_methods import tiny_method
 
 
@@ -44,9 +45,10 @@ def test_momentum_rises_to_one_by_half_a_cosine() -> None:
     assert rising_momentum(0.99, 1.0) == 1.0
 
 
-def test_each_key_stands_at_its_image_and_its_view() -> None:
+@pytest.mark.parametrize("key_forward", ["concatenated", "per_view"])
+def test_each_key_stands_at_its_image_and_its_view(key_forward: KeyForward) -> None:
     views = list(torch.randn(3, 4, 3, 2, 2))
-    keys = MomentumEncoder(nn.Flatten(), 0.9).positive_keys(views, 2)
+    keys = MomentumEncoder(nn.Flatten(), 0.9).positive_keys(views, 2, key_forward)
     assert keys.shape == (4, 3, 12)
     for image in range(4):
         for view in range(3):
