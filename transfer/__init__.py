@@ -15,7 +15,9 @@ hours.py       GPU hours of tasks: seconds per image, measured or assumed; cost 
 encoders/      opens checkpoints of any project; `Encoder`, the class of all networks
 getting/       downloads, unpacks, sorts and checks datasets
 datasets/      one dataset per file: description, reader, small version; the check of datasets
-fact_tables.py how print shows an encoder and a result
+argument_names.py
+               errors of public functions name arguments instead of options
+fact_tables.py how print and notebooks show an encoder and a result
 process_state.py
                runs public functions with torch's default settings
 record.py      the result file

@@ -7,21 +7,20 @@ folder is given. Between two calls, only the cache in `runs` is kept.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from pretrain.running.console import format_duration
-from pretrain.running.errors import ArgumentError, SuiteError
+from transfer.argument_names import argument_names
 from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate as evaluate_cell
 from transfer.cells.request import Settings
 from transfer.datasets.folders import check_row_name, data_folder
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, Precision
-from transfer.fact_tables import table_text
+from transfer.fact_tables import table_html, table_text
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.process_state import torch_defaults
@@ -37,8 +36,15 @@ class Result:
 
     def __repr__(self) -> str:
         """Return metrics, protocol, deviations and data, one per line."""
+        return table_text(*self._title_and_facts())
+
+    def _repr_html_(self) -> str:
+        """Return the values of `__repr__` as an HTML table, for notebooks."""
+        return table_html(*self._title_and_facts())
+
+    def _title_and_facts(self) -> tuple[str, dict[str, object]]:
         record, protocol = self.record, self.record.protocol["name"]
-        fields: dict[str, object] = {
+        return f"Result of {record.backbone['name']} on {record.task}", {
             "metrics": {name: f"{value:.2f} %" for name, value in record.metrics.items()},
             "protocol": f"{protocol}, schedule {record.schedule}, seed {record.seed}",
             "deviations": "; ".join(record.departures),
@@ -51,7 +57,6 @@ class Result:
             "time": format_duration(record.wall_s),
             "details": ", ".join(record.details),
         }
-        return table_text(f"Result of {record.backbone['name']} on {record.task}", fields)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -69,18 +74,7 @@ class Result:
         return self.record.protocol
 
 
-@contextmanager
-def _only_suite_errors() -> Iterator[None]:
-    """Raise each ValueError of the decorated function as a SuiteError."""
-    try:
-        yield
-    except SuiteError:
-        raise
-    except ValueError as error:
-        raise ArgumentError(str(error)) from error
-
-
-@_only_suite_errors()
+@argument_names()
 @torch_defaults()
 def evaluate(
     encoder: Encoder,
@@ -129,7 +123,11 @@ def evaluate(
             f"ResNet. For a network, write Encoder.from_module(network, size_px=224, mean=(0.485, "
             f"0.456, 0.406), std=(0.229, 0.224, 0.225)), with the images that it was trained on"
         )
-    named_task = get(task) if isinstance(task, str) else task
+    match task:
+        case str():
+            named_task = get(task)
+        case _:
+            named_task = task
     length_fraction(schedule)
     check_row_name(encoder.name, encoder.name)
     if features_in not in (choices := ("auto", *get_args(Precision))):

@@ -1,5 +1,6 @@
-"""Values by label, as text."""
+"""Values by label, as text or as HTML for notebooks."""
 
+import html
 import textwrap
 from collections.abc import Mapping
 
@@ -9,13 +10,27 @@ MAX_CHARACTERS = 300
 
 def table_text(title: str, values: Mapping[str, object]) -> str:
     """Return the title and an indented line per value, without empty ones."""
-    texts = {
+    texts = _short_texts(values)
+    width = max(map(len, texts), default=0)
+    return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in texts.items())])
+
+
+def table_html(title: str, values: Mapping[str, object]) -> str:
+    """Return title and values as an HTML table, without empty ones."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+        f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+        for label, text in _short_texts(values).items()
+    )
+    return f"<table><caption>{html.escape(title)}</caption>{rows}</table>"
+
+
+def _short_texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {
         label: textwrap.shorten(text, MAX_CHARACTERS, placeholder=" ...")
         for label, value in values.items()
         if (text := value_text(value))
     }
-    width = max(map(len, texts), default=0)
-    return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in texts.items())])
 
 
 def value_text(value: object) -> str:

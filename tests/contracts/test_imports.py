@@ -41,7 +41,7 @@ LAYERS = {
         ("getting",),
         ("datasets",),
         ("record",),
-        ("metrics", "outcomes", "process_state", "fact_tables"),
+        ("metrics", "outcomes", "process_state", "argument_names", "fact_tables"),
     ),
     "benchmarks": (
         ("run_all", "explain", "power", "verify", "export", "gpu_check", "scripts"),

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from transfer import BackboneError, Encoder, SuiteError, evaluate, load_backbone
+from transfer.argument_names import with_argument_names
 
 SQUARE: dict[str, Any] = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 
@@ -32,7 +33,7 @@ def test_paths_may_be_strings(checkpoint: Path) -> None:
         load_backbone("nowhere.pth")
 
 
-def test_errors_in_python_are_suite_errors(tmp_path: Path) -> None:
+def test_errors_in_python_name_arguments(tmp_path: Path) -> None:
     torch.save(network().state_dict(), tmp_path / "net.pth")
     (tmp_path / "net.py").write_text(
         "from torch import nn\ndef build():\n    return nn.Sequential(nn.Conv2d(3, 8, 3, 2))\n"
@@ -42,21 +43,28 @@ def test_errors_in_python_are_suite_errors(tmp_path: Path) -> None:
     encoder = Encoder.from_module(network(), size_px=32, **SQUARE)
     wrong_pool: dict[str, Any] = {**SQUARE, "size_px": 32, "pool": "avg"}
     calls: dict[str, Callable[[], object]] = {
-        "pass --input-mean and --input-std": lambda: Encoder.from_file(
-            file, encoder=own, size_px=32
-        ),
+        "pass `mean` and `std`": lambda: Encoder.from_file(file, encoder=own, size_px=32),
         "have no name of": lambda: Encoder.from_file(file, encoder=vit, **SQUARE),
-        "--pool avg": lambda: Encoder.from_file(file, encoder=own, **wrong_pool),
-        "--encoder vit": lambda: Encoder.from_file(file, encoder="vit"),
-        "with --encoder": lambda: load_backbone(file),
-        "leave out --pool": lambda: Encoder.from_module(
+        "pool='avg'": lambda: Encoder.from_file(file, encoder=own, **wrong_pool),
+        "encoder='vit'": lambda: Encoder.from_file(file, encoder="vit"),
+        "`encoder` of Encoder.from_file": lambda: load_backbone(file),
+        "leave out `pool`": lambda: Encoder.from_module(
             network(), size_px=32, pool="cls", **SQUARE
         ),
-        "--schedule 'fast'": lambda: evaluate(encoder, "cifar10_knn", schedule="fast"),
+        "`schedule` 'fast'": lambda: evaluate(encoder, "cifar10_knn", schedule="fast"),
     }
     for fact, call in calls.items():
-        with pytest.raises(SuiteError, match=re.escape(fact)):
+        with pytest.raises(SuiteError, match=re.escape(fact)) as refused:
             call()
+        assert "--" not in str(refused.value)
+
+
+def test_options_of_commands_stay_options() -> None:
+    command = "See all: python -m transfer check-data --data /datasets"
+    assert with_argument_names(command) == command
+    assert with_argument_names("give another --results; or --checkpoint-key teacher") == (
+        "give another `results`; or branch='teacher'"
+    )
 
 
 def test_an_encoder_and_a_result_are_shown_on_one_screen(
@@ -70,8 +78,12 @@ def test_an_encoder_and_a_result_are_shown_on_one_screen(
         (small_backbone, ("resnet18", "512 per image", small_backbone.sha256[:12])),
         (result, (top1, "uniclr-2022/1", "schedule smoke", "num_neighbors 20 instead of 200")),
     ):
-        text = str(output)
+        text, page = str(output), output._repr_html_()
         assert len(text.splitlines()) < 24
         assert len(text) < 3000
         for fact in fields:
             assert fact in text
+            assert fact in page
+        assert page.startswith("<table>")
+    odd = Encoder.from_module(network(), size_px=32, name="<b>", **SQUARE)
+    assert "<b>" not in odd._repr_html_()

@@ -17,6 +17,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from transfer.argument_names import argument_names
 from transfer.encoders.architectures import (
     BackboneError,
     Stem,
@@ -34,7 +35,7 @@ from transfer.encoders.options import (
     EncoderOptions,
     Pool,
 )
-from transfer.fact_tables import table_text
+from transfer.fact_tables import table_html, table_text
 from transfer.process_state import torch_defaults
 
 if TYPE_CHECKING:
@@ -151,9 +152,17 @@ class Encoder:
     """Function of the network that returns maps; None: the network returns them."""
 
     def __repr__(self) -> str:
-        """Return the identifying fields, one per line, without the weights."""
+        """Return the fields, one per line, without the weights."""
+        return table_text(f"Encoder {self.name}", self._facts())
+
+    def _repr_html_(self) -> str:
+        """Return the fields as an HTML table, for notebooks."""
+        return table_html(f"Encoder {self.name}", self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        """Return the identifying fields by label."""
         num_values = sum(tensor.numel() for tensor in self.state_dict.values())
-        fields: dict[str, object] = {
+        return {
             "network": network_words(self.arch, self.stem),
             "features": f"{self.feature_dim} per image, in {self.precision}",
             "image": f"{self.input.channels}, {self.input.size_px} px",
@@ -165,7 +174,6 @@ class Encoder:
             "made by": {key: value for key, value in self.made_by.items() if key != "settings"},
             "declared": self.declared,
         }
-        return table_text(f"Encoder {self.name}", fields)
 
     @property
     def is_resnet(self) -> bool:
@@ -325,6 +333,7 @@ class Encoder:
         return image_features(self, images, resize_px=resize_px)
 
     @classmethod
+    @argument_names()
     def from_file(
         cls,
         path: Path | str,
@@ -368,6 +377,7 @@ class Encoder:
         return open_file(path, options, name=name, branch=branch)[0]
 
     @classmethod
+    @argument_names()
     @torch_defaults()
     def from_module(
         cls,

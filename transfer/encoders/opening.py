@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transfer.argument_names import argument_names
 from transfer.encoders.architectures import (
     STEMS,
     BackboneError,
@@ -110,6 +111,7 @@ def open_file(
     return encoder, inspection
 
 
+@argument_names()
 def load_backbone(path: Path | str, *, name: str | None = None, branch: str = "") -> Encoder:
     """Open a checkpoint file with a torchvision-style ResNet, of any project.
 

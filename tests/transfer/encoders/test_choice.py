@@ -54,9 +54,9 @@ def other_files() -> dict[str, tuple[bytes, str]]:
         "DeepSpeed": (zip_bytes({"single_partition_of_fp32_groups": [some]}), "zero_to_fp32"),
         "Caffe2": (pickle.dumps({"blobs": {"res2_0_branch2a_w": np.zeros(3)}}), "Caffe2"),
         "transformers": (zip_bytes({"resnet.encoder.stages.0.layers.0.w": some}), "hf:FOLDER"),
-        "timm": (zip_bytes(deep), "--encoder timm:"),
+        "timm": (zip_bytes(deep), "encoder='timm:"),
         "CLIP": (zip_bytes({**deep, "attnpool.positional_embedding": some}), "attention pooling"),
-        "ViT": (zip_bytes({"cls_token": some, "pos_embed": some}), "--encoder timm:"),
+        "ViT": (zip_bytes({"cls_token": some, "pos_embed": some}), "encoder='timm:"),
         "zip in zip": (archive({"model.pth": zip_bytes(whole)}), "Unpack"),
         "npz": (archive({"weight.npy": numpy_bytes()}), ".npz"),
         "npy": (numpy_bytes(), "NumPy"),
@@ -80,7 +80,7 @@ def other_files() -> dict[str, tuple[bytes, str]]:
 FOLDERS = {
     "dcp/.metadata": "dcp_to_torch_save",
     "deepspeed/global_step1/zero_pp_rank_0_mp_rank_00_optim_states.pt": "zero_to_fp32",
-    "hf/config.json": "--encoder hf:",
+    "hf/config.json": "encoder='hf:",
 }
 """Files of checkpoints in several parts, and words of the refusal."""
 
@@ -139,7 +139,7 @@ def test_a_whole_prefix_goes_before_a_part_of_another(branch: str, file: Path) -
 def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(file: Path) -> None:
     student = {"student.patch_embed.proj.weight": torch.ones(8, 3, 16, 16)}
     content = {**student, **below("teacher.", weights())}
-    refuse(content, file, "student.patch_embed", "--checkpoint-key teacher")
+    refuse(content, file, "student.patch_embed", "branch='teacher'")
     assert is_resnet18(load_backbone(file, branch="teacher"), weights())
 
 

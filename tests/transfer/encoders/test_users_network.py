@@ -100,8 +100,8 @@ OUTPUTS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "object": (lambda f: SimpleNamespace(x=f), "a value of type SimpleNamespace"),
     "None": (lambda f: None, "a value of type NoneType"),
     "array": (lambda f: f.numpy(), "a value of type ndarray"),
-    "tokens": (lambda f: f[:, None], r"\(2, 1, 8\) of float32 .* pass --pool mean"),
-    "maps": (lambda f: f[..., None, None], r"\(2, 8, 1, 1\) of float32 .* pass --pool mean"),
+    "tokens": (lambda f: f[:, None], r"\(2, 1, 8\) of float32 .* pass pool='mean'"),
+    "maps": (lambda f: f[..., None, None], r"\(2, 8, 1, 1\) of float32 .* pass pool='mean'"),
     "no batch": (lambda f: f.flatten(), r"\(16,\) of float32 for images \(2, 3, 32"),
     "a number": (lambda f: f.sum(), r"a tensor \(\) of float32 for images \(2, 3, 32"),
     "one row": (lambda f: f.sum(dim=0, keepdim=True), r"\(1, 8\) of float32 for images \(2, 3, 32"),
@@ -124,7 +124,7 @@ def test_output_of_another_kind_is_named(what: str) -> None:
 
 
 def test_pooling_of_features_is_refused() -> None:
-    with pytest.raises(BackboneError, match=r"\(2, 8\) of float32 .*tokens.*leave out --pool"):
+    with pytest.raises(BackboneError, match=r"\(2, 8\) of float32 .*tokens.*leave out `pool`"):
         encoder_of(network(), pool="mean")
 
 
