@@ -7,7 +7,6 @@ arXiv:2108.02696, section 6.2).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -34,7 +33,6 @@ from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops, TrainingData
 
 if TYPE_CHECKING:
-    from transfer.datasets.images import Images
     from transfer.finetuning.classification import FineTuning
 
 LISTED_FRACTION = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
@@ -176,7 +174,6 @@ class SemiSupervised(CenterCrops):
 
         crops = self.epochs * len(self.head_rates) * len(prepared.train)
         labeled = with_cached_pixels(prepared.train, crops)
-        train_on = partial(self.fine_tune, prepared.backbone, folders, seed)
         held_out: dict[float, float] = {}
         if len(self.head_rates) > 1:
             # derived from the rarest class, so that every class keeps images to learn from
@@ -186,14 +183,16 @@ class SemiSupervised(CenterCrops):
                 balanced_split(labeled, split, val_per_class=num_held_out)
                 for split in ("train", "val")
             )
+            parts = TrainingData(prepared.backbone, train, val)
 
             def score(rate: float) -> float:
-                predictions = train_on(train, val, rate, f"rate-{rate:g}")
+                predictions = self.fine_tune(parts, folders, seed, rate, f"rate-{rate:g}")
                 return top1(predictions.scores, predictions.labels)
 
             held_out = search_learning_rates(self.head_rates, score, "top-1")
         rate = max(held_out, key=lambda rate: held_out[rate], default=self.head_rates[0])
-        predictions = train_on(labeled, prepared.test, rate, "all")
+        data = replace(prepared, train=labeled)
+        predictions = self.fine_tune(data, folders, seed, rate, "all")
         edges = (min(self.head_rates), max(self.head_rates))
         subset = f"{100 * self.drawn_share:g} % of {self.dataset}"
         draw_note = f"{subset}, drawn alike from each class, seed {FRACTION_SEED!r}"
@@ -214,16 +213,9 @@ class SemiSupervised(CenterCrops):
         return replace(predictions, details=details)
 
     def fine_tune(
-        self,
-        backbone: Encoder,
-        folders: Folders,
-        seed: int,
-        train: Images,
-        test: Images,
-        rate: float,
-        name: str,
+        self, data: TrainingData, folders: Folders, seed: int, rate: float, name: str
     ) -> Predictions:
-        """Fine-tune on `train` and return predictions for `test`.
+        """Fine-tune on the training images and return predictions for the test images.
 
         Raises NotFiniteError if the training diverges. rate: learning rate of the classifier. name:
         names the training's files.
@@ -231,21 +223,29 @@ class SemiSupervised(CenterCrops):
         from transfer.finetuning import classification
         from transfer.frozen.finite import require_converged
 
-        settings, work, process = self.fine_tuning(len(train), rate), folders.work, this_process()
+        settings = self.fine_tuning(len(data.train), rate)
         classifier, summary = classification.fine_tune(
-            backbone, train, settings, name=name, seed=seed, work=work, process=process
+            data.backbone,
+            data.train,
+            settings,
+            name=name,
+            seed=seed,
+            work=folders.work,
+            process=this_process(),
         )
-        scores = classification.predict_scores(classifier, test, self.transform, backbone.input)
+        scores = classification.predict_scores(
+            classifier, data.test, self.transform, data.backbone.input
+        )
         require_converged(scores, rate)
         details: dict[str, Any] = {
             "head_rate": rate,
             "backbone_rate": settings.learning_rate,
             "precision": self.precision,
-            "num_labelled": len(train),
+            "num_labelled": len(data.train),
             "training": summary,
-            **class_results(scores, test.labels, test.class_names),
+            **class_results(scores, data.test.labels, data.test.class_names),
         }
-        return Predictions(scores, test.labels, details)
+        return Predictions(scores, data.test.labels, details)
 
     def fine_tuning(self, num_images: int, rate: float) -> FineTuning:
         """Return the settings for fine-tuning on `num_images` images."""
