@@ -6,6 +6,7 @@ missing.
 """
 
 import sys
+import textwrap
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +19,13 @@ from benchmarks.drawing import panels
 from benchmarks.drawing.figure import Figure, figures
 from benchmarks.drawing.kinds import Inputs, Picture
 from benchmarks.drawing.logs import read_logs, read_run, save_log
+from benchmarks.drawing.selection import MALFORMED
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import attempt
 from benchmarks.results.records import (
     FIGURES,
     Results,
+    plural,
     print_unused,
     read_results,
     require_folder,
@@ -69,23 +72,37 @@ def keep_logs(request: FigureOptions) -> None:
         print(f"log  {save_log(log, request.results)}")
 
 
-def draw_figures(folder: Path, results: Results) -> list[Path]:
-    """Write every figure with sufficient results, and remove stale ones; return the pictures."""
-    inputs, pictures = Inputs(results, read_logs(folder)), folder / FIGURES
+def draw_figures(folder: Path, results: Results) -> tuple[dict[Path, bool], list[str]]:
+    """Write every figure with sufficient results, and remove stale ones.
+
+    Returns the pictures with whether they were drawn now, because their numbers or captions are
+    new, and sentences on material that cannot be drawn. Then, the other figures are drawn.
+    """
+    logs, problems_of_logs = read_logs(folder)
+    inputs, pictures = Inputs(results, logs), folder / FIGURES
+    paths: dict[Path, bool] = {}
+    problems: list[str] = []
     captions: dict[str, str] = {}
     for figure in figures().values():
-        if picture := figure.draw(inputs):
-            write_picture(figure, picture, pictures)
-            captions[figure.id] = figure.caption(picture)
+        picture, figure_problems = figure.draw(inputs)
+        if picture:
+            try:
+                is_new = write_picture(figure, picture, pictures)
+            except MALFORMED as error:
+                figure_problems = [str(error)]
+            else:
+                paths[pictures / f"{figure.file_name}.png"] = is_new
+                captions[figure.id] = figure.caption(picture)
+        problems += [f"{figure.title}: {problem}" for problem in figure_problems]
     remove_stale(captions, pictures)
     write_page(captions, pictures, f"python -m benchmarks.figures --results {folder.as_posix()}")
-    return [pictures / f"{figures()[key].file_name}.png" for key in captions]
+    return paths, [*problems, *problems_of_logs]
 
 
-def write_picture(figure: Figure, picture: Picture, folder: Path) -> None:
-    """Write the three files of a figure.
+def write_picture(figure: Figure, picture: Picture, folder: Path) -> bool:
+    """Write the three files of a figure; return whether they were written.
 
-    They stay if all exist, the CSV file has these numbers, and the page has this caption.
+    They are not if all exist, the CSV file has these numbers, and the page has this caption.
     """
     paths = {suffix: folder / f"{figure.file_name}.{suffix}" for suffix in SUFFIXES}
     numbers, caption = csv_text(picture.header, picture.rows), figure.caption(picture)
@@ -94,12 +111,13 @@ def write_picture(figure: Figure, picture: Picture, folder: Path) -> None:
         and paths["csv"].read_text(encoding="utf-8") == numbers
         and escape(caption) in (folder / PAGE).read_text(encoding="utf-8")
     ):
-        return
+        return False
     # draw everything before the first file is written, so that no figure is incomplete
     contents = panels.render(picture.panels, figure.title, caption)
     contents = {**contents, "csv": numbers.encode(errors="backslashreplace")}
     for suffix, path in paths.items():
         write_whole(path, contents[suffix], "--results")
+    return True
 
 
 def remove_stale(current: Container[str], folder: Path) -> None:
@@ -132,23 +150,31 @@ def write_page(captions: Mapping[str, str], folder: Path, command: str) -> None:
 
 
 def update_figures(contents: Contents) -> None:
-    """Draw the figures, and print their number."""
+    """Draw the figures; print the number of new ones, and a problem."""
     results = contents.folder
     command = f"python -m benchmarks.figures --results {results.as_posix()}"
     draw = partial(draw_figures, results, contents.results)
-    if paths := attempt(draw, "the figures are not up to date", command):
-        print(f"figures  {len(paths)}, first {paths[0]}")
+    drawn = attempt(draw, "the figures are not up to date", command)
+    paths, problems = drawn or ({}, [])
+    if new := [path for path, is_new in paths.items() if is_new]:
+        print(f"figures  {len(new)} new, first {new[0]}")
+    for problem in problems[:1]:
+        print(textwrap.shorten(problem, 160, placeholder=" ..."), file=sys.stderr)
+    if num_more := len(problems[1:]):
+        noun = plural(num_more, "more problem")
+        print(f"{noun} of figures: {command} prints them", file=sys.stderr, flush=True)
 
 
 def list_lines(folder: Path, results: Results) -> list[str]:
     """Return the lines of --list: each figure and its missing inputs."""
-    inputs = Inputs(results, read_logs(folder))
+    inputs = Inputs(results, read_logs(folder)[0])
     lines: list[str] = []
     for figure in figures().values():
-        picture = figure.draw(inputs)
+        picture, problems = figure.draw(inputs)
         lines += [*([""] if lines else []), f"{figure.title}: {figure.what}"]
         if picture:
             lines.append(f"  can be drawn: {folder / FIGURES / figure.file_name}.png")
+        lines += [f"  {problem}" for problem in problems]
         if missing := figure.missing(inputs):
             lines.append("  missing for the paper's own runs:" if picture else "  missing:")
             lines += [f"    {recipe}" for recipe in missing]
@@ -165,13 +191,17 @@ def main(args: list[str]) -> int:
     print_unused(results.unused, request.results)
     if request.listed:
         print("\n".join(list_lines(request.results, results)))
+        for problem in read_logs(request.results)[1]:
+            print(problem, file=sys.stderr)
         return 0
     check_writable(request.results, "--results")
     require_folder(request.results)
     keep_logs(request)
-    paths = draw_figures(request.results, results)
+    paths, problems = draw_figures(request.results, results)
     for path in paths:
         print(f"figure  {path}")
+    for problem in problems:
+        print(problem, file=sys.stderr)
     if not paths:
         print("no figure could be drawn; --list prints the missing runs", file=sys.stderr)
     return 0

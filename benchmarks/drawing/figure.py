@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.drawing.kinds import KINDS, Inputs, Picture, range_words
 from benchmarks.drawing.panels import PublishedPoint
-from benchmarks.drawing.selection import MethodLine, is_published, is_unchanged
+from benchmarks.drawing.selection import MALFORMED, MethodLine, is_published, is_unchanged
 from benchmarks.results.numbers import run_notes
 from benchmarks.results.published import Paper, papers, read_yaml
 from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Run, value_words
@@ -76,26 +76,29 @@ class Figure(NamedTuple):
         ]
         return " ".join(filter(None, sentences))
 
-    def draw(self, inputs: Inputs) -> Picture | None:
-        """Return the best picture, or None without results.
+    def draw(self, inputs: Inputs) -> tuple[Picture | None, list[str]]:
+        """Return the best picture, and error messages.
 
-        A picture of the paper's runs has precedence.
+        A picture of the paper's runs has precedence. The picture is None without results. It is
+        also None if a record is malformed; then a message says so.
         """
-        pictures = KINDS[self.kind](inputs, **self.arguments)
-        return max(pictures, key=lambda picture: (picture.exact, *picture.rank), default=None)
+        try:
+            drawn = [*KINDS[self.kind](inputs, **self.arguments)]
+        except MALFORMED as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            return None, [f"cannot be drawn: {reason}"]
+        pictures = [picture for picture in drawn if isinstance(picture, Picture)]
+        best = max(pictures, key=lambda picture: (picture.exact, *picture.rank), default=None)
+        return best, list(dict.fromkeys(text for text in drawn if isinstance(text, str)))
 
     def missing(self, inputs: Inputs) -> list[str]:
         """Return the paper's recipes without a result, and their missing evaluation."""
         if self.kind == "log_curves":
-            metrics = self.arguments["metrics"]
-            logged = {
-                log.backbone.recipe
-                for log in inputs.logs
-                if is_unchanged(log.backbone) and log.has(metrics)
-            }
-            missing = [r for r in self.arguments["recipes"].values() if r not in logged]
-            option = self.arguments["same"].rpartition(".")[2].replace("_", "-")
-            return [f"{r}: its log (trained with --{option}), stored with --logs" for r in missing]
+            logged = {log.backbone.recipe for log in inputs.logs if is_unchanged(log.backbone)}
+            recipes = [
+                recipe for recipe in self.arguments["recipes"].values() if recipe not in logged
+            ]
+            return [f"{recipe}: its log, stored with --logs" for recipe in recipes]
         runs, suffix = inputs.results.succeeded, ""
         if self.kind == "snapshot_curves":
             task, variants = self.arguments["task"], self.arguments["variants"]

@@ -1,14 +1,14 @@
 """The kinds of figures, one function each.
 
 Each function gets the results and the arguments of an entry of figures.yaml. It yields a picture
-for every group of results that may share one.
+for every group of results that may share one, and messages on results that cannot be drawn.
 """
 
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise, product
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise, product
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -40,6 +40,8 @@ from benchmarks.drawing.selection import (
     number_of,
     picture_key,
 )
+from benchmarks.results.differences import difference
+from benchmarks.results.numbers import score_of_runs
 from benchmarks.results.records import Backbone, Results, Run, grouped
 from transfer.datasets.catalog import DATASETS
 
@@ -83,6 +85,10 @@ class Picture:
     """Sort key of pictures of one figure; the highest is drawn."""
 
 
+Drawings = Iterator[Picture | str]
+"""Pictures, and messages on what cannot be drawn."""
+
+
 def sweep(
     inputs: Inputs,
     *,
@@ -95,7 +101,7 @@ def sweep(
     tasks: Sequence[str] = ACCURACY_TASKS,
     metric: str = "top1",
     y_label: str = "",
-) -> Iterator[Picture]:
+) -> Drawings:
     """Draw a metric over a setting of pre-training.
 
     There is a line per method and a point per value.
@@ -188,7 +194,7 @@ def tradeoff(
     upward: Mapping[str, Any],
     x_label: str,
     symbol: str,
-) -> Iterator[Picture]:
+) -> Drawings:
     """Draw two sweeps of one setting against each other.
 
     Only common backbones are drawn. across, upward: arguments of the sweeps for the x axis and the
@@ -234,10 +240,10 @@ def tradeoff(
         )
 
 
-def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -> Iterator[Picture]:
+def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -> Drawings:
     """Draw the accuracy of snapshots over epochs, a line per variant.
 
-    variants: recipes by label.
+    variants: recipes by label, from the fastest to the slowest according to the paper.
     """
 
     def is_own(run: Run) -> bool:
@@ -264,10 +270,38 @@ def snapshot_curves(inputs: Inputs, *, task: str, variants: Mapping[str, str]) -
             runs=runs,
             header=("series", "epoch", "top1", "standard_deviation", "runs"),
             rows=[(line.label, *point.csv_fields()) for line in series for point in line.points],
+            findings=_order(curves, task),
             labels=variants,
             exact=all(is_own(run) for own_runs in runs.values() for run in own_runs),
             rank=(len(curves), newest(results)),
         )
+
+
+def _order(curves: Mapping[str, Points], task: str) -> list[str]:
+    """Return a sentence on the order of the curves' means.
+
+    The means are over the epochs that all curves have.
+    """
+    common = sorted(set[float].intersection(*(set(curve) for curve in curves.values())))
+    if len(curves) < 2 or not common:
+        return []
+    scores = {}
+    for label, curve in curves.items():
+        score = score_of_runs([run for x in common for run in curve[x]], "top1")
+        # the deviation of these runs is mostly over epochs, so it is not an error over seeds
+        scores[label] = replace(score, std=0.0, runs=1)
+    ordered = sorted(scores, key=lambda label: -scores[label].mean)
+    numbers = ", ".join(f"{label} {scores[label].mean:.1f}" for label in ordered)
+    significant = [
+        f"{high} above {low}"
+        for high, low in combinations(ordered, 2)
+        if difference(scores[high], scores[low], task).is_significant
+    ]
+    return [
+        f"Means over the epochs {range_words(common)}, from the highest: {numbers}; "
+        f"significantly different: {', '.join(significant) or 'none'}; "
+        f"the paper's order, from the fastest: {', '.join(curves)}."
+    ]
 
 
 def log_curves(
@@ -276,22 +310,38 @@ def log_curves(
     metrics: Mapping[str, str],
     methods: Mapping[str, str],
     recipes: Mapping[str, str],
+    last_step_only: Mapping[str, Sequence[str]],
     same: str,
     stated_ends: Mapping[str, float],
-) -> Iterator[Picture]:
+) -> Drawings:
     """Draw logged metrics over epochs, a panel per metric.
 
     There is a line per method. metrics: label of the y axis by name. methods: label by method.
-    recipes: the paper's recipes by method. same: setting that all runs must share because it
+    recipes: the paper's recipes by method. last_step_only: metrics, by method, that are only
+    measured at the last step of a log interval. same: setting that all runs must share because it
     changes the meaning of a metric. stated_ends: the paper's value of the last metric at the end of
     the run, by method.
     """
-    logs = [log for log in inputs.logs if log.backbone.method in methods and log.has(metrics)]
+    # a log stored under two names counts once
+    distinct_logs = {json.dumps([log.made_by, log.lines], default=str): log for log in inputs.logs}
+    logs = [log for log in distinct_logs.values() if log.backbone.method in methods]
     groups: dict[tuple[str, str, str, str], list[TrainingLog]] = {}
     for log in logs:
+        if missing := [name for name in metrics if not any(name in line for line in log.lines)]:
+            option = same.rpartition(".")[2].replace("_", "-")
+            yield (
+                f"the log of {log.name} has no {', '.join(missing)}; pre-train it with the "
+                f"--{option} of the other method (above 0)"
+            )
+            continue
         backbone, settings = log.backbone, log.backbone.settings
         group = backbone.data, backbone.arch, str(settings.get("epochs")), str(settings.get(same))
         groups.setdefault(group, []).append(log)
+    last_steps = "".join(
+        f"; {methods[method]}'s {' and '.join(metrics[name] for name in names)} is only measured "
+        "at its last step"
+        for method, names in last_step_only.items()
+    )
     stated = ", ".join(f"{methods[method]} {value:g}" for method, value in stated_ends.items())
     for group, group_logs in groups.items():
         by_method = grouped((log.backbone.method, log) for log in group_logs)
@@ -303,7 +353,15 @@ def log_curves(
             for m, label in methods.items()
         }
         series = {
-            name: [Series(label, curve_points(logs, name)) for label, logs in largest.items()]
+            name: [
+                Series(
+                    label,
+                    curve_points(
+                        largest[label], name, last_step=name in last_step_only.get(method, ())
+                    ),
+                )
+                for method, label in methods.items()
+            ]
             for name in metrics
         }
         backbones = {label: [log.backbone for log in logs] for label, logs in largest.items()}
@@ -327,8 +385,9 @@ def log_curves(
                 f"Number of runs: {counts}; {seed_words(seeds)}.",
                 f"All with {same.rpartition('.')[2].replace('_', ' ')} "
                 f"{shown[0].settings.get(same)}.",
-                "Each point is a mean over the steps of a log interval (of several intervals, if "
-                f"there are more than {MAX_POINTS}), plotted at its end.",
+                "Each point is a mean over the steps of a log interval (of several intervals, "
+                f"if there are more than {MAX_POINTS}) and is plotted at their center"
+                f"{last_steps}.",
                 f"The paper states for the end, {list(metrics.values())[-1]}: {stated}; ours "
                 "are next to it in tables/stated.md.",
             ],
@@ -352,7 +411,7 @@ def histograms(
     lower: Sequence[str],
     stated_views: int,
     stated_images: int,
-) -> Iterator[Picture]:
+) -> Drawings:
     """Draw one statistic of an image's views as histograms over images.
 
     There is a histogram per method. statistic: name of the histogram in the records' details.
@@ -410,7 +469,7 @@ def histograms(
         )
 
 
-def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Iterator[Picture]:
+def head_shares(inputs: Inputs, *, recipe: str, keys: Mapping[str, str]) -> Drawings:
     """Draw the mean contribution of each head to correct predictions.
 
     keys: key in TASKS of the paper's linear probes, by task id.
@@ -510,7 +569,7 @@ def range_words(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-KINDS: Mapping[str, Callable[..., Iterator[Picture]]] = {
+KINDS: Mapping[str, Callable[..., Drawings]] = {
     "sweep": sweep,
     "tradeoff": tradeoff,
     "snapshot_curves": snapshot_curves,

@@ -20,6 +20,8 @@ DESCRIPTIONS = ("paper", "table_row", "images")
 """Settings that describe the run and do not affect it."""
 VIEW_TASKS = ("in100_view_statistics", "cifar10_view_statistics")
 """Tasks that measure statistics over views."""
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""Errors that malformed content of a record raises."""
 NO_SETTING = ""
 """Setting of runs without a value on the x axis (NaN)."""
 

@@ -56,7 +56,7 @@ def pretraining_parts(results: Path, runs: Iterable[Path]) -> list[Part]:
     names = {log.name for log in logs}
     logs += [
         _log(log.name, results / TRAINING_LOGS / f"{log.name}.json", log.lines)
-        for log in read_logs(results)
+        for log in read_logs(results)[0]
         if log.name not in names
     ]
     lines = [f"- **{plain(log.name)}**: {log.summary} " for log in logs]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drawing.figure import figures
+from benchmarks.drawing.kinds import KINDS
 from benchmarks.figures import list_lines, main
 from benchmarks.results.records import read_results
 from benchmarks.results.tables import csv_text, escape
@@ -17,7 +18,7 @@ RESULTS = Path(__file__).parents[2] / "results" / "reference"
 def test_the_committed_figures_are_those_of_the_committed_records() -> None:
     folder = RESULTS / "figures"
     page = (folder / "README.md").read_text()
-    pictures = {name: picture for name in figures() if (picture := drawn(RESULTS, name))}
+    pictures = {name: picture for name in figures() if (picture := drawn(RESULTS, name)[0])}
     assert len(pictures) == 6
     for name, picture in pictures.items():
         figure = figures()[name]
@@ -52,8 +53,9 @@ def test_pictures_without_records_are_removed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    assert update_tables(tmp_path)
-    assert "figures  1, first " in capsys.readouterr().out
+    for expected in (True, False):
+        assert update_tables(tmp_path)
+        assert ("figures  " in capsys.readouterr().out) is expected
     curve = tmp_path / "figures" / "curve_mine.csv"
     curve.write_text("epoch,top1\n")
     for path in tmp_path.glob("records/*keys1/*.json"):
@@ -62,9 +64,31 @@ def test_pictures_without_records_are_removed(
     assert list((tmp_path / "figures").iterdir()) == [curve]
 
 
-@pytest.mark.parametrize("error", [ValueError("bad panel"), ImportError("no matplotlib")])
+def test_a_figure_that_cannot_be_drawn_leaves_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **arguments: object) -> None:
+        raise TypeError("no number")
+
+    monkeypatch.setitem(KINDS, "snapshot_curves", fail)
+    monkeypatch.setattr("benchmarks.drawing.panels.render", lambda *_: {"svg": b"", "png": b""})
+    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
+    assert main(["--results", str(tmp_path)]) == 0
+    assert "UniCLR, Figure 2(a): cannot be drawn: TypeError: no number" in capsys.readouterr().err
+    assert (tmp_path / "figures" / "jcl_figure2a.svg").exists()
+    assert not (tmp_path / "figures" / "uniclr_figure2a.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ValueError("bad panel"), "JCL, Figure 2(a): bad panel"),  # the other figures are drawn
+        (ImportError("no matplotlib"), "the figures are not up to date"),
+    ],
+)
 def test_run_continues_without_a_figure_that_cannot_be_rendered(
     error: Exception,
+    sentence: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -75,6 +99,6 @@ def test_run_continues_without_a_figure_that_cannot_be_rendered(
     monkeypatch.setattr("benchmarks.drawing.panels.render", fail)
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
     assert update_tables(tmp_path)
-    assert "the figures are not up to date" in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
     assert (tmp_path / "tables" / "overview.md").exists()
     assert not (tmp_path / "figures" / "jcl_figure2a.csv").exists()

@@ -18,13 +18,13 @@ from tests.synthetic_records import put, record
 IN100 = "train (126689 images, fingerprint f)"
 
 
-def drawn(results: Path, figure: str) -> Picture | None:
-    """Return a figure's plots."""
-    return figures()[figure].draw(Inputs(read_results(results), read_logs(results)))
+def drawn(results: Path, figure: str) -> tuple[Picture | None, list[str]]:
+    """Return a figure's plots, and messages on missing data."""
+    return figures()[figure].draw(Inputs(read_results(results), read_logs(results)[0]))
 
 
 def picture_of(results: Path, figure: str) -> Picture:
-    picture = drawn(results, figure)
+    picture, _ = drawn(results, figure)
     assert picture
     return picture
 

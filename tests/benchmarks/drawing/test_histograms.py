@@ -35,7 +35,7 @@ def test_unlike_statistics_do_not_share_a_picture(tmp_path: Path) -> None:
     )
     for location, change in enumerate(changes):
         both(tmp_path / str(location), [0, 1, 2, 1], [1, 2, 1, 0], **change)
-        assert drawn(tmp_path / str(location), "jcl/fig3a") is None, change
+        assert drawn(tmp_path / str(location), "jcl/fig3a") == (None, []), change
 
 
 def test_records_without_the_histogram_are_skipped(tmp_path: Path) -> None:
@@ -43,7 +43,9 @@ def test_records_without_the_histogram_are_skipped(tmp_path: Path) -> None:
     without: tuple[dict[str, Any], ...] = ({}, {"histograms": {"mean_nuclear_norm": {}}})
     for details in without:
         views(tmp_path, "jcl/cifar10-cpu", {}, details=details, suffix=f"-{len(details)}")
-    assert drawn(tmp_path, "jcl/fig3a")
+    picture, problems = drawn(tmp_path, "jcl/fig3a")
+    assert picture
+    assert not problems
 
 
 def test_joined_bins_keep_every_image() -> None:
@@ -71,4 +73,4 @@ def test_accuracy_and_norm_of_the_same_backbones_meet(tmp_path: Path) -> None:
     (panel,) = line_panels(tmp_path / "same", "lorac/fig3c")
     assert [(p.x, p.y) for p in panel.series[0].points] == [(10, 50), (12, 60), (15, 55)]
     assert panel.series[0].point_labels == ["1", "2", "4"]
-    assert drawn(tmp_path / "others", "lorac/fig3c") is None
+    assert drawn(tmp_path / "others", "lorac/fig3c") == (None, [])

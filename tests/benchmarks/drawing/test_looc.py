@@ -51,4 +51,11 @@ def test_other_evaluations_do_not_share_a_mean(tmp_path: Path) -> None:
 
 def test_a_probe_without_shares_is_not_drawn(tmp_path: Path) -> None:
     heads(tmp_path, "in100_linear", None, arch="resnet50")
-    assert drawn(tmp_path, "looc/fig4") is None
+    assert drawn(tmp_path, "looc/fig4") == (None, [])
+
+
+def test_a_figure_with_malformed_shares_names_the_error(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", [1.0])
+    picture, (problem,) = drawn(tmp_path, "looc/fig4")
+    assert picture is None
+    assert problem == "cannot be drawn: IndexError: list index out of range"

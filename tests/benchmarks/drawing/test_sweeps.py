@@ -30,7 +30,7 @@ def points(results: Path) -> Sequence[Point]:
 
 def test_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {5: 80.0}, sha256="5" * 64)
-    assert drawn(tmp_path, "jcl/fig2a") is None
+    assert drawn(tmp_path, "jcl/fig2a") == (None, [])
     for seed, score in ((0, 79.0), (1, 80.0), (2, 81.0)):
         for suffix in ("", "-again"):
             same = {"seed": seed, "suffix": suffix}
