@@ -67,6 +67,11 @@ class LooC(Method):
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: LooCConfig) -> None:
         super().__init__()
+        if len(set(config.designated)) < len(config.designated):
+            raise ValueError(
+                f"designated contains an augmentation twice: {', '.join(config.designated)}. The "
+                f"positive of one head would be a negative of the other: name each once"
+            )
         self.config = config
         self.views = (View(), *key_views(config))
         num_heads = 1 + len(config.designated)

@@ -30,6 +30,11 @@ class MoCo(Method):
                 f"key_only {config.key_only} excludes augmentations from queries, but with "
                 "symmetric=True every view is a query: choose one of the two"
             )
+        if conflicting := set(config.shared) & set(config.key_only):
+            raise ValueError(
+                f"{sorted(conflicting)} cannot be both shared with the query and withheld from it: "
+                "list each augmentation in shared or in key_only"
+            )
         self.config = config
         self.views = (View(without=config.key_only), View(copies=config.shared))
         projector = moco_projector(config.projector, feature_dim, config.embedding_dim)

@@ -10,13 +10,20 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
-from pretrain.parts.gather import num_processes, own_share, sum_over_processes
+from pretrain.parts.gather import (
+    max_over_processes,
+    num_processes,
+    own_share,
+    sum_over_processes,
+)
 from pretrain.parts.heads import features_by_size, mlp_with_norm
 from pretrain.parts.losses import cross_view_entropy
 from pretrain.parts.queue import key_queues
 from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
 
+MIN_EPSILON = 0.025
+"""Smallest epsilon for which exponentials of cosines fit into float32."""
 NUM_ASSIGNED_VIEWS = 2
 """A: the first A large views get codes."""
 
@@ -30,6 +37,8 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
     The iterations converge to the codes of section 3.1, which maximize the score plus epsilon times
     the entropy. Rows of -inf are ignored. Computed in float32, also under autocast.
     """
+    if epsilon < MIN_EPSILON:
+        return _log_sinkhorn(scores.float() / epsilon, num_iterations).exp_()
     tiny = torch.finfo(torch.float32).tiny
     # cosines are at most 1: no exponential overflows, and all processes subtract the same number
     codes = ((scores.float() - 1) / epsilon).exp_()
@@ -37,6 +46,20 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
         codes.div_(sum_over_processes(codes.sum(dim=-2, keepdim=True)).clamp_min(tiny))
         codes.div_(codes.sum(dim=-1, keepdim=True).clamp_min(tiny))
     return codes
+
+
+def _log_sinkhorn(logits: Tensor, num_iterations: int) -> Tensor:
+    """Return the log codes of `sinkhorn`.
+
+    logits (..., n, K): scores divided by epsilon.
+    """
+    lowest = torch.finfo(torch.float32).min  # rows of -inf stay -inf instead of NaN
+    for _ in range(num_iterations):
+        largest = max_over_processes(logits.amax(dim=-2, keepdim=True)).clamp_min(lowest)
+        sums = sum_over_processes((logits - largest).exp().sum(dim=-2, keepdim=True))
+        logits = logits - (largest + sums.log()).clamp_min(lowest)
+        logits = logits - logits.logsumexp(dim=-1, keepdim=True).clamp_min(lowest)
+    return logits
 
 
 def swav_loss(scores: Tensor, codes: Tensor, *, temperature: float) -> Tensor:

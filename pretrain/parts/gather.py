@@ -1,4 +1,4 @@
-"""Rows and sums over all processes.
+"""Rows, sums and maxima over all processes.
 
 Gathered rows are ordered by rank; the rows of each process keep their order.
 """
@@ -60,6 +60,15 @@ class _Gather(torch.autograd.Function):
         dist.all_reduce(gradient, group=dist.group.WORLD)
         start = dist.get_rank() * ctx.num_rows
         return gradient[start : start + ctx.num_rows]
+
+
+def max_over_processes(values: Tensor) -> Tensor:
+    """Return the elementwise maximum over all processes, without gradient."""
+    if num_processes() == 1:
+        return values
+    largest = values.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    return largest
 
 
 def sum_over_processes(values: Tensor) -> Tensor:

@@ -24,9 +24,8 @@ class SwAVConfig:
 
     temperature: Positive = 0.1
     """Tau, temperature: divides the cosines of embeddings and prototypes."""
-    epsilon: Annotated[float, Range(0.025)] = 0.05
-    """Epsilon, weight of the codes' entropy.
-    From 0.025, exponentials of cosines divided by it fit into float32."""
+    epsilon: Positive = 0.05
+    """Epsilon, weight of the codes' entropy."""
     sinkhorn_iterations: Annotated[int, Range(1, 1000)] = 3
     """Iterations of eq. 5 per step."""
     num_prototypes: Dimension = 3000

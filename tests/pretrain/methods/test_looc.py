@@ -113,3 +113,8 @@ def test_key_views_cost_as_many_last_stages_as_the_loss_reads(num_designated: in
     method(tiny_batch(method).views, 1.0)
     assert passes.count(0) == 1
     assert len(passes) == 1 + num_designated * (num_designated + 1)
+
+
+def test_an_augmentation_named_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="name each once"):
+        tiny_method("looc", designated=("color", "color"))

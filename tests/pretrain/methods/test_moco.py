@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -57,3 +58,8 @@ def test_smoothing_leaves_the_logged_instance_discrimination_as_it_is() -> None:
 def test_augmentations_are_shared_with_the_key_or_withheld_from_the_query() -> None:
     assert moco(shared=("rotation",)).views == (View(), View(copies=("rotation",)))
     assert moco(key_only=("color",)).views == (View(without=("color",)), View())
+
+
+def test_an_augmentation_that_is_shared_and_withheld_is_refused() -> None:
+    with pytest.raises(ValueError, match="'color'"):
+        moco(key_only=("color", "blur"), shared=("color",))
