@@ -107,11 +107,6 @@ def _submitted_state(
     return "failed", (job.slurm_state or "killed; the cluster reports no reason") + log_note
 
 
-def in_order(states: States) -> States:
-    """Return the states, running cells first, then failed ones, finished ones last."""
-    return sorted(states, key=lambda state: list(SIGNS).index(state.name))
-
-
 def count_words(states: States) -> str:
     """Return the counts of states, such as "2 running, 3 done"."""
     counts = Counter(state.name for state in states)
@@ -145,7 +140,7 @@ def any_failed(states: States) -> bool:
 def status_page(states: States) -> str:
     """Return the page as HTML; names and reasons are escaped."""
     rows = []
-    for state in in_order(states):
+    for state in sorted(states, key=lambda state: list(SIGNS).index(state.name)):
         detail = f"{state.detail}; log: {state.log}" if state.log else state.detail
         columns = (*state.identity, f"{SIGNS[state.name]} {state.name}", detail)
         html = "".join(f"<td>{escape(str(column))}</td>" for column in columns)
