@@ -173,7 +173,7 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
         submit_cells(rows, request.cluster, site)
         return 0
     jobs = job_graph(rows)
-    run_jobs(jobs, request.workers or min(num_gpus(), len(jobs)), runs)
+    run_jobs(jobs, request.workers or min(num_gpus(), len(jobs)), request.settings)
     return finish_run(rows, request, start, unreadable)
 
 

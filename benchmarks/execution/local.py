@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.execution.graph import Job
+from benchmarks.execution.states import REFRESH_S, write_status_page
 from pretrain.running import stop
-from pretrain.running.console import is_quiet
+from pretrain.running.console import is_quiet, live_bars
 from pretrain.running.host_memory import SHARERS
 from slurm.requeue import killing_signal
 from transfer.cells import state
 from transfer.cells.cell import Cell, finished
 from transfer.cells.job import KilledError, command, run, write_job
+from transfer.cells.request import Settings
 
 STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
 """Exit statuses of a job that stopped or that a signal killed."""
@@ -28,29 +30,41 @@ SIGNAL_DELAY_S = 1.0
 """Maximum delay in s between a signal in a child and here."""
 
 
-def run_jobs(jobs: Sequence[Job], workers: int, runs: Path) -> None:
+def run_jobs(jobs: Sequence[Job], workers: int, settings: Settings) -> None:
     """Run jobs, each after its dependencies.
 
-    runs: folder of caches and unfinished work. Each cell without a record gets a reason in its
-    state file. Raises Stopped after a signal, once all cells have saved.
+    Each cell without a record gets a reason in its state file. Raises Stopped after a signal, once
+    all cells have saved.
     """
     if workers > 1:
-        _Processes(jobs, workers, runs).run()
+        _Processes(jobs, workers, settings).run()
         return
-    for number, job in enumerate(jobs, 1):
-        stop.exit_if_requested()
-        _announce(number, len(jobs), job)
-        try:
-            run(job.requests)
-        except KilledError as error:
-            _note_failures(job, str(error))
+    with live_bars() as bars:
+        bar = None
+        if bars is not None:
+            bar = bars.add_task("all evaluations", total=len(jobs), count="")
+        for number, job in enumerate(jobs):
+            stop.exit_if_requested()
+            if bars is not None and bar is not None:
+                bars.update(bar, description=f"all evaluations  {_names(job)}", completed=number)
+                bars.refresh()
+            else:
+                _announce(number + 1, len(jobs), job)
+            try:
+                run(job.requests)
+            except KilledError as error:
+                _note_failures(job, str(error))
+            write_status_page(settings.results, settings.runs)
+
+
+def _names(job: Job) -> str:
+    backbones = ", ".join(dict.fromkeys(cell.backbone.name for cell in job.cells))
+    return f"{backbones}  {', '.join(dict.fromkeys(cell.key for cell in job.cells))}"
 
 
 def _announce(number: int, total: int, job: Job) -> None:
-    backbones = ", ".join(dict.fromkeys(cell.backbone.name for cell in job.cells))
-    keys = ", ".join(dict.fromkeys(cell.key for cell in job.cells))
     if not is_quiet():
-        print(f"[{number}/{total}] {backbones}  {keys}", file=sys.stderr, flush=True)
+        print(f"[{number}/{total}] {_names(job)}", file=sys.stderr, flush=True)
 
 
 def _note_failures(job: Job, reason: str) -> None:
@@ -64,16 +78,17 @@ def _note_failures(job: Job, reason: str) -> None:
 class _Processes:
     """Jobs that run in parallel processes, at most `workers` at a time."""
 
-    def __init__(self, jobs: Sequence[Job], workers: int, runs: Path) -> None:
+    def __init__(self, jobs: Sequence[Job], workers: int, settings: Settings) -> None:
         self.waiting, self.workers, self.total = list(jobs), workers, len(jobs)
-        self.runs = runs
+        self.settings = settings
         self.free = visible_gpus()
         self.num_gpus = len(self.free)
         self.running: dict[subprocess.Popen[bytes], tuple[Job, list[str], Path]] = {}
 
     def run(self) -> None:
         """Run all jobs; raise Stopped after a signal, when all have saved."""
-        forwarded = False
+        forwarded, page_s = False, 0.0
+        results, runs = self.settings.results, self.settings.runs
         while self.waiting or self.running:
             if stop.is_requested():
                 self.waiting.clear()
@@ -88,6 +103,9 @@ class _Processes:
                 self.free += gpus
                 file.unlink(missing_ok=True)
                 self._end(job, process.returncode)
+            if time.monotonic() - page_s >= REFRESH_S:
+                page_s = time.monotonic()
+                write_status_page(results, runs)
             try:
                 time.sleep(0.1)
             except KeyboardInterrupt:  # the second Ctrl-C kills the cells immediately
@@ -95,6 +113,7 @@ class _Processes:
                     process.kill()
                     process.wait()
                 raise
+        write_status_page(results, runs)
         stop.exit_if_requested()
 
     def _next_job(self) -> Job | None:
@@ -124,7 +143,7 @@ class _Processes:
         environment[SHARERS] = str(min(max_parallel))
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        file = self.runs / "jobs" / f"{os.getpid()}-{number}.json"
+        file = self.settings.runs / "jobs" / f"{os.getpid()}-{number}.json"
         write_job(file, job.requests)
         process = subprocess.Popen(
             command(file),

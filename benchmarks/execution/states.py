@@ -155,10 +155,11 @@ def status_page(states: States) -> str:
     )
 
 
-def write_status_page(runs: Path, states: States) -> None:
-    """Write the page of these states."""
-    with suppress(WriteError):  # a full disk must not end the view
-        write_text(runs / STATUS_PAGE, status_page(states), "--runs")
+def write_status_page(results: Path, runs: Path, states: States | None = None) -> None:
+    """Write the page of these states, or of all cells."""
+    with suppress(WriteError):  # a full disk must not stop a run
+        page = status_page(all_states(results)[0] if states is None else states)
+        write_text(runs / STATUS_PAGE, page, "--runs")
 
 
 def earlier_work(runs: Path) -> str:
@@ -199,7 +200,7 @@ def watch(results: Path, runs: Path, interval_s: float = 5.0) -> int:
     try:
         while not is_over((current := all_states(results))[0]):
             states, no_answer = current
-            write_status_page(runs, states)
+            write_status_page(results, runs, states)
             counts = "; ".join(filter(None, [count_words(states), no_answer]))
             if counts != previous:
                 print(f"{time.strftime('%H:%M:%S')}  {counts}", file=sys.stderr, flush=True)
@@ -208,5 +209,5 @@ def watch(results: Path, runs: Path, interval_s: float = 5.0) -> int:
     except KeyboardInterrupt:
         return 0
     if current[0]:
-        write_status_page(runs, current[0])
+        write_status_page(results, runs, current[0])
     return print_states(results, runs)

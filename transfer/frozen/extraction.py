@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from torchvision.transforms import v2
 
 from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import print_line, progress
 from pretrain.running.host_memory import num_sharers
 from pretrain.running.loader import load_batches
 from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.feature_file import UnfinishedRows, unfinished_rows
+from transfer.frozen.feature_file import UnfinishedRows, read_rows, unfinished_rows
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
 
@@ -96,11 +97,14 @@ def extract(
 
     crops: file that caches the pixels for later calls, if the disk has space; None: no cache.
 
-    An entry is skipped if another process finishes it while this one waits for its lock.
+    An entry is skipped if another process finishes it while this one waits for its lock. If a
+    network fails, for example by an out-of-memory error, the error is raised when all other entries
+    are finished.
 
     Returns the median throughput of each network in images/s, without the first batch; networks
     with fewer than two batches are missing.
     """
+    errors = list[Exception]()
     with ExitStack() as files:
         entries = list[_Entry]()
         for path in sorted(backbones):  # equal order in all processes prevents deadlocks
@@ -120,8 +124,17 @@ def extract(
             progress("features", subject + suffix, total, done=start) as counter,
         ):
             for indices, raw in raw_batches(prepared, start, pinned=pinned):
-                for entry in entries:
-                    entry.put(indices.start, raw)
+                for entry in list(entries):
+                    try:
+                        entry.put(indices.start, raw)
+                    except WriteError:
+                        raise
+                    except Exception as error:  # such as running out of memory
+                        if len(entries) == 1:
+                            raise
+                        errors.append(error)
+                        entries.remove(entry)
+                        all_rows.remove(entry.rows)
                 for rows in crop_rows:
                     rows.write(indices.start, raw.flatten(1).numpy())
                 counter.add(len(raw))
@@ -133,6 +146,8 @@ def extract(
                     stop.exit_if_requested()
         for rows in all_rows:
             rows.publish()
+    if errors:
+        raise errors[0]
     return {e.rows.path: median(e.throughputs[1:]) for e in entries if e.throughputs[1:]}
 
 
@@ -146,14 +161,17 @@ def _cached_crops(
     shape = len(decoded), 3 * size**2
     path.parent.mkdir(parents=True, exist_ok=True)
     num_bytes, free = shape[0] * shape[1], disk_usage(path.parent).free
-    if num_bytes > free and not (path.exists() or path.with_suffix(".partial").exists()):
-        note = f"need {num_bytes / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free: not cached"
-        print_line("crops", f"{path.parent}: {shape[0]:,} crops of {size} px {note}")
-        return decoded, []
-    unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
-    if unfinished is not None:
-        return decoded, [unfinished]
-    return torch.from_numpy(np.load(path, mmap_mode="c")).view(-1, 3, size, size), []
+    rows = read_rows(path, shape, np.uint8)
+    if rows is None:
+        if num_bytes > free and not path.with_suffix(".partial").exists():
+            note = f"need {num_bytes / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free: not cached"
+            print_line("crops", f"{path.parent}: {shape[0]:,} crops of {size} px {note}")
+            return decoded, []
+        unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
+        if unfinished is not None:
+            return decoded, [unfinished]
+        rows = read_rows(path, shape, np.uint8)  # another process has finished it
+    return decoded if rows is None else torch.from_numpy(rows).view(-1, 3, size, size), []
 
 
 def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:

@@ -20,6 +20,7 @@ from pretrain.running.console import print_line, progress
 from pretrain.running.errors import SuiteError
 from pretrain.running.host_memory import OPTION, free_memory, image_memory_bytes
 from pretrain.running.loader import load_batches
+from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images
 from transfer.frozen.extraction import num_workers
 
@@ -111,8 +112,12 @@ def _decode_all(source: ImageFiles, cached: CachedFiles) -> None:
 
     def decode(indices: range) -> int:
         for i in indices:
+            pixels, target = source.read(i), cached.read(i)
+            if pixels.shape != target.shape:
+                file = source.folder / source.name(i)
+                raise DataError(f"{file}: {pixels.shape}, but its header said {target.shape}")
             # forked loader processes share this block, so they return only counts
-            cached.read(i)[:] = source.read(i)
+            target[:] = pixels
         return len(indices)
 
     total = len(source)

@@ -20,8 +20,9 @@ def knn_scores(
 ) -> Tensor:
     """Return votes (n, L) for queries (n, C).
 
-    Each neighbor votes with exp(cosine similarity / temperature). Raises FeatureError if the votes
-    could exceed float32: with 200 neighbors, for temperatures below 0.012.
+    Each neighbor votes with exp(cosine similarity / temperature). Raises FeatureError if the bank
+    has fewer than `num_neighbors` images, or if the votes could exceed float32: with 200 neighbors,
+    for temperatures below 0.012.
     """
     if not 0 < 1 / temperature < MAX_LOG - math.log(num_neighbors):
         raise FeatureError(
@@ -38,7 +39,10 @@ def knn_scores(
 
 
 def nearest_rows(bank: Tensor, queries: Tensor, num_neighbors: int) -> tuple[Tensor, Tensor]:
-    """Return cosines and indices (n, k) of the nearest rows, nearest first."""
+    """Return cosines and indices (n, k) of the nearest rows, nearest first.
+
+    Raises FeatureError if the bank has fewer than k rows.
+    """
     chunks = [
         (similarity.cpu(), nearest.cpu())
         for similarity, nearest in _nearest_in_chunks(bank, queries, num_neighbors)
@@ -51,6 +55,11 @@ def _nearest_in_chunks(
     bank: Tensor, queries: Tensor, num_neighbors: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield cosines and indices (q, k) for chunks of the queries."""
+    if num_neighbors > len(bank):
+        raise FeatureError(
+            f"{num_neighbors} neighbors are requested, but the bank has {len(bank)} images. "
+            "Use the complete dataset, or --schedule smoke for fewer neighbors"
+        )
     target_device = device()
     keys = normalize(bank.to(target_device), dim=1)
     for chunk in queries.split(QUERIES_PER_CHUNK):

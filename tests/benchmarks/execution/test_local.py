@@ -35,7 +35,7 @@ def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
 
 def run(rows: list[PlannedCell], workers: int) -> list[str]:
     """Run the rows; return the tasks that have failed."""
-    run_jobs(job_graph(rows), workers, rows[0].cell.settings.runs)
+    run_jobs(job_graph(rows), workers, rows[0].cell.settings)
     return [row.cell.key for row in rows if state.failure(row.cell)]
 
 

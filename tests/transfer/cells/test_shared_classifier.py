@@ -149,7 +149,7 @@ def run_cells(rows: list[PlannedCell]) -> list[str]:
 
     Return the reasons of those that failed.
     """
-    run_jobs(job_graph(rows), 1, rows[0].cell.settings.runs)
+    run_jobs(job_graph(rows), 1, rows[0].cell.settings)
     return [state.failure(row.cell) for row in rows if finished(row.cell) is None]
 
 

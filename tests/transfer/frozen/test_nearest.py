@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transfer.frozen.feature_cache import Features
-from transfer.frozen.nearest import QUERIES_PER_CHUNK, Nearest, knn_scores
+from transfer.frozen.nearest import QUERIES_PER_CHUNK, Nearest, knn_scores, nearest_rows
 
 
 def test_votes_equal_a_loop_over_all_pairs() -> None:
@@ -25,6 +25,14 @@ def test_votes_equal_a_loop_over_all_pairs() -> None:
             vote = sum(math.exp(cosines[i] / 0.1) for i in nearest if labels[i] == label)
             # cosines within some eps of float32, and the exponent multiplies them by 10
             assert float(row[label]) == pytest.approx(vote, rel=1e-5)
+
+
+def test_more_neighbors_than_images_is_an_error() -> None:
+    bank = Features(torch.eye(3), torch.arange(3))
+    with pytest.raises(ValueError, match="has 3 images"):
+        knn_scores(bank, torch.eye(3), num_classes=3, num_neighbors=4, temperature=0.1)
+    with pytest.raises(ValueError, match="has 3 images"):
+        nearest_rows(torch.eye(3), torch.eye(3), 4)
 
 
 def test_queries_of_several_parts_vote_in_their_order() -> None:
