@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
-from benchmarks.results.published import AVERAGE, transfer_tasks
+from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
 from benchmarks.results.records import RANDOM, Backbone, grouped
 from benchmarks.results.tables import (
     RULE,
@@ -52,6 +52,7 @@ def overview_page(
         page += [
             "## Comparison with published numbers",
             "\n".join(f"- [{title}]({file})" for title, file in pages),
+            f"{published_count_words()}.",
         ]
     if warnings := [f"- warning: {plain(line)}" for line in unused]:
         page += ["## Files that are not used", "\n".join(warnings)]

@@ -1,6 +1,7 @@
 """Numbers that papers print, from published/<paper>.yaml and from installed packages."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -369,6 +370,17 @@ def printed() -> tuple[Printed, ...]:
         for column in table.columns
         if (value := row.number(column)) is not None
     )
+
+
+def published_count_words() -> str:
+    """Return how many numbers are printed, in total and by paper.
+
+    Settings, second numbers in brackets, printed intervals and numbers of the running text are not
+    counted.
+    """
+    counts = Counter(number.paper.name for number in printed())
+    by_paper = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return f"{counts.total()} published numbers in the tables of {len(counts)} papers: {by_paper}"
 
 
 @cache

@@ -55,6 +55,8 @@ REPORT = "report"
 """Folder in the results folder with the HTML report."""
 TRAINING_LOGS = "training"
 """Subfolder with the pre-training logs that figures show."""
+OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, "reference", "reliability", "gpu_check")
+"""Subfolders and files (without .json) of a results folder that hold no records."""
 HEAD_ENTROPY = "head_entropy_bits"
 """Detail of a record that is shown as a metric."""
 DECLARED = "†"
@@ -358,7 +360,8 @@ def read_results(results: Path, further_folders: Sequence[Path] = ()) -> Results
     folder_of: dict[Path, Path] = {}
     unused = []
     for folder in (results, *further_folders):
-        names = glob(f"{RECORDS}/**/*.json", root_dir=folder, recursive=True)  # noqa: PTH207, it follows links
+        names = glob("**/*.json", root_dir=folder, recursive=True)  # noqa: PTH207, it follows links
+        names = [n for n in names if Path(n).parts[0].removesuffix(".json") not in OTHER_FILES]
         # an evaluation's first record has the shortest name
         for path in sorted((folder / name for name in names), key=lambda p: (len(p.name), p)):
             file, records = _relative(path, results), folder / RECORDS
@@ -413,13 +416,14 @@ def _identity(run: Run) -> Hashable:
 
 
 def unused_lines(unused: Sequence[str], results: Path) -> list[str]:
-    """Return how many files are not used, and the first of them."""
+    """Return how many files are not used, and an example per reason."""
     if not unused:
         return []
+    by_reason = grouped((line.partition(": not used (")[2].split(";")[0], line) for line in unused)
     return [
         f"warning: not used as results: {plural(len(unused), 'file')} in {results}; "
         "benchmarks.tables lists all in tables/overview.md",
-        f"  {unused[0]}",
+        *(f"  {lines[0]}{' ...' if len(lines) > 1 else ''}" for lines in by_reason.values()),
     ]
 
 

@@ -68,6 +68,7 @@ def test_copies_of_records_do_not_count(tmp_path: Path, capsys: pytest.CaptureFi
     expected = page(tmp_path, "overview.md").partition("## Beside")[0]
     mine = tmp_path / "records" / "mine"
     (first, *_) = sorted(mine.glob("*.seed0.json"))
+    shutil.copytree(tmp_path / "records", tmp_path / "old" / "records")
     shutil.copytree(mine, mine.with_name("mine_backup"))
     shutil.copytree(mine, mine / "before")
     copies = "{0} (1).json|{0} 2.json|{0} (conflicted copy).json|{0}.json.json|{0}.json (1).json"
@@ -82,8 +83,8 @@ def test_copies_of_records_do_not_count(tmp_path: Path, capsys: pytest.CaptureFi
     for name in names:
         assert f"- warning: records/mine/{name}: not used (copied, renamed" in text
     assert f"expected at {where})" in text
-    assert text.count("- warning: ") == len(names) + 2 * 4
-    assert f"{len(names) + 2 * 4} files in {tmp_path}; " in capsys.readouterr().err
+    assert text.count("- warning: ") == len(names) + 3 * 4
+    assert f"{len(names) + 3 * 4} files in {tmp_path}; " in capsys.readouterr().err
 
 
 def test_two_records_of_one_cell_count_once(tmp_path: Path) -> None:

@@ -46,13 +46,18 @@ def printed(paper: Paper, recipe: str, item: Measurement) -> list[float]:
     ]
 
 
-def test_documents_state_the_count_of_published_numbers() -> None:
+def test_documents_state_the_count_of_published_numbers_that_the_overview_prints(
+    tmp_path: Path,
+) -> None:
     total = sum(
         row.number(column) is not None
         for table in TABLES
         if table.kind != "settings"
         for row in table.rows
         for column in table.columns
+    )
+    assert f"\n{total} published numbers in the tables of 9 papers: " in page(
+        tmp_path, "overview.md"
     )
     root = Path(__file__).parents[3]
     documents = [root / "README.md"]
