@@ -21,6 +21,12 @@ NETWORK = re.compile(r"hf:([\w.-]+/[\w.-]+)@([^/]+)")
 CACHED = re.compile(r".*/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{7,40})(?:/(.+))?")
 OF_NETWORK = ("config.json", "preprocessor_config.json")
 """Files of a repository that define its network and input images."""
+CONNECTION_ERRORS = ("ConnectError", "ConnectTimeout", "ConnectionError", "ProxyError")
+"""Names of httpx's and requests' errors; versions of huggingface_hub use one or the other."""
+UNREACHABLE = (
+    "it is not in the cache, and the hub does not answer. Download it on a machine with internet "
+    "access that shares this cache (HF_HOME), or pass the path of a file"
+)
 
 
 def local_file(path: Path) -> Path:
@@ -38,6 +44,7 @@ def local_file(path: Path) -> Path:
     repo, revision, file = address.groups()
     return _download(
         f"hf://{repo}@{revision}/{file}",
+        (repo, revision, file),
         lambda hub: hub.hf_hub_download(repo, file, revision=revision),
     )
 
@@ -53,6 +60,7 @@ def local_network(encoder: str) -> str:
     repo, revision = address.groups()
     folder = _download(
         encoder,
+        (repo, revision, OF_NETWORK[0]),
         lambda hub: hub.snapshot_download(repo, revision=revision, allow_patterns=[*OF_NETWORK]),
     )
     return f"hf:{folder}"
@@ -70,13 +78,47 @@ def address_of(path: Path | str) -> str:
     return f"hf://{org}/{repo}@{commit}/{file}" if file else f"hf:{org}/{repo}@{commit}"
 
 
-def _download(address: str, download: Callable[[Any], str]) -> Path:
-    """Return the path of a download; raises BackboneError with the library's reason if it fails."""
+def _download(address: str, file: tuple[str, str, str], download: Callable[[Any], str]) -> Path:
+    """Return the path of a download; raises BackboneError with advice if it fails.
+
+    file: repository, revision and name of the file, or of one of the files.
+    """
     hub = optional_library("huggingface_hub", address, "hub")
+    from huggingface_hub import errors
+
+    if problem := _connection_problem(hub, *file):
+        raise BackboneError(f"{address}: {UNREACHABLE} ({problem})")
+    advice: dict[type[Exception], str] = {  # subclasses first
+        errors.GatedRepoError: "the repository is gated: accept its terms on the hub, and log in "
+        "with: hf auth login",
+        errors.RevisionNotFoundError: "the repository has no such revision",
+        errors.RepositoryNotFoundError: "no such repository, or a private one: log in with: hf "
+        "auth login",
+        errors.LocalEntryNotFoundError: UNREACHABLE,
+        errors.EntryNotFoundError: "the repository has no such file",
+    }
     try:
         return Path(download(hub))
-    except (OSError, ValueError) as error:  # an offline machine has only the files of the cache
-        raise BackboneError(f"{address}: {' '.join(str(error).split())}") from error
+    except (OSError, ValueError) as error:
+        reasons = (text for kind, text in advice.items() if isinstance(error, kind))
+        reason = next(reasons, " ".join(str(error).split()))
+        raise BackboneError(f"{address}: {reason}") from error
+
+
+def _connection_problem(hub: Any, repo: str, revision: str, file: str) -> str:
+    """Return why there is no connection to the hub; empty if there is one, or a cached file.
+
+    For a file that is not in the cache, huggingface_hub itself tries to connect six times, which
+    takes 24 s, or several minutes if a firewall drops the packets. A slow answer is no error here.
+    """
+    if isinstance(hub.try_to_load_from_cache(repo, file, revision=revision), str):
+        return ""
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repo, file, revision=revision))
+    except Exception as error:  # the download reports all others
+        if type(error).__name__ in CONNECTION_ERRORS:
+            return " ".join(str(error).split()) or type(error).__name__
+    return ""
 
 
 def optional_library(name: str, needed_by: str, extra: str) -> Any:

@@ -45,7 +45,14 @@ def test_address_of_another_form_is_refused(text: str) -> None:
 
 def ask(endpoint: str, cache: Path, *addresses: str, offline: bool = False) -> list[str]:
     """Return the result for each address."""
-    # in a new process, since settings are read once per process
+    completed = asked(endpoint, cache, *addresses, offline=offline)
+    return [json.loads(line) for line in completed.stdout.splitlines()]
+
+
+def asked(
+    endpoint: str, cache: Path, *addresses: str, offline: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Ask for each address in a new process, since settings are read once per process."""
     code = """
 import json, sys
 from pathlib import Path
@@ -60,14 +67,13 @@ for address in sys.argv[1:]:
 """
     env = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1"}
     env |= {"HF_HUB_OFFLINE": "1"} if offline else {}
-    completed = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code, *addresses],
         env=env,
         capture_output=True,
         text=True,
         check=True,
     )
-    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 def test_file_is_cached_and_works_without_network(tmp_path: Path) -> None:
@@ -88,22 +94,30 @@ def test_network_gets_its_configs_alone(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["config.json"]
 
 
-def test_refusals_name_address_and_reason(tmp_path: Path) -> None:
-    addresses = [
-        f"hf://{REPO}@main/other.pt",
-        f"hf://{REPO}@v2/model.pt",
-        f"hf://{GATED}@main/model.pt",
-        "hf://lab/absent@main/model.pt",
-        f"hf:{REPO}@v2",
-    ]
+def test_refusals_say_what_to_do(tmp_path: Path) -> None:
     with hub({"model.pt": b"weights"}) as endpoint:
-        answers = ask(endpoint, tmp_path, *addresses)
-    addresses += [f"hf://{REPO}@main/new.pt", f"hf:{REPO}@v3"]
-    answers += ask(endpoint, tmp_path, *addresses[-2:], offline=True)
-    parts = ["Entry Not Found", "Revision Not Found", "gated", "Repository Not Found", "Revision"]
-    for address, answer, part in zip(addresses, answers, [*parts, "cache", "cache"], strict=True):
-        assert answer.startswith(f"refused: {address}: ")
+        answers = ask(
+            endpoint,
+            tmp_path,
+            f"hf://{REPO}@main/other.pt",
+            f"hf://{REPO}@v2/model.pt",
+            f"hf://{GATED}@main/model.pt",
+            "hf://lab/absent@main/model.pt",
+        )
+    (unreachable,) = ask(endpoint, tmp_path, f"hf://{REPO}@main/new.pt")
+    parts = ["no such file", "no such revision", "gated", "no such repository", "HF_HOME"]
+    for answer, part in zip([*answers, unreachable], parts, strict=True):
+        assert answer.startswith("refused: hf://")
         assert part in answer
+
+
+@pytest.mark.parametrize("address", [f"hf://{REPO}@main/new.pt", f"hf:{REPO}@main"])
+def test_no_connection_is_one_sentence(tmp_path: Path, address: str) -> None:
+    with hub({}) as endpoint:
+        pass  # nobody listens any more
+    completed = asked(endpoint, tmp_path, address)
+    assert "the hub does not answer" in completed.stdout
+    assert completed.stderr == "", "huggingface_hub writes a line for each further try"
 
 
 @pytest.mark.slow
