@@ -9,6 +9,7 @@ from torchvision.transforms import RandomResizedCrop
 from pretrain.data.views import (
     COLUMNS,
     NUM_UNIFORMS,
+    TEXTURE_KERNELS_PX,
     TEXTURE_STRENGTH,
     Floats,
     ViewRecipe,
@@ -104,10 +105,33 @@ def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> Non
     assert (draw_style(recipe, numbers, 3) == -1).all()
 
 
+def test_a_view_goes_without_one_augmentation_alone() -> None:
+    """Color means both jitter and grayscale."""
+    recipe = ViewRecipe(jitter_probability=1.0, gray_probability=1.0)
+    for view, is_colored in ((View(without=("color",)), False), (View(without=("blur",)), True)):
+        colors = draw_colors(recipe, draw_view_numbers(0, 0, 1, (view,)))
+        assert [bool(colors.gray), bool((colors.jitter_order >= 0).all())] == [is_colored] * 2
+
+
+def test_boxes_of_extreme_aspect_are_central() -> None:
+    """No crop of the whole area fits into such images, so the center is cropped to the aspect."""
+    recipe = ViewRecipe(crop_area=(1.0, 1.0))
+    sizes = np.array([90, 300]), np.array([300, 90])
+    boxes = draw_boxes(recipe, many_numbers()[:2], *sizes)
+    assert boxes.tolist() == [[0, 90, 90, 120], [90, 0, 120, 90]]
+
+
 def test_rotations_have_equal_probability() -> None:
     quarter_turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
     shares = np.bincount(quarter_turns, minlength=4) / MANY
     assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
+
+
+def test_kernels_of_textures_are_equally_likely() -> None:
+    texture = draw_colors(ViewRecipe(texture_probability=1.0), many_numbers()).texture
+    sizes, counts = np.unique(texture[:, 0], return_counts=True)
+    assert sizes.tolist() == [*TEXTURE_KERNELS_PX]
+    assert counts / MANY == pytest.approx(1 / len(sizes), abs=0.04)
 
 
 def test_strength_of_a_texture_has_its_own_number() -> None:
