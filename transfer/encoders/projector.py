@@ -127,6 +127,9 @@ def load_projector(backbone: Encoder) -> Projector:
         heads = read_heads(contents.own_fields or {}, backbone.feature_dim)
     except BackboneError as error:
         raise BackboneError(f"{path}: {error}") from error
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise BackboneError(f"{path}: its projector cannot be read ({reason})") from error
     projectors = "1 projector" if len(heads) == 1 else f"{len(heads)} projectors"
     return Projector(heads, f"{path.name}: {projectors}")
 
@@ -134,75 +137,52 @@ def load_projector(backbone: Encoder) -> Projector:
 def read_heads(tree: Mapping[str, Any], feature_dim: int) -> tuple[Head, ...]:
     """Return the projectors of an encoder file.
 
-    Raises BackboneError if a field is not as expected.
+    Raises LookupError, TypeError, ValueError or RuntimeError if a field is not as expected.
     """
-    projectors = tree.get("projectors")
-    if not isinstance(projectors, list) or not projectors:
-        raise BackboneError(
-            f"projectors is {str(projectors)[:100]}; expected a list with the layers of each head"
-        )
-    heads = []
-    for index, item in enumerate(projectors):
-        match item:
-            case {"features": [int() as start, int() as stop], "layers": list() as layers} if (
-                0 <= start < stop <= feature_dim and layers
-            ):
-                heads.append(_head(start, stop, layers, f"projectors.{index}.layers"))
-            case _:
-                raise BackboneError(
-                    f"projector {index} is {str(item)[:200]}; expected its features, [start, stop) "
-                    f"of {feature_dim}, and its layers"
-                )
-    return tuple(heads)
+    heads = tuple(
+        _head(start, stop, item["layers"])
+        for item in tree["projectors"]
+        for start, stop in [item["features"]]
+    )
+    if not heads or any(head.stop > feature_dim for head in heads):
+        raise BackboneError(f"its {len(heads)} projectors are not for {feature_dim} features")
+    return heads
 
 
-def _head(start: int, stop: int, layers: Sequence[Any], name: str) -> Head:
-    """Return the projector of these layers.
-
-    Raises BackboneError if they do not fit each other and the features.
-    """
+def _head(start: int, stop: int, layers: Sequence[Mapping[str, Any]]) -> Head:
+    """Return the projector of these layers; each is loaded with the width of the one before."""
     modules: list[nn.Module] = []
     width = stop - start
-    for number, layer in enumerate(layers):
-        modules.append(_module(layer, f"{name}.{number}", width))
+    for layer in layers:
+        modules.append(_module(layer, width))
         width = getattr(modules[-1], "out_features", width)
     return Head(start, stop, nn.Sequential(*modules).eval().requires_grad_(False), width)
 
 
-def _module(layer: Any, name: str, width: int) -> nn.Module:
+def _module(layer: Mapping[str, Any], width: int) -> nn.Module:
     """Return a layer for inputs (n, width).
 
     A batch norm may lack weight and bias.
     """
-    module: nn.Module
-    match layer:
-        case {"kind": "relu"}:
-            return nn.ReLU()
-        case {"kind": "gelu"}:
-            return nn.GELU()
-        case {"kind": "linear", "weight": Tensor() as weight} if weight.shape:
-            has_bias = layer.get("bias") is not None
-            module = skip_init(nn.Linear, width, weight.shape[0], bias=has_bias)
-        case {"kind": "batch_norm", "eps": float() as eps} if eps > 0:
-            module = nn.BatchNorm1d(width, eps=eps, affine=layer.get("weight") is not None)
-        case _:
-            raise BackboneError(
-                f"{name} is {str(layer)[:200]}; expected a linear layer, batch_norm with a "
-                f"positive eps, relu or gelu"
-            )
+    kind = layer["kind"]
     stored = {
-        key: to_finite_float32(f"{name}.{key}", value)
+        key: to_finite_float32(f"{key} of its {kind} layer", value)
         for key, value in layer.items()
         if isinstance(value, Tensor)
     }
-    try:
-        module.load_state_dict(stored)
-    except RuntimeError as error:
-        raise BackboneError(
-            f"{name} does not fit features (n, {width}): {' '.join(str(error).split())}"
-        ) from error
-    if "running_var" in stored and bool((stored["running_var"] < 0).any()):
-        raise BackboneError(f"{name} has a negative running_var")
+    module: nn.Module
+    match kind:
+        case "relu":
+            module = nn.ReLU()
+        case "gelu":
+            module = nn.GELU()
+        case "linear":
+            module = skip_init(nn.Linear, width, len(stored["weight"]), bias="bias" in stored)
+        case "batch_norm":
+            module = nn.BatchNorm1d(width, eps=layer["eps"], affine="weight" in stored)
+        case _:
+            raise LookupError(f"layer {kind}")
+    module.load_state_dict(stored)
     return module
 
 
@@ -235,4 +215,4 @@ def _query_head(contents: Contents, backbone: Encoder, file: str) -> Projector:
     layers = linear[:1]
     for layer in linear[1:]:
         layers += [{"kind": "relu"}, layer]
-    return Projector((_head(0, backbone.feature_dim, layers, name),), f"{file}: head {prefix}")
+    return Projector((_head(0, backbone.feature_dim, layers),), f"{file}: head {prefix}")
