@@ -67,7 +67,7 @@ def _rows(cells: Sequence[CellId], runs: Sequence[Run]) -> list[Sequence[str]]:
     keys = [key_of(*column) for column in columns]
     backbones = list(dict.fromkeys(cell.backbone for cell in cells))
     numbers = [n for n in numbers_of(runs) if n.metric == n.primary_metric or n.text]
-    by_cell = {(number.backbone.name, *number.column): number for number in numbers}
+    by_cell = {(n.backbone.name, *n.column): n for n in reversed(numbers)}
     pairs = [pair for pair in pairs_of(numbers) if not pair.no_verdict]
     verdicts = grouped(((pair.ours.row, pair.ours.column), pair) for pair in pairs)
     rows: list[Sequence[str]] = []
