@@ -268,7 +268,7 @@ REFUSED: dict[str, tuple[Callable[[], Weights], tuple[str, ...]]] = {
     ),
     "a sequential network without its ReLU": (
         lambda: shortcut(numbered(weights(stem="cifar"), first_layer=2)),
-        ("lightly's own ResNet for CIFAR", "--encoder my_file.py:build"),
+        ("lightly's own ResNet for CIFAR", "encoder='my_file.py:build'"),
     ),
 }
 
