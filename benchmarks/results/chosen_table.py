@@ -27,6 +27,7 @@ from benchmarks.results.tables import (
     our_cell,
     plain,
     row_label,
+    without_escapes,
 )
 from pretrain.running.command_line import nearest
 from transfer.record import SIGNED_METRICS
@@ -48,7 +49,7 @@ class ChosenTable(NamedTuple):
     def text(self, form: Format) -> str:
         """Return the table as text; LaTeX has notes as comments, CSV none."""
         if form == "csv":
-            rows = [[cell.text for cell in row] for row in self.table.cells()]
+            rows = [[without_escapes(cell.text) for cell in row] for row in self.table.cells()]
             return csv_text(rows[0], rows[1:])
         if form == "latex":
             return "".join(f"% {latex_text(note)}\n" for note in self.notes) + self.table.latex()

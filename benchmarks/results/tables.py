@@ -289,6 +289,11 @@ def plain(text: str) -> str:
     return MARKUP.sub(lambda match: f"\\{match[0]}", text)
 
 
+def without_escapes(text: str) -> str:
+    """Undo `plain`."""
+    return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)
+
+
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table as the text of a CSV file."""
     text = io.StringIO()

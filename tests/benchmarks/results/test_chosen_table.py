@@ -136,6 +136,15 @@ def test_command_prints_latex_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["records"]
 
 
+def test_names_in_csv_have_no_escapes_of_markdown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, 70.0, name="_net_[v2]", **CIFAR)
+    args = ["--results", str(tmp_path), "--name", "_net_[v2]", "--tasks", "cifar10_knn"]
+    assert tables.main([*args, "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "checkpoint,cifar10\n_net_[v2],70.0\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
