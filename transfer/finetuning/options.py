@@ -58,6 +58,11 @@ class TrainingOptions:
             raise ValueError(
                 f"--gpus {self.gpus}: this machine has only {gpus}. Pass --gpus {gpus} or fewer"
             )
+        # with --gpus on a machine without GPUs, the plan is for another machine
+        if self.precision == "float16" and not gpus and not self.gpus:
+            raise ValueError(
+                f"--precision {self.precision} needs a GPU. On a CPU, pass --precision bfloat16"
+            )
         if self.batch_size and self.batch_size != recipe.batch_size:
             recipe = with_batch(recipe, self.batch_size)
         if self.iterations:

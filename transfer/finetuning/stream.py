@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pretrain.running.loader import load_batches
 from pretrain.running.processes import Process
+from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageSplit
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.frozen.extraction import num_workers
@@ -85,7 +86,12 @@ def single_samples(
 
 
 def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[StreamItem]:
-    """Yield one process's items of infinitely many shuffled epochs."""
+    """Yield one process's items of infinitely many shuffled epochs.
+
+    Raises DataError if there are no images.
+    """
+    if num_images < 1:
+        raise DataError("no training images; expected at least one")
     generator = torch.Generator().manual_seed(seed)
     for epoch in count():
         order = torch.randperm(num_images, generator=generator).tolist()

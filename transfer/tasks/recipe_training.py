@@ -131,12 +131,14 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         if self.varied_image_sizes:
             use_expandable_segments()
 
-        def opened(split: str) -> Any:
-            return checked_split(folders, self.dataset, split, self.unusable_reason)
+        def opened(split: str, advice: str = "") -> Any:
+            return checked_split(folders, self.dataset, split, self.unusable_reason, advice)
 
         held_out = None
         if self.learning_rates:
-            held_out = TrainingData(backbone, opened("train"), opened("val"))
+            option = f"--learning-rates {self.recipe.learning_rate:g}"
+            advice = f"A single learning rate, such as {option}, needs no held-out images"
+            held_out = TrainingData(backbone, opened("train", advice), opened("val", advice))
         return TrainingData(backbone, opened("trainval"), opened("test"), held_out)
 
     def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Any:
@@ -216,15 +218,17 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         return replace(predictions, details={**details, **predictions.details})
 
 
-def checked_split(folders: Folders, key: str, split: str, problem: Callable[[Any], str]) -> Any:
+def checked_split(
+    folders: Folders, key: str, split: str, problem: Callable[[Any], str], advice: str = ""
+) -> Any:
     """Return a split of a dataset, without the bad images that the user allows.
 
-    Raises DataError if `problem` of the images is not empty.
+    Raises DataError with the advice if `problem` of the images is not empty.
     """
     opened: Any = open_any(key, folders.data, split)
     images = without(opened, folders.broken)
     if reason := problem(images):
-        raise DataError(f"{key}, {split}: {reason}. {DATASETS[key].how_to_get}")
+        raise DataError(f"{key}, {split}: {reason}. {advice or DATASETS[key].how_to_get}")
     return images
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from pretrain.running.processes import this_process
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.splits import (
     FRACTION_SEED,
@@ -30,9 +31,10 @@ from transfer.frozen.probe_training import settings_of
 from transfer.frozen.transforms import EvalTransform
 from transfer.hours import IMAGE_GB
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, TrainingData
+from transfer.tasks.task import CenterCrops, TrainingData, too_few_of_a_class
 
 if TYPE_CHECKING:
+    from transfer.datasets.images import Images
     from transfer.finetuning.classification import FineTuning
 
 LISTED_FRACTION = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
@@ -153,14 +155,27 @@ class SemiSupervised(CenterCrops):
         """Return nothing: the whole network is trained."""
         return []
 
+    def too_few_to_hold_out(self, labeled: Images) -> str:
+        """Return which class has too few images to hold some out; empty if none."""
+        rates, names = self.head_rates, labeled.class_names
+        if len(rates) == 1:
+            return ""
+        purpose = (
+            f"{len(rates)} learning rates are compared on held-out images of each class. A single "
+            f"one needs none: --learning-rates {rates[len(rates) // 2]:g}"
+        )
+        return too_few_of_a_class(f"{self.dataset}, trainval", labeled, names, 2, purpose)
+
     def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
         """Return the labeled images and the test images.
 
-        Raises DataError if a class has too few images to draw.
+        Raises DataError if a class has too few images to draw, or none to hold out.
         """
         labeled = open_images(self.dataset, "trainval", folders)
         if self.drawn_share:
             labeled = draw_balanced_fraction(labeled, self.drawn_share)
+        if reason := self.too_few_to_hold_out(labeled):
+            raise DataError(reason)
         return TrainingData(backbone, labeled, open_images(self.dataset, "test", folders))
 
     def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:

@@ -10,6 +10,7 @@ import torch
 
 from pretrain.running.processes import Process
 from tests.transfer.detection.tiny_training import tiny_recipe, tiny_scenes
+from transfer.datasets.expected import DataError
 from transfer.datasets.scenes import Scenes
 from transfer.detection import samples as detection_samples
 from transfer.detection.detector import Sample
@@ -91,3 +92,8 @@ def test_the_order_is_that_of_detectron2(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [[index for _, index in batch] for batch in ours] == [
         [record["index"] for record in batch] for batch in theirs
     ]
+
+
+def test_a_stream_of_no_image_is_an_error() -> None:
+    with pytest.raises(DataError, match="no training images"):
+        next(shuffled_indices(0, 0, ALONE))

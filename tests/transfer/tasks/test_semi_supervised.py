@@ -130,6 +130,14 @@ def test_sampled_list_is_balanced_by_class(
     assert np.bincount(labels).tolist() == [3] * 6
 
 
+def test_a_class_with_no_image_to_hold_out_is_named_unless_one_rate_is_given() -> None:
+    task, images = TASKS["in1k_semi_1pct@lorac"], labeled(12, 1, 12)
+    reason = task.too_few_to_hold_out(images)
+    assert "in1k_1pct, trainval: class 'b' has 1 of the 2 images" in reason
+    assert "--learning-rates 0.316" in reason
+    assert not task.with_options(TrainingOptions(learning_rates=(0.3,))).too_few_to_hold_out(images)
+
+
 def test_a_class_with_too_few_images_is_named() -> None:
     with pytest.raises(DataError, match="class c has 1 images, but 2 are to be labeled"):
         draw_balanced_fraction(labeled(30, 30, 1), 0.1)
