@@ -46,7 +46,7 @@ class RunDeviation(NamedTuple):
     points: float
     source: str
     max_distance: float = 1.0
-    """Limit for the interval of a reproduced number, in points from 0."""
+    """The interval of a reproduced number reaches at most this far from 0, in points."""
 
     def line(self, label: str) -> str:
         """Return the deviation as an entry of a list."""
@@ -243,14 +243,17 @@ class Difference(NamedTuple):
         """Return whether it is significant without correction."""
         return self.p < LEVEL
 
-    def verdict(self, metric: str = "") -> Word:
-        """Return the verdict on our number minus a published one."""
+    def verdict(self, key: str = "") -> Word:
+        """Return the verdict on our number minus a published one.
+
+        key: task or metric in RUN_DEVIATIONS.
+        """
         low, high = (round(end, 6) for end in self.interval)
         if low > 0:
             return "above"
         if high < 0:
             return "below"
-        is_close = max(-low, high) <= run_deviation(metric).max_distance
+        is_close = max(-low, high) <= run_deviation(key).max_distance
         return "reproduced" if is_close else "inconclusive"
 
     def interval_text(self) -> str:

@@ -41,7 +41,7 @@ class Pair(NamedTuple):
     @property
     def verdict(self) -> str:
         """Return the verdict, or "no verdict"."""
-        return "no verdict" if self.no_verdict else self.difference.verdict()
+        return "no verdict" if self.no_verdict else self.difference.verdict(self.printed.task)
 
     @property
     def verdict_text(self) -> str:

@@ -245,12 +245,16 @@ def test_another_reading_of_a_row_is_compared_with_a_remark(tmp_path: Path) -> N
     assert f"needs pre-training `{row.recipe}`" in missing
 
 
-def test_published_weights_get_the_verdict_of_their_own_row_alone(tmp_path: Path) -> None:
+# implementations differ by a point, so the interval may reach 3 points from 0
+@pytest.mark.parametrize(("score", "verdict"), [(81.0, "inconclusive"), (82.4, "reproduced")])
+def test_published_weights_get_the_verdict_of_their_own_row_alone(
+    score: float, verdict: str, tmp_path: Path
+) -> None:
     linear = {"task": "voc12_seg_linear", "protocol": "dinov2-2023/1"}
     for name, declared in (("mine", "dinov2/lvd142m-vitb14"), ("other", "")):
         record(
             tmp_path,
-            81.0,
+            score,
             backbone=name,
             sha256=name * 16,
             content={"declared": declared},
@@ -259,8 +263,8 @@ def test_published_weights_get_the_verdict_of_their_own_row_alone(tmp_path: Path
     text = page(tmp_path, "dense_linear.md")
     compared = [line for line in text.splitlines() if "→ mine" in line and "82.5" in line]
     assert len(compared) == 1, text
-    assert "81.0" in compared[0]
-    assert "inconclusive" in compared[0]  # implementations differ by a point
+    assert str(score) in compared[0]
+    assert verdict in compared[0]
     assert not [line for line in text.splitlines() if "→ other" in line and "82.5" in line]
     assert "needs the published weights `dinov2_vits14_pretrain.pth`" in text
     assert "needs the published weights `dinov2_vitb14_pretrain.pth`" not in text
