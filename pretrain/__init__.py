@@ -1,7 +1,7 @@
 """Pre-training without labels: one loop, and one file per method.
 
 __main__.py  python -m pretrain; the text of --list
-command.py   the options of a run, and the precision of its networks
+command.py   the options of a run with their defaults, and the precision of its networks
 start.py     starts a command: processes, one run per folder; turns errors into exit statuses
 job.py       turns a command into a job: checks, networks, feed, first lines of output
 step_memory.py  a lower bound on the memory of a step, computed in advance

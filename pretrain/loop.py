@@ -179,9 +179,10 @@ def _read(job: Job, training: Training, outputs: Outputs) -> None:
 
 
 def begin_step(job: Job, training: Training) -> float:
-    """Seed the next step and set its learning rates; return the run's fraction after its unit.
+    """Seed the next step and set its learning rates; return the fraction of the run.
 
-    The unit is an epoch or a step, as in the recipe.
+    It is the fraction at the end of the step, or of the step's epoch if the recipe's schedule
+    changes once per epoch.
     """
     recipe, step = job.recipe, training.step
     # methods may draw random numbers: the same on every process and after a resume

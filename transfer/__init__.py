@@ -4,6 +4,8 @@
 
 __main__.py    python -m transfer
 api.py         evaluate(encoder, task), for Python
+released_head.py
+               tests a published segmentation head without training
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
 segmentation/  semantic segmentation
@@ -24,7 +26,7 @@ record.py      the result file
 metrics.py     accuracy and average precision: pure functions
 outcomes.py    predictions per test image in a record, to compare checkpoints on equal images
 
-A module imports only from modules below it in this list.
+A module imports only from modules below it in this list, apart from imports inside functions.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""Compare a pre-training step with a lower bound.
+"""Compare a pre-training step with a reference time, the floor.
 
-The lower bound ("floor") sums the time for the FLOPs and memory traffic of convolutions and batch
+The floor sums the time for the FLOPs and memory traffic of convolutions and batch
 norms in bfloat16. Color augmentation, loss and optimizer are not counted. A convolution may take
-longer than a large matrix product, so the floor is a reference, not a strict bound.
+longer than a large matrix product, so the floor is not a strict lower bound.
 """
 
 from collections import Counter

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from time import process_time
+from typing import Literal
 from unittest.mock import patch
 
 import cv2
@@ -56,8 +57,13 @@ PAPER_BATCHES = {"moco": 32, "jcl": 64}
 Such short steps wait for kernel launches. The steps of these methods are also measured as a CUDA
 graph, compiled, and fed by workers.
 """
-VARIANTS = ("", ", as a CUDA graph", ", compiled")
-"""Ends of names of measurements."""
+Variant = Literal["plain", "graph", "compiled"]
+VARIANTS: Mapping[Variant, str] = {
+    "plain": "",
+    "graph": ", as a CUDA graph",
+    "compiled": ", compiled",
+}
+"""How a step runs, and the end of its name."""
 CORES = (8, 16)
 """Numbers of cores per GPU for the comparison of --colors-in."""
 CPU_BATCHES = (16,)
@@ -72,16 +78,16 @@ def step_throughput(
     device: torch.device,
     folder: Path,
     batches: Sequence[int] = BATCHES,
-    variant: str = "",
+    variant: Variant = "plain",
 ) -> Quantities:
     """Measure steps of a method with the first batch that fits.
 
-    A CPU takes the steps of a CUDA graph without one, and compiles nothing.
+    A CPU computes the same steps without a graph or a compiler.
     """
     on_gpu = device.type == "cuda"
     warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
     recipe, *options = RECIPES[name].split() if on_gpu else [f"{name}/smoke"]
-    if on_gpu and variant == ", compiled":
+    if on_gpu and variant == "compiled":
         options.append("--compile")
 
     def measure(batch_size: int) -> Quantities:
@@ -109,7 +115,7 @@ def step_throughput(
 
         views = count_views(job, step)
         wrap_network(job, training.method)  # compiles it if the options say so
-        is_static = variant == ", as a CUDA graph"
+        is_static = variant == "graph"
         static = StaticStep(job, training, batch()) if is_static else None
         if static is not None and on_gpu:
             static.take(batch())  # draws the first permutations
@@ -244,14 +250,14 @@ def step_job(
 STEPS: Mapping[str, Measurement] = {
     **{name: partial(step_throughput, name) for name in RECIPES},
     **{
-        f"{name}, {images} images per GPU{variant}": partial(
+        f"{name}, {images} images per GPU{end}": partial(
             step_throughput, name, batches=(images,), variant=variant
         )
-        for variant in VARIANTS
+        for variant, end in VARIANTS.items()
         for name, images in PAPER_BATCHES.items()
     },
     **{
-        f"{name}, compiled": partial(step_throughput, name, variant=", compiled")
+        f"{name}, compiled": partial(step_throughput, name, variant="compiled")
         for name in PAPER_BATCHES
     },
 }

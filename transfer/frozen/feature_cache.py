@@ -1,9 +1,9 @@
 """Frozen features, extracted once and read from the cache afterwards.
 
 There is one entry per backbone, split and transform. Its name is a hash of everything that
-determines the features, so it is never stale and may be deleted at any time. Features are written
-to disk during the extraction and memory-mapped afterwards. Several backbones can share one pass
-over the images, which are then decoded once.
+determines the features, apart from versions of libraries. It may be deleted at any time. Features
+are written to disk during the extraction and memory-mapped afterwards. Several backbones can share
+one pass over the images, which are then decoded once.
 """
 
 from __future__ import annotations
