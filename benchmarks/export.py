@@ -17,7 +17,7 @@ import yaml
 from benchmarks.results.chosen_table import rows_of
 from benchmarks.results.contents import named_folders, read_contents
 from benchmarks.results.numbers import Number, main_numbers
-from benchmarks.results.records import SMALL_DATA, plural
+from benchmarks.results.records import plural, tolerated_notes
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import task_of
@@ -80,10 +80,10 @@ def _result(number: Number) -> dict[str, Any]:
                     "task": run.key,
                     "protocol": run.protocol,
                     "schedule": run.schedule,
-                    "data": SMALL_DATA.get(run.small, "full data"),
+                    "data": run.reasons.data or "full data",
                     "engine": run.record.engine,
                     "seeds": [result.seed for result in number.runs],
-                    "deviations": [*run.record.departures],
+                    "deviations": [*run.record.departures, *tolerated_notes(run.tolerated)],
                 },
             }
         )

@@ -41,8 +41,14 @@ def save(path: Path, state: dict[str, Any]) -> None:
     write_whole(path, buffer.getbuffer())  # getvalue would copy the whole file
 
 
-def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
-    """Return the state saved with the same settings, on the CPU; None without a checkpoint."""
+def load(
+    path: Path, settings: dict[str, object], published: Mapping[str, object]
+) -> dict[str, Any] | None:
+    """Return the state saved with the same settings, on the CPU.
+
+    None if there is no checkpoint. published: settings of the recipe. If a checkpoint lacks a
+    setting because the option did not exist yet, the recipe's value is assumed.
+    """
     if not path.exists():
         return None
     # checkpoints have no digest, so that users can open them with torch.load
@@ -52,7 +58,11 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
             f"{path} is not a training checkpoint, or is truncated. Delete it, or pass another "
             "--out"
         )
-    saved = state["settings"]
+    saved = {n: value for n, value in published.items() if n in settings} | state["settings"]
+    if "views_made" in saved:
+        raise CheckpointError(
+            f"{path} was written by an earlier version with other views. Pass another --out"
+        )
     names = sorted((settings.keys() | saved.keys()) - FREE)
     if changed := [name for name in names if settings.get(name) != saved.get(name)]:
         differences = "; ".join(

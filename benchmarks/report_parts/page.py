@@ -35,7 +35,7 @@ With these limits, the report is small enough for e-mail.
 RECIPE = r"recipe: [^;\n]*[^;\n.]"
 """Pattern of notes on recipe settings that differ from the paper's."""
 MEANINGS = {
-    "reproduced": "the interval contains 0 and ends within 1 point of 0",
+    "reproduced": "the interval contains 0 and ends within 1 point of 0 (3 for voc12_seg_linear)",
     "inconclusive": "the interval contains 0, but is wider",
     "above": "the interval lies above 0",
     "below": "the interval lies below 0",

@@ -70,8 +70,8 @@ def chosen_table(
     A column has one protocol (apart from settings that follow from the networks' input), one
     schedule and one state of the data. If a checkpoint has several, the one is taken that most
     checkpoints have. The best number of a column is bold if it is significantly better than every
-    other one after Holm's correction. The last column is the unweighted mean over the tasks, for
-    rows with all tasks.
+    other one after Holm's correction. The last column is the unweighted mean over the tasks, apart
+    from cosines, for rows with all tasks.
 
     Raises ValueError for a name or task without results.
     """
@@ -83,9 +83,11 @@ def chosen_table(
     keys, firsts = [*columns], [next(iter(column.values())) for column in columns.values()]
     labels, tasks_of_columns = _labels(keys), [first.task for first in firsts]
     heads, shown = labels, cells
-    if len(columns) > 1:
+    # a cosine is no accuracy
+    averaged = [i for i, first in enumerate(firsts) if first.metric not in SIGNED_METRICS]
+    if len(averaged) > 1:
         heads, tasks_of_columns = [*labels, "mean"], [*tasks_of_columns, ""]
-        shown = [[*row, _mean(row)] for row in cells]
+        shown = [[*row, _mean([row[i] for i in averaged])] for row in cells]
     lines = [
         Line(texts=[plain(label)], numbers=[our_cell(n) if n else Cell(text=MISSING) for n in row])
         for label, row in zip(rows.values(), shown, strict=True)
@@ -181,7 +183,7 @@ def _labels(keys: Sequence[str]) -> list[str]:
 
 
 def _mean(row: Sequence[Number | None]) -> Number | None:
-    """Return the mean over all columns; None if one is missing."""
+    """Return the mean over these columns; None if one is missing."""
     numbers = [number for number in row if number]
     if len(numbers) < len(row):
         return None
@@ -194,4 +196,6 @@ def _number_notes(number: Number, conditions: str) -> list[str]:
     notes = [number.conditions, *number.notes, *number.failures]
     if len(number.runs) > 1:
         notes.append("mean ± standard deviation")
+    elif number.score and number.score.interval:
+        notes.append("± 95 % interval over trials")
     return [note for note in notes if note and note not in conditions]

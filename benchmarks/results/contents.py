@@ -11,7 +11,6 @@ from typing import Any
 from benchmarks.results.numbers import Number, numbers_of
 from benchmarks.results.paper_page import PaperTables, papers_tables
 from benchmarks.results.records import (
-    SMALL_DATA,
     Results,
     print_unused,
     read_results,
@@ -100,7 +99,7 @@ def csv_rows(contents: Contents) -> Iterator[dict[str, Any]]:
                 "metric": metric,
                 "value": value,
                 "primary": metric == run.primary_metric,
-                "data": SMALL_DATA.get(run.small, "full data"),
+                "data": run.reasons.data or "full data",
                 "departures": "; ".join(run.record.departures),
                 "comparable": run.reasons.comparable,
                 "verdict": verdicts.get((run.file, metric), ""),

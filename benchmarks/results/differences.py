@@ -101,9 +101,13 @@ class Score:
     stated_error: float | None = None
     """Printed standard error in points; 0: run-to-run deviation only."""
     members: tuple["Score", ...] = ()
-    """Scores that are averaged, on independent test sets; empty for one task."""
+    """Scores that are averaged; empty for one task."""
+    task: str = ""
+    """Task id of a member."""
     run_variance: float | None = None
     """Run-to-run variance; None: from seeds, trials or the task's deviation."""
+    run_freedom: float = math.inf
+    """Degrees of freedom of `run_variance`."""
 
     def text(self, decimals: int) -> str:
         """Return "71.2", or "71.2 ± 0.3" for several runs or trials."""
@@ -170,11 +174,12 @@ class Score:
     def variance_over_images(self) -> float:
         """Return the variance over test images; NaN if it is not known."""
         if self.members:
-            return sum(m.variance_over_images for m in self.members) / len(self.members) ** 2
+            errors = [math.sqrt(member.variance_over_images) for member in self.members]
+            return sum(e**2 for e in self.with_shared_images(errors)) / len(errors) ** 2
         if self.stated_error is not None:
             return self.stated_error**2
         if self.per_image is not None:
-            return _weighted_variance(self.per_image.fractions, self.per_image.weights(self.metric))
+            return _variance_over_images(self.per_image.fractions, self)
         if self.resampled is not None:
             return float(self.resampled.var(ddof=1))
         if self.num_images and any(name in self.metric for name in SHARES):
@@ -187,9 +192,26 @@ class Score:
         if self.run_variance is not None:
             return self.run_variance
         if self.members:
-            return sum(m.variance_over_runs("") for m in self.members) / len(self.members) ** 2
+            return sum(m.variance_over_runs(m.task) for m in self.members) / len(self.members) ** 2
         trials = (self.interval / TWO_SIDED) ** 2
         return self.seed_variance or trials or run_deviation(task).points ** 2
+
+    @property
+    def seed_terms(self) -> float:
+        """Return the sum of squared run variances over their degrees of freedom, for `_welch`."""
+        given = (self.run_variance or 0.0) ** 2 / self.run_freedom
+        return given + self.seed_variance**2 / max(1, self.runs - 1)
+
+    def with_shared_images(self, errors: Sequence[float]) -> list[float]:
+        """Return the members' errors, those on the same test images added.
+
+        Their errors are not independent. The sum is the largest possible error of a sum.
+        """
+        sums: dict[str, float] = {}
+        for index, (member, error) in enumerate(zip(self.members, errors, strict=True)):
+            key = member.images or str(index)
+            sums[key] = sums.get(key, 0.0) + error
+        return [*sums.values()]
 
 
 def score_of(values: Sequence[float], **fields: Any) -> Score:
@@ -264,13 +286,13 @@ class Difference(NamedTuple):
 
 def difference(first: Score, second: Score, task: str) -> Difference:
     """Return the first score minus the second, by the most powerful test."""
-    if first.members and second.members:  # means over the same tasks: independent errors
+    if first.members and second.members:  # means over the same tasks
         differences = [
-            difference(first_member, second_member, "")
+            difference(first_member, second_member, first_member.task)
             for first_member, second_member in zip(first.members, second.members, strict=True)
         ]
         points = fmean(single.points for single in differences)
-        variance = sum(single.error**2 for single in differences)
+        variance = sum(e**2 for e in first.with_shared_images([d.error for d in differences]))
         freedom = _welch(variance, sum(single.error**4 / single.freedom for single in differences))
         error = math.sqrt(variance) / len(differences)
         return Difference(points, error, _p_value(points, error, freedom), freedom)
@@ -281,8 +303,8 @@ def difference(first: Score, second: Score, task: str) -> Difference:
         variance += sum(score.seed_variance for score in scores)
     else:
         variance += sum(score.variance_over_runs(task) for score in scores)
-    seed_terms = sum(score.seed_variance**2 / max(1, score.runs - 1) for score in scores)
-    freedom, error = _welch(variance, seed_terms), math.sqrt(variance)
+    freedom = _welch(variance, sum(score.seed_terms for score in scores))
+    error = math.sqrt(variance)
     answers = _answer_differences(first, second) if is_paired(first, second) else None
     if answers is not None and first.is_exact and second.is_exact:
         p = _mcnemar(answers)
@@ -298,10 +320,29 @@ def is_paired(first: Score, second: Score) -> bool:
 
 def gain(first: Score, second: Score, task: str) -> Score:
     """Return the difference as a score, with both error variances added."""
+    run_variance = first.variance_over_runs(task) + second.variance_over_runs(task)
     return Score(
         mean=first.mean - second.mean,
         stated_error=math.sqrt(image_variance(first, second)),
-        run_variance=first.variance_over_runs(task) + second.variance_over_runs(task),
+        run_variance=run_variance,
+        run_freedom=_welch(run_variance, first.seed_terms + second.seed_terms),
+    )
+
+
+def mean_of_backbones(scores: Sequence[Score]) -> Score:
+    """Return the mean over backbones of one recipe, which share the test images.
+
+    Its error over images is at most the mean of their errors.
+    """
+    first = scores[0]
+    if len(scores) == 1:
+        return first
+    variance = fmean(score.variance_over_images for score in scores)
+    return score_of(
+        [score.mean for score in scores],
+        metric=first.metric,
+        num_images=first.num_images,
+        stated_error=None if math.isnan(variance) else math.sqrt(variance),
     )
 
 
@@ -332,10 +373,13 @@ def image_variance(first: Score, second: Score) -> float:
     if is_paired(first, second):
         differences = _answer_differences(first, second)
         if differences is not None and first.per_image is not None:
-            return _weighted_variance(differences, first.per_image.weights(first.metric))
+            return _variance_over_images(differences, first)
         values = [score.resampled for score in (first, second) if score.resampled is not None]
         return float(np.var(values[0] - values[1], ddof=1))
-    known = [v for s in (first, second) if not math.isnan(v := s.variance_over_images)]
+    scores = [first, second]
+    if first.metric == "mean_per_class":  # binomial errors ignore the sizes of the classes
+        scores = [score for score in scores if score.per_image is not None] or scores
+    known = [v for score in scores if not math.isnan(v := score.variance_over_images)]
     return 2 * fmean(known) if known else math.nan
 
 
@@ -359,9 +403,19 @@ def _p_value(points: float, error: float, freedom: float) -> float:
     return float(2 * stdtr(freedom, -abs(points) / error))
 
 
-def _weighted_variance(shares: Floats, weights: Floats) -> float:
-    """Return the variance of a weighted mean over images, in points squared."""
-    return float(1e4 * ((weights * (shares - weights @ shares)) ** 2).sum())
+def _variance_over_images(values: Floats, score: Score) -> float:
+    """Return the variance of a mean over the images of a score, in points squared.
+
+    values (N,): shares of correct answers, or their differences. For a mean over classes, images
+    vary within their classes only, since the number of images of a class is fixed.
+    """
+    assert score.per_image is not None
+    weights, labels = score.per_image.weights(score.metric), score.per_image.labels
+    centers: Floats = np.full(len(values), weights @ values)
+    if score.metric == "mean_per_class":
+        _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        centers = (np.bincount(classes, weights=values) / counts)[classes]
+    return float(1e4 * ((weights * (values - centers)) ** 2).sum())
 
 
 def _answer_differences(first: Score, second: Score) -> Floats | None:

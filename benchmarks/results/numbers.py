@@ -400,4 +400,5 @@ def mean_over_tasks(numbers: Sequence[Number]) -> Score:
         score = score_of([fmean(v[seed] for v in by_seed) for seed in sorted(by_seed[0])])
     else:
         score = Score(mean=fmean(fmean(values.values()) for values in by_seed))
-    return replace(score, members=tuple(number.score for number in numbers if number.score))
+    members = tuple(replace(n.score, task=n.task) for n in numbers if n.score)
+    return replace(score, members=members)

@@ -269,7 +269,7 @@ def _checked_number(
     """Return our number, with a warning if close to random weights."""
     number = _our_number(table, block, row, column, section_task)
     metric, margin = MARGINS_ABOVE_RANDOM.get(section_task or column.task, ("", 0.0))
-    is_trained = block.reasons.comparable and not row.backbone.is_untrained
+    is_trained = block.reasons.comparable and not row.backbone.is_random
     if number.score is None or metric != column.metric or not is_trained:
         return number
     untrained = [other for other in block.rows if other.backbone.is_untrained]

@@ -5,6 +5,7 @@ Unusable files become warnings.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from glob import glob
@@ -419,11 +420,15 @@ def unused_lines(unused: Sequence[str], results: Path) -> list[str]:
     """Return how many files are not used, and an example per reason."""
     if not unused:
         return []
-    by_reason = grouped((line.partition(": not used (")[2].split(";")[0], line) for line in unused)
+    reasons = [re.split(r";| as ", line.partition(": not used (")[2])[0] for line in unused]
+    by_reason = grouped(zip(reasons, unused, strict=True))
     return [
         f"warning: not used as results: {plural(len(unused), 'file')} in {results}; "
         "benchmarks.tables lists all in tables/overview.md",
-        *(f"  {lines[0]}{' ...' if len(lines) > 1 else ''}" for lines in by_reason.values()),
+        *(
+            f"  {len(group)}: {group[0]}{' ...' if group[1:] else ''}"
+            for group in by_reason.values()
+        ),
     ]
 
 
@@ -499,7 +504,7 @@ def run_of_record(record: Record, path: Path, file: str = "") -> Run:
             features=f"features in {features_in(record)}",
             engine=f"engine {record.engine}",
             processes=plural(stored["num_processes"], "process", "es") + norm,
-            data=SMALL_DATA.get(small, "full data"),
+            data=SMALL_DATA.get(small, "incomplete data" if tolerated else "full data"),
             tolerated="; ".join(tolerated_notes(tolerated)) or "nothing tolerated",
             crops=str(details.get("crops") or "crops/1"),  # older records do not store it
             departures="; ".join(record.departures) or "no deviation",

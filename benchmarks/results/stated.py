@@ -8,8 +8,8 @@ from benchmarks.results.differences import (
     Score,
     difference,
     gain,
+    mean_of_backbones,
     run_deviation,
-    score_of,
 )
 from benchmarks.results.numbers import Block, Number, one_per_backbone
 from benchmarks.results.published import (
@@ -64,10 +64,7 @@ class OurResults:
             values = [v for ours in by_weights.values() if (v := self._value(ours, measurement))]
             if not values:
                 return None
-            if len(values) == 1:  # a single backbone keeps its errors
-                scores.append(values[0])
-            else:
-                scores.append(score_of([value.mean for value in values]))
+            scores.append(mean_of_backbones(values))
         return scores[0] if len(scores) == 1 else gain(scores[0], scores[1], _scale(measurement))
 
     def _value(self, row: Number, measurement: Measurement) -> Score | None:

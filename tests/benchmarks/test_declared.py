@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +77,7 @@ def test_declared_recipe_and_records_agree(backbone: Encoder, tmp_path: Path) ->
             changes = {"finished": f"2026-01-0{day}T00:00:00Z", "content": {"declared": message}}
             record(records, 1.0, task=str(day), **named, **changes)
         files = sorted((records / backbone.name).glob("*.json"))
+        shutil.copy(files[0], files[0].with_name(f"{files[0].stem} (1).json"))  # does not count
         record(records, 1.0, backbone="foreign", sha256="0" * 64, content={"declared": second})
         requested = replace(backbone, declared=now)
         settled, line = settle_declaration(records, requested, is_explicit=inputs)

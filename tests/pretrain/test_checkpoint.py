@@ -20,10 +20,14 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+NEW: dict[str, object] = {"config.negative_weight": 1.0}
+"""An option that is newer than the checkpoint, with its default."""
+
+
 def test_checkpoint_loads_with_other_free_text(path: Path) -> None:
-    assert load(path.with_name("absent.pt"), SETTINGS) is None
+    assert load(path.with_name("absent.pt"), SETTINGS, NEW) is None
     changes = {"paper": "section 6.2", "config.bn_splits": 2}
-    state = load(path, SETTINGS | changes)
+    state = load(path, SETTINGS | NEW | changes, NEW)
     assert state is not None
     assert state["weight"].item() == 1.5
     assert [file.name for file in path.parent.iterdir()] == ["checkpoint.pt"]
@@ -34,7 +38,7 @@ def test_checkpoint_loads_with_other_free_text(path: Path) -> None:
     [
         ({"seed": 7}, "made by another run: --seed 0 -> 7"),
         ({"batch_norm_groups": 1}, "processes times --bn-splits.* batch_norm_groups 2 -> 1"),
-        ({"config.negative_weight": 2.0}, "--negative-weight None -> 2.0"),
+        ({"config.negative_weight": 2.0}, "--negative-weight 1.0 -> 2.0"),
         ({"recipe": "moco/smoke"}, "the recipe: recipe 'jcl/smoke' -> 'moco/smoke'"),
     ],
 )
@@ -42,7 +46,7 @@ def test_other_settings_are_refused_with_the_difference(
     path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
-        load(path, SETTINGS | changes)
+        load(path, SETTINGS | NEW | changes, NEW)
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -52,7 +56,7 @@ def test_a_checkpoint_that_a_dying_machine_has_torn_is_refused(path: Path, zeros
         length = int(stored * len(content))
         path.write_bytes(content[:length] + bytes(len(content) - length if zeros else 0))
         with pytest.raises(CheckpointError, match=r"checkpoint.pt is not a training checkpoint"):
-            load(path, SETTINGS)
+            load(path, SETTINGS, NEW)
 
 
 def test_a_disk_that_cannot_be_read_is_no_broken_checkpoint(
@@ -63,4 +67,4 @@ def test_a_disk_that_cannot_be_read_is_no_broken_checkpoint(
 
     monkeypatch.setattr("pretrain.running.reading.read_bytes", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        load(path, SETTINGS)
+        load(path, SETTINGS, NEW)

@@ -22,6 +22,8 @@ from benchmarks.results.differences import (
     holm,
     how_compared,
     is_paired,
+    mean_of_backbones,
+    score_of,
     with_errors,
 )
 from transfer.outcomes import Floats, per_image, resampled
@@ -254,3 +256,59 @@ def test_networks_of_different_input_sizes_are_paired() -> None:
     first, second = (score for score in scores if score is not None)
     assert first.images
     assert is_paired(first, second)
+
+
+def one_task(correct: Sequence[int], images: str = "t", metric: str = "top1") -> Score:
+    """A score of answers that are correct (1) or not, on images of two classes."""
+    labels = np.repeat([0, 1], [len(correct) // 4, len(correct) - len(correct) // 4])
+    answers = np.array(correct, dtype=bool)
+    details = (per_image(answers, labels),)
+    mean = 100 * answers.mean()
+    return Score(mean=mean, metric=metric, images=images, details=details, task="cifar10_knn")
+
+
+def test_a_mean_over_tasks_on_the_same_images_is_no_more_precise_than_one_of_them() -> None:
+    rng = np.random.default_rng(3)
+    a, b = ([int(x) for x in rng.random(400) < share] for share in (0.6, 0.5))
+    single = difference(one_task(a), one_task(b), "cifar10_knn")
+    means = [Score(mean=0.0, members=(one_task(answers), one_task(answers))) for answers in (a, b)]
+    assert difference(means[0], means[1], "").error == pytest.approx(single.error)
+    others = [
+        Score(mean=0.0, members=(one_task(answers), one_task(answers, "other")))
+        for answers in (a, b)
+    ]
+    assert difference(others[0], others[1], "").error == pytest.approx(single.error / np.sqrt(2))
+
+
+def test_members_of_a_mean_have_the_deviation_of_their_task() -> None:
+    one = Score(mean=80.0, stated_error=0.0, task="voc12_seg_linear")
+    mean = Score(mean=80.0, members=(one,))
+    assert difference(mean, mean, "").error == pytest.approx(np.sqrt(2) * 1.0)
+
+
+def test_images_of_a_mean_over_classes_vary_within_their_classes() -> None:
+    """One class is always right, the other one always wrong: nothing varies."""
+    score = one_task([1] * 100 + [0] * 300, metric="mean_per_class")
+    assert score.variance_over_images == 0
+    assert replace(score, metric="top1").variance_over_images > 0
+
+
+def test_a_gain_keeps_the_degrees_of_freedom_of_its_seeds() -> None:
+    first, second = (
+        score_of(values, metric="top1", stated_error=0.0)
+        for values in ([70.0, 71.0, 72.0], [67.0, 68.0, 69.0])
+    )
+    expected = difference(first, second, "in1k_linear")
+    result = difference(
+        gain(first, second, "in1k_linear"), Score(mean=0.0, stated_error=0.0, run_variance=0.0), ""
+    )
+    assert result.half_interval == pytest.approx(expected.half_interval)
+
+
+def test_a_mean_over_backbones_keeps_its_error_over_images() -> None:
+    scores = [one_task([1, 0] * 100), one_task([1, 1, 1, 0] * 50)]
+    mean = mean_of_backbones(scores)
+    variance = np.mean([score.variance_over_images for score in scores])
+    assert mean.variance_over_images == pytest.approx(variance)
+    assert (mean.runs, mean.metric) == (2, "top1")
+    assert mean_of_backbones(scores[:1]) is scores[0]
