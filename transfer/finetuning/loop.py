@@ -153,6 +153,7 @@ def _iterate(stream: Stream, training: Training) -> None:
                 counter.subject = f"{training.name}  iteration {iteration}/{total}{loss}"
                 counter.add(iteration * size - counter.done)
             if is_stop_requested or is_save_due:
+                _check_weights(training, process)
                 if process.is_main:
                     save(training)
                 saved_s = time.monotonic()
@@ -211,6 +212,21 @@ def _read_losses(training: Training, process: Process) -> None:
         raise _not_finite(training, list(losses), "")
     training.losses.append(losses)
     training.unread.clear()
+
+
+def _check_weights(training: Training, process: Process) -> None:
+    """Raise NotFiniteError if a weight is not finite; losses do not show it after the last step."""
+    weights = dict(training.network.named_parameters())
+    are_finite = torch.stack([weight.isfinite().all() for weight in weights.values()]).tolist()
+    bad = [name for name, is_finite in zip(weights, are_finite, strict=True) if not is_finite]
+    if any_process([bool(bad)], process)[0]:
+        saved = training.file if training.file.exists() else "none"
+        raise NotFiniteError(
+            f"{training.name}: iteration {training.iteration} of {training.schedule.iterations}: "
+            f"weights are not finite ({', '.join(bad[:3])}); last good state: {saved}. Check the "
+            f"backbone, lower the learning rate {training.schedule.learning_rate:g}, or train in "
+            "float32"
+        )
 
 
 def _not_finite(training: Training, unread: list[Tensor], engine_message: str) -> NotFiniteError:

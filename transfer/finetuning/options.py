@@ -142,4 +142,6 @@ def with_batch(recipe: AnyRecipe, batch_size: int) -> AnyRecipe:
         iterations=max(1, round(recipe.iterations / factor)),
         milestones=tuple(max(1, round(step / factor)) for step in recipe.milestones),
         warmup_iterations=round(recipe.warmup_iterations / factor),
+        # statistics over the same number of images
+        precise_norm_batches=math.ceil(recipe.precise_norm_batches / factor),
     )

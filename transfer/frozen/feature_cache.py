@@ -146,17 +146,22 @@ def _speed_file(cache: Path, backbone: Encoder, size_px: str) -> Path:
     return cache / "speed" / name
 
 
+def arithmetic(backbone: Encoder) -> str:
+    """Return the precision of a frozen network, with TF32 convolutions if this GPU uses them."""
+    in_tf32 = backbone.precision == "float32" and tf32_convolutions()
+    return f"{backbone.precision}-tf32" if in_tf32 else backbone.precision
+
+
 def cache_key(backbone: Encoder, images: Images, transform: EvalTransform) -> str:
     """Return a hash of everything that determines the features."""
     from transfer.frozen.network import device
 
-    in_tf32 = backbone.precision == "float32" and tf32_convolutions()
     fields = [
         backbone.sha256,
         images.fingerprint,
         asdict(transform),
         device().type,
-        f"{backbone.precision}-tf32" if in_tf32 else backbone.precision,
+        arithmetic(backbone),
         CODE_VERSION,
     ]
     return content_hash(fields, 24)

@@ -22,7 +22,7 @@ from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads, class_results, save_classifier
 from transfer.frozen.crops import CROPS, crop_batches
-from transfer.frozen.feature_cache import Features, Predictions
+from transfer.frozen.feature_cache import Features, Predictions, arithmetic
 from transfer.frozen.finite import require_converged
 from transfer.frozen.head_shares import share_details
 from transfer.frozen.network import device, forward, frozen_network
@@ -65,7 +65,7 @@ class Pass:
         first = trainings[0]
         crop_settings = [first.crop_px, first.labels, asdict(backbone.input)]
         name = content_hash(
-            [backbone.sha256, backbone.precision, images.fingerprint, crop_settings, seed, CROPS],
+            [backbone.sha256, arithmetic(backbone), images.fingerprint, crop_settings, seed, CROPS],
             16,
         )
         self.file = folder / f"pass-{name}.stage"
@@ -159,7 +159,7 @@ class Pass:
 def training_hash(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
     """Return a hash of everything that determines the trained weights."""
     settings = asdict(training)
-    fields = [backbone.sha256, backbone.precision, images.fingerprint, settings, seed, CROPS]
+    fields = [backbone.sha256, arithmetic(backbone), images.fingerprint, settings, seed, CROPS]
     return content_hash(fields, 16)
 
 

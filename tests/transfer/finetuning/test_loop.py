@@ -111,6 +111,24 @@ def test_stopped_and_resumed_equals_undisturbed(
     assert len(calls) == 9 - 4 + tiny_recipe().precise_norm_batches
 
 
+def test_weights_that_the_last_step_ruins_are_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector, step = TinyDetector(), loop.step
+
+    def ruin(stream: Any, training: Training, *rest: Any) -> None:
+        step(stream, training, *rest)
+        if training.iteration == training.schedule.iterations - 1:
+            with torch.no_grad():
+                next(detector.parameters()).fill_(torch.inf)
+
+    monkeypatch.setattr(loop, "step", ruin)
+    with pytest.raises(NotFiniteError, match="iteration 9 of 9: weights are not finite"):
+        trained(tmp_path, detector)
+    monkeypatch.setattr(loop, "step", step)
+    assert_same(trained(tmp_path), trained(tmp_path / "undisturbed"))
+
+
 def test_killed_and_resumed_equals_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,3 +92,11 @@ def test_the_smallest_share_of_every_training_has_at_least_one_step() -> None:
 def test_a_batch_larger_than_all_images_of_a_training_leaves_one_step() -> None:
     recipe = with_batch(VOC_FCN, 2**24)
     assert (recipe.iterations, set(recipe.milestones)) == (1, {1})
+
+
+def test_statistics_of_norms_use_as_many_images_with_another_batch() -> None:
+    for batch_size in (2, 16, 48):
+        recipe = with_batch(COCO_FPN, batch_size)
+        images = COCO_FPN.precise_norm_batches * COCO_FPN.batch_size
+        assert 0 <= recipe.precise_norm_batches * batch_size - images < batch_size
+    assert with_batch(VOC_FCN, 4).precise_norm_batches == VOC_FCN.precise_norm_batches == 0
