@@ -6,7 +6,6 @@ missing.
 """
 
 import sys
-import textwrap
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -159,7 +158,7 @@ def update_figures(contents: Contents) -> None:
     if new := [path for path, is_new in paths.items() if is_new]:
         print(f"figures  {len(new)} new, first {new[0]}")
     for problem in problems[:1]:
-        print(textwrap.shorten(problem, 160, placeholder=" ..."), file=sys.stderr)
+        print(problem if len(problem) <= 160 else f"{problem[:159]}…", file=sys.stderr)
     if num_more := len(problems[1:]):
         noun = plural(num_more, "more problem")
         print(f"{noun} of figures: {command} prints them", file=sys.stderr, flush=True)

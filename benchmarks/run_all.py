@@ -57,7 +57,7 @@ from benchmarks.planning.plan import (
     with_classifiers,
 )
 from benchmarks.results.final_screen import first_lines
-from benchmarks.results.records import grouped, read_results, unused_lines
+from benchmarks.results.records import grouped, read_results, require_folder, unused_lines
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import one_line_errors, parse, run_command
@@ -259,6 +259,7 @@ def manage_submitted_cells(request: RunAll) -> int:
 
     options = request.cluster
     results, runs = request.settings.results, request.settings.runs
+    require_folder(results)
     if options.retry_failed:
         retry_failed(results, options)
     if options.cancel:

@@ -59,10 +59,6 @@ def load(
             "--out"
         )
     saved = {n: value for n, value in published.items() if n in settings} | state["settings"]
-    if "views_made" in saved:
-        raise CheckpointError(
-            f"{path} was written by an earlier version with other views. Pass another --out"
-        )
     names = sorted((settings.keys() | saved.keys()) - FREE)
     if changed := [name for name in names if settings.get(name) != saved.get(name)]:
         differences = "; ".join(

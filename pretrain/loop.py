@@ -84,7 +84,7 @@ def train(job: Job) -> int:
     finite; the last checkpoint was saved before that.
     """
     training, is_main = Training(job), job.process.is_main
-    state = checkpoint.load(job.checkpoint_path, job.settings)
+    state = checkpoint.load(job.checkpoint_path, job.settings, job.published)
     if state is not None:
         training.load_state_dict(state)
         if is_main:

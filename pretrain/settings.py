@@ -78,6 +78,10 @@ def check_execution(command: Command[Any], views: Sequence[View], device_type: s
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
     """Raise SettingsError if the views or the style bank contradict the recipe."""
     for view in views:
+        if "crop" in view.without:
+            raise SettingsError(
+                f"a view excludes {', '.join(view.without)}, but every view needs a crop"
+            )
         # a weak view excludes at least one augmentation that the recipe applies
         excludes_any = any(is_ever_applied(recipe, name) for name in view.without)
         for name in {*view.copies, *(() if excludes_any else view.without)}:

@@ -43,22 +43,28 @@ class Log(NamedTuple):
         texts += [f"loss {last['loss']:.4g}"] if "loss" in last else []
         return ", ".join(texts)
 
+    @property
+    def content(self) -> tuple[int, tuple[tuple[str, str], ...]]:
+        """Return a key that is equal for two copies of a log: line count, rounded last line."""
+        last = self.lines[-1] if self.lines else {}
+        return len(self.lines), tuple(sorted((name, f"{last[name]:.6g}") for name in last))
+
 
 def pretraining_parts(results: Path, runs: Iterable[Path]) -> list[Part]:
     """Return progress, charts and first views of pre-training runs.
 
     runs: folders of runs, or folders that contain runs. Logs stored in the results folder are
-    added, unless a run has their name.
+    added, without duplicates.
     """
     files = {run: log_files(run) for run in dict.fromkeys(run.resolve() for run in runs)}
     paths = dict.fromkeys(path for run_files in files.values() for path in run_files)
     logs = [_log(path.parent.name, path, read_lines(path)) for path in paths]
-    names = {log.name for log in logs}
-    logs += [
+    contents = {log.content for log in logs}
+    stored = [
         _log(log.name, results / TRAINING_LOGS / f"{log.name}.json", log.lines)
         for log in read_logs(results)[0]
-        if log.name not in names
     ]
+    logs += [log for log in stored if log.content not in contents]
     lines = [f"- **{plain(log.name)}**: {log.summary} " for log in logs]
     lines += [
         f"- **{plain(str(run))}**: no {LOG_FILE} in it or its subfolders"

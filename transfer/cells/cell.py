@@ -283,7 +283,9 @@ def check_records_of_name(cells: Sequence[Cell]) -> None:
 def weights_file(record: Record | None, work_folder: Path) -> Path | None:
     """Return the file of the weights that a record names; None if it is missing."""
     name = record.details.get(WEIGHTS) if record is not None else None
-    file = classifier_file(work_folder, str(name))
+    if name is None:
+        return None
+    file = classifier_file(work_folder, name)
     return file if file.exists() else None
 
 

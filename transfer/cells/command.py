@@ -8,7 +8,7 @@ import tyro
 
 from pretrain.running.processes import this_process
 from pretrain.running.ranges import check_ranges
-from transfer.cells.cell import Cell, deviations
+from transfer.cells.cell import Cell, check_records_of_name, deviations, finished
 from transfer.cells.declaration import check_declared_recipe, settle_declaration
 from transfer.cells.request import Request, check_options_are_used
 from transfer.datasets.expected import DataError
@@ -45,6 +45,8 @@ class Evaluate:
             raise BackboneError(f"{key}: {reason}")
         if reason := cell.task.too_few_images(settings.data):
             raise DataError(f"{key}: {reason}")
+        if finished(cell) is None:
+            check_records_of_name([cell])
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
             for line in deviations(cell):

@@ -106,6 +106,7 @@ def evaluate(cell: Cell) -> Record:
         if process.is_main:
             state.note_finished(cell)
         return record
+    check_records_of_name([cell])
     if process.is_main:
         for line in cell_records(cell.path)[1]:
             print_line("record", line)
@@ -118,7 +119,8 @@ def evaluate(cell: Cell) -> Record:
     else:
         file = _compute(cell, process)
     wait_for_all("that write the record")
-    return read_record(file or record_files(cell.path)[0])
+    newest = max(record_files(cell.path), key=lambda path: path.stat().st_mtime_ns)
+    return read_record(file or newest)
 
 
 def lock_cell(cell: Cell) -> AbstractContextManager[None]:
@@ -266,6 +268,7 @@ def extract_together(cells: Sequence[Cell]) -> None:
                 tolerated = first_cell.settings.tolerate
                 _, folders = checked_folders(keys, first_cell.folders, tolerated)
                 with explain_errors(task), progress_callback(report):
+                    task.extracted_images(folders)
                     features_of_backbones(backbones, task.dataset, split, transform, folders)
             except Exception as error:
                 line = f"joint extraction of {split} failed: {error}; each cell extracts separately"

@@ -97,6 +97,11 @@ def without(images: Split, names: Collection[str]) -> Split:
     return images.subset([i for i in range(len(images)) if images.name(i) not in names])
 
 
+def images_per_class(images: Images, fraction: float) -> int:
+    """Return the images per class that `draw_balanced_fraction` draws if fraction < 1."""
+    return max(2, round(fraction * len(images) / len(images.class_names)))
+
+
 def draw_balanced_fraction(images: Images, fraction: float) -> Images:
     """Draw a fraction of the images, equally many per class.
 
@@ -106,7 +111,7 @@ def draw_balanced_fraction(images: Images, fraction: float) -> Images:
     if fraction == 1.0:
         return images
     counts = np.bincount(images.label_array, minlength=len(images.class_names))
-    per_class = max(2, round(fraction * len(images) / len(images.class_names)))
+    per_class = images_per_class(images, fraction)
     if counts.min() < per_class:
         raise DataError(
             f"class {images.class_names[int(counts.argmin())]} has {counts.min()} images, "

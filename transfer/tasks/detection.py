@@ -142,12 +142,16 @@ class Detection(RecipeTraining[DetectorRecipe]):
             engine = f"the torchvision engine, since detectron2 is not installed. {HOW_TO_INSTALL}"
         return [f"detection: {engine}"]
 
-    def unusable_reason(self, images: Scenes) -> str:
-        """Return why no object can be learned and found; empty if one can."""
+    def unusable_reason(self, images: Scenes, *, is_test: bool) -> str:
+        """Return why no object can be learned, or found in test images; empty if one can.
+
+        VOC's difficult objects are learned, but do not count when objects are found.
+        """
         learned = usable_for_training(images, self.recipe.finds)
-        if len(learned) and images.objects_per_class().any():
+        if len(learned) and (not is_test or images.objects_per_class().any()):
             return ""
-        return f"no object to train on and to find: {self.object_counts(images)}"
+        purpose = "that can be found" if is_test else "to train on"
+        return f"no object {purpose}: {self.object_counts(images)}"
 
     def object_counts(self, images: Scenes) -> str:
         """Return how many objects there are, and which of them cannot be used."""

@@ -51,7 +51,7 @@ class NearestImages(CenterCrops):
 
     def too_few(self, num_images: int, num_classes: int) -> str:
         """Return why there are fewer training images than neighbors; empty if enough."""
-        return too_few_neighbors(self.num_neighbors, num_images, self.dataset)
+        return too_few_neighbors(self.num_neighbors, num_images, self.dataset, has_smoke=False)
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since nothing is drawn."""

@@ -10,6 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
@@ -101,8 +102,8 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         memory = IMAGE_GB[self.work.partition("@")[0]] * num_images * self.relative_size**2
         return memory if self.recipe.precision == "float32" else memory / 2
 
-    def unusable_reason(self, images: Any) -> str:
-        """Return why images have nothing to learn or to find; empty if they have."""
+    def unusable_reason(self, images: Any, *, is_test: bool) -> str:
+        """Return why images have nothing to learn, or to find in a test; empty if they have."""
         return ""
 
     @abstractmethod
@@ -132,7 +133,8 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             use_expandable_segments()
 
         def opened(split: str, advice: str = "") -> Any:
-            return checked_split(folders, self.dataset, split, self.unusable_reason, advice)
+            problem = partial(self.unusable_reason, is_test=split in ("test", "val"))
+            return checked_split(folders, self.dataset, split, problem, advice)
 
         held_out = None
         if self.learning_rates:

@@ -52,7 +52,7 @@ class PixelTraining(RecipeTraining[AnyRecipe]):
 
     dataset: str = "voc12_seg"
 
-    def unusable_reason(self, images: Segmented) -> str:
+    def unusable_reason(self, images: Segmented, *, is_test: bool) -> str:
         """Return why the masks cannot be used; empty if they can."""
         return no_class_message(images)
 

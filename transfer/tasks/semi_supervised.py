@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from pretrain.running.processes import this_process
+from pretrain.running.processes import tf32_convolutions, this_process
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
@@ -20,6 +20,7 @@ from transfer.datasets.splits import (
     FRACTION_SEED,
     balanced_split,
     draw_balanced_fraction,
+    images_per_class,
     write_list,
 )
 from transfer.encoders.encoder import Encoder
@@ -155,16 +156,22 @@ class SemiSupervised(CenterCrops):
         """Return nothing: the whole network is trained."""
         return []
 
-    def too_few_to_hold_out(self, labeled: Images) -> str:
-        """Return which class has too few images to hold some out; empty if none."""
-        rates, names = self.head_rates, labeled.class_names
-        if len(rates) == 1:
+    def too_few_images_of_a_class(self, images: Images) -> str:
+        """Return which class has too few images to draw or to hold some out; empty if none."""
+        rates, minimum, purpose = self.head_rates, 0, ""
+        if 0 < self.drawn_share < 1:
+            minimum = images_per_class(images, self.drawn_share)
+            purpose = f"{100 * self.drawn_share:g} % of the labels are {minimum} images per class"
+        elif len(rates) > 1:
+            minimum = 2
+            purpose = (
+                f"{len(rates)} learning rates are compared on held-out images of each class. A "
+                f"single one needs none: --learning-rates {rates[len(rates) // 2]:g}"
+            )
+        split = f"{self.dataset}, trainval"
+        if not minimum:
             return ""
-        purpose = (
-            f"{len(rates)} learning rates are compared on held-out images of each class. A single "
-            f"one needs none: --learning-rates {rates[len(rates) // 2]:g}"
-        )
-        return too_few_of_a_class(f"{self.dataset}, trainval", labeled, names, 2, purpose)
+        return too_few_of_a_class(split, images, images.class_names, minimum, purpose)
 
     def prepare(self, backbone: Encoder, folders: Folders) -> TrainingData:
         """Return the labeled images and the test images.
@@ -172,10 +179,10 @@ class SemiSupervised(CenterCrops):
         Raises DataError if a class has too few images to draw, or none to hold out.
         """
         labeled = open_images(self.dataset, "trainval", folders)
+        if reason := self.too_few_images_of_a_class(labeled):
+            raise DataError(reason)
         if self.drawn_share:
             labeled = draw_balanced_fraction(labeled, self.drawn_share)
-        if reason := self.too_few_to_hold_out(labeled):
-            raise DataError(reason)
         return TrainingData(backbone, labeled, open_images(self.dataset, "test", folders))
 
     def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
@@ -256,6 +263,7 @@ class SemiSupervised(CenterCrops):
             "head_rate": rate,
             "backbone_rate": settings.learning_rate,
             "precision": self.precision,
+            "tf32_convolutions": self.precision == "float32" and tf32_convolutions(),
             "num_labelled": len(data.train),
             "training": summary,
             **class_results(scores, data.test.labels, data.test.class_names),

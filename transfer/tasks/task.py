@@ -164,6 +164,17 @@ class Task(ABC):
         """Return the splits to extract frozen features from, each with its transform."""
         return []
 
+    def extracted_images(self, folders: Folders) -> dict[str, Images]:
+        """Return the splits to extract features from.
+
+        Raises DataError if they have too few labels for the task.
+        """
+        splits = dict.fromkeys(split for split, _ in self.extracted())
+        opened = {split: open_images(self.dataset, split, folders) for split in splits}
+        if reason := self.too_few_labels(opened):
+            raise DataError(reason)
+        return opened
+
     def features(self, backbone: Encoder, folders: Folders) -> list[Features]:
         """Return the frozen features of `extracted`, computed or from the cache.
 
@@ -172,11 +183,7 @@ class Task(ABC):
         """
         from transfer.frozen.finite import require_finite
 
-        splits = dict.fromkeys(split for split, _ in self.extracted())
-        opened = {split: open_images(self.dataset, split, folders) for split in splits}
-        if reason := self.too_few_labels(opened):
-            raise DataError(reason)
-        extracted = []
+        extracted, opened = [], self.extracted_images(folders)
         for split, transform in self.extracted():
             (features,) = features_of_backbones([backbone], self.dataset, split, transform, folders)
             origin = f"({self.dataset}, {split}) by {backbone.name}"
@@ -269,13 +276,19 @@ def too_few_of_a_class(
     )
 
 
-def too_few_neighbors(num_neighbors: int, num_images: int, bank: str) -> str:
-    """Return an error message if a bank has fewer images than neighbors; otherwise empty."""
+def too_few_neighbors(
+    num_neighbors: int, num_images: int, bank: str, *, has_smoke: bool = True
+) -> str:
+    """Return an error message if a bank has fewer images than neighbors; otherwise empty.
+
+    has_smoke: whether the smoke schedule has fewer neighbors.
+    """
     if num_images >= num_neighbors:
         return ""
+    advice = ", or --schedule smoke for fewer neighbors" if has_smoke else ""
     return (
         f"{num_neighbors} neighbors are needed, but {bank} has {num_images} training images. Use "
-        "the complete dataset, or --schedule smoke for fewer kNN neighbors"
+        f"the complete dataset{advice}"
     )
 
 

@@ -86,27 +86,31 @@ def all_aside(scenes: Scenes) -> Scenes:
 
 def test_crowds_are_neither_learned_nor_found(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_det"]
-    assert task.unusable_reason(scenes) == ""
-    reason = task.unusable_reason(all_aside(scenes))
-    assert "21 of 21 objects on 7 images are crowds" in reason
+    for is_test in (False, True):
+        assert task.unusable_reason(scenes, is_test=is_test) == ""
+        reason = task.unusable_reason(all_aside(scenes), is_test=is_test)
+        assert "21 of 21 objects on 7 images are crowds" in reason
 
 
-def test_difficult_objects_are_not_found(tmp_path: Path) -> None:
+def test_difficult_objects_are_learned_but_not_found(tmp_path: Path) -> None:
     scenes, task = all_aside(tiny_scenes(tmp_path, coco=False)), DETECTORS["voc0712_det_c4"]
-    assert "21 of 21 objects on 7 images are difficult" in task.unusable_reason(scenes)
+    assert task.unusable_reason(scenes, is_test=False) == ""
+    reason = task.unusable_reason(scenes, is_test=True)
+    assert "21 of 21 objects on 7 images are difficult" in reason
 
 
 def test_objects_without_labeled_keypoints_are_not_trained_on(tmp_path: Path) -> None:
     scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_keypoint"]
-    assert task.unusable_reason(scenes) == ""
+    assert task.unusable_reason(scenes, is_test=False) == ""
     scenes.arrays.keypoints[:] = 0
-    reason = task.unusable_reason(scenes)
+    reason = task.unusable_reason(scenes, is_test=False)
     assert "7 of 21 objects on 7 images are crowds, the others have no labeled keypoint" in reason
 
 
 def test_images_without_objects_are_nothing_to_learn(tmp_path: Path) -> None:
     empty = Scenes(tmp_path, [scene("0.jpg", 0, 60, 40)], ("a",))
-    assert "0 of 0 objects on 1 images" in DETECTORS["voc0712_det_c4"].unusable_reason(empty)
+    reason = DETECTORS["voc0712_det_c4"].unusable_reason(empty, is_test=False)
+    assert "0 of 0 objects on 1 images" in reason
 
 
 @pytest.mark.parametrize("bad", ["trainval", "test", "train", "val"])
@@ -121,8 +125,9 @@ def test_a_part_without_objects_is_refused_before_a_network_is_built(
     monkeypatch.setattr(recipe_training, "open_any", opened)
     monkeypatch.setattr(Detection, "build", Mock(side_effect=AssertionError))
     task = replace(DETECTORS["coco_det"], learning_rates=(0.02, 0.01))
-    with pytest.raises(DataError, match=f"coco17, {bad}: .*21 of 21 .* are crowds"):
+    with pytest.raises(DataError, match=f"coco17, {bad}: .*21 of 21 .* are crowds") as error:
         task.prepare(small_backbone, Folders(tmp_path, tmp_path, tmp_path))
+    assert ("--learning-rates 0.02" in str(error.value)) == (bad in ("train", "val"))
 
 
 @pytest.mark.slow

@@ -41,10 +41,10 @@ def test_masks_without_a_labeled_pixel_are_nothing_to_learn_or_find(tmp_path: Pa
         Segmentation(protocol="any", recipe=VOC_FCN),
         solved_segmentation(tmp_path, right=True).split,
     )
-    assert task.unusable_reason(split) == ""
+    assert task.unusable_reason(split, is_test=False) == ""
     for i in range(len(split)):
         write_mask(tmp_path / split.masks.name(i), np.full((6, 8), IGNORED, dtype=np.uint8))
-    assert "masks of 10 images" in task.unusable_reason(split)
+    assert "masks of 10 images" in task.unusable_reason(split, is_test=True)
 
 
 def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(

@@ -17,10 +17,8 @@ from tests.transfer.tasks.labeled_images import labeled
 from transfer.cells.cell import Cell, deviations
 from transfer.cells.request import Settings
 from transfer.datasets.catalog import open_split
-from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import Images
-from transfer.datasets.splits import draw_balanced_fraction
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
@@ -130,17 +128,22 @@ def test_sampled_list_is_balanced_by_class(
     assert np.bincount(labels).tolist() == [3] * 6
 
 
+def test_a_class_with_fewer_images_than_are_drawn_is_named() -> None:
+    task = TASKS["cifar10_semi_10pct"]
+    assert task.too_few_images_of_a_class(labeled(30, 30, 2)) == ""
+    reason = task.too_few_images_of_a_class(labeled(30, 30, 1))
+    assert "cifar10, trainval: class 'c' has 1 of the 2 images" in reason
+    everything = replace(TASKS["cifar10_semi_100pct"], head_rates=(1.0,))
+    assert everything.too_few_images_of_a_class(labeled(30, 30, 1)) == ""
+
+
 def test_a_class_with_no_image_to_hold_out_is_named_unless_one_rate_is_given() -> None:
     task, images = TASKS["in1k_semi_1pct@lorac"], labeled(12, 1, 12)
-    reason = task.too_few_to_hold_out(images)
+    reason = task.too_few_images_of_a_class(images)
     assert "in1k_1pct, trainval: class 'b' has 1 of the 2 images" in reason
     assert "--learning-rates 0.316" in reason
-    assert not task.with_options(TrainingOptions(learning_rates=(0.3,))).too_few_to_hold_out(images)
-
-
-def test_a_class_with_too_few_images_is_named() -> None:
-    with pytest.raises(DataError, match="class c has 1 images, but 2 are to be labeled"):
-        draw_balanced_fraction(labeled(30, 30, 1), 0.1)
+    single = task.with_options(TrainingOptions(learning_rates=(0.316,)))
+    assert single.too_few_images_of_a_class(images) == ""
 
 
 def test_the_hours_of_a_plan_count_every_head() -> None:
