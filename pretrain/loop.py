@@ -86,7 +86,13 @@ def train(job: Job) -> int:
     training, is_main = Training(job), job.process.is_main
     state = checkpoint.load(job.checkpoint_path, job.settings, job.published)
     if state is not None:
-        training.load_state_dict(state)
+        try:
+            training.load_state_dict(state)
+        except RuntimeError as error:
+            raise checkpoint.CheckpointError(
+                f"{job.checkpoint_path} has other tensors; it was written by another version. Pass "
+                "another --out"
+            ) from error
         if is_main:
             print_line(
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"

@@ -250,3 +250,14 @@ def test_a_checkpoint_that_another_process_does_not_see_is_refused(
     monkeypatch.setattr("pretrain.loop.any_process", lambda flags, _: [True] * len(flags))
     with pytest.raises(CheckpointError, match=r"only some processes .* that all nodes share"):
         train(job(image_folder, tmp_path))
+
+
+def test_a_checkpoint_with_other_tensors_is_refused(image_folder: Path, tmp_path: Path) -> None:
+    with stop_after(4):
+        train(job(image_folder, tmp_path))
+    path = job(image_folder, tmp_path).checkpoint_path
+    state = torch.load(path, weights_only=False)
+    state["method"] = {f"old.{name}": value for name, value in state["method"].items()}
+    torch.save(state, path)
+    with pytest.raises(CheckpointError, match=r"has other tensors.*Pass another --out"):
+        train(job(image_folder, tmp_path))
