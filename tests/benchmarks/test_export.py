@@ -41,6 +41,17 @@ def test_model_card_is_read_by_hugging_face(
     assert (second.task_type, second.metric_value) == ("object-detection", 40.0)
 
 
+def test_incomplete_data_is_no_full_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, 70.0, tolerated=3)
+    assert main(["--results", str(tmp_path), "--name", "mine"]) == 0
+    (index,) = yaml.safe_load(capsys.readouterr().out)["model-index"]
+    (metric,) = index["results"][0]["metrics"]
+    assert metric["args"]["data"] == "incomplete data"
+    assert "3" in " ".join(metric["args"]["deviations"])
+
+
 def test_what_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = "cifar10_view_statistics"
     record(tmp_path, 90.0, task=key, protocol="jcl-2020/1", request={"task": key})

@@ -42,6 +42,15 @@ def test_chosen_table_has_the_requested_order(tmp_path: Path) -> None:
     assert texts(chosen(tmp_path, ("mine", "moco")))[0] == ["checkpoint", "cifar10"], "in common"
 
 
+def test_a_mean_leaves_out_cosines(tmp_path: Path) -> None:
+    record(tmp_path, 70.0, **CIFAR)
+    record(tmp_path, 60.0)
+    record(tmp_path, -20.0, task="cifar10_view_statistics", metric="mean_cosine")
+    header, row = texts(chosen(tmp_path))
+    assert dict(zip(header, row, strict=True))["mean"] == "65.0"
+    assert "-20.0" in row
+
+
 def test_tasks_are_selected_by_group_and_variant(tmp_path: Path) -> None:
     for key in ("transfer_linear/cars", "transfer_linear/dtd"):
         record(tmp_path, 60.0, task=key, protocol="lorac-2021/1", request={"task": key})
