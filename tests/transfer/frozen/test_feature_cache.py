@@ -26,6 +26,8 @@ from transfer.frozen.feature_cache import (
     features_of_backbones,
     open_images,
 )
+from transfer.frozen.linear_heads import training_hash
+from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 
 TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
@@ -177,14 +179,16 @@ def test_features_in_bfloat16_differ_but_little(small_backbone: Encoder, folders
     assert torch.cosine_similarity(exact, rounded).min() > 0.999
 
 
-def test_features_in_tf32_have_files_of_their_own(
+def test_features_and_probes_in_tf32_have_files_of_their_own(
     small_backbone: Encoder, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = open_images("dtd", "val", folders)
+    probe = ProbeTraining(learning_rates=(0.1,), steps=10, batch_size=16)
     keys = set()
     for tf32 in (False, True):  # a GPU before Ampere, and one since
         monkeypatch.setattr(transfer.frozen.feature_cache, "tf32_convolutions", lambda t=tf32: t)
         for precision in get_args(Precision):
             backbone = replace(small_backbone, precision=precision)
-            keys.add(cache_key(backbone, images, TRANSFORM))
-    assert len(keys) == len(get_args(Precision)) + 1  # float32 alone differs
+            keys.add(("features", cache_key(backbone, images, TRANSFORM)))
+            keys.add(("probe", training_hash(backbone, images, probe, seed=0)))
+    assert len(keys) == 2 * (len(get_args(Precision)) + 1)  # float32 alone differs
