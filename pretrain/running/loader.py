@@ -93,7 +93,7 @@ def _batches_of_workers(
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         while (packed := _next_packed(iterator, workers)) is not None:
-            batch = pickle.loads(packed)
+            batch = _unpacked(packed, workers)
             if isinstance(batch, Exception):
                 raise batch
             yield batch
@@ -122,6 +122,21 @@ def _next_packed(batches: Iterator[bytes], workers: list[BaseProcess]) -> bytes 
         except RuntimeError as error:  # torch has found an ended worker
             check()
             raise _killed_error(0) from error
+
+
+def _unpacked(packed: bytes, workers: list[BaseProcess]) -> Any:
+    """Return a batch, whose tensors the worker shares.
+
+    Raises WorkerKilledError if it cannot, since it was killed after it had sent the batch.
+    """
+    try:
+        return pickle.loads(packed)
+    except (EOFError, ConnectionError) as error:
+        for worker in workers:
+            worker.join(PATIENCE_S / len(workers))
+            if worker.exitcode:
+                raise _killed_error(worker.exitcode) from error
+        raise
 
 
 @contextlib.contextmanager

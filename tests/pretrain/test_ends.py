@@ -85,8 +85,10 @@ def test_a_killed_worker_ends_the_run_with_its_reason(
     os.kill(a_worker(image_folder), signal.SIGKILL)
     _, errors = run.communicate(timeout=200)
     assert run.returncode == 1
-    assert "(killed by SIGKILL), most likely because memory ran out" in errors
-    assert "Traceback" not in errors.partition("torch/distributed/elastic")[0]
+    reason = "(killed by SIGKILL), most likely because memory ran out"
+    assert reason in errors
+    # torch's error about the lost process may follow, from the other process
+    assert "Traceback" not in errors.partition(reason)[0]
     assert processes(image_folder) == {}
 
 
