@@ -293,7 +293,8 @@ def difference(first: Score, second: Score, task: str) -> Difference:
         ]
         points = fmean(single.points for single in differences)
         variance = sum(e**2 for e in first.with_shared_images([d.error for d in differences]))
-        freedom = _welch(variance, sum(single.error**4 / single.freedom for single in differences))
+        scaled = first.with_shared_images([d.error / d.freedom**0.25 for d in differences])
+        freedom = _welch(variance, sum(e**4 for e in scaled))
         error = math.sqrt(variance) / len(differences)
         return Difference(points, error, _p_value(points, error, freedom), freedom)
     points = first.mean - second.mean

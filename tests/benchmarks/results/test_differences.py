@@ -280,6 +280,16 @@ def test_a_mean_over_tasks_on_the_same_images_is_no_more_precise_than_one_of_the
     assert difference(others[0], others[1], "").error == pytest.approx(single.error / np.sqrt(2))
 
 
+def test_a_mean_over_tasks_on_the_same_images_has_the_freedom_of_one_of_them() -> None:
+    ours, theirs = (
+        replace(score_of(values), images="t", stated_error=0.0)
+        for values in ([70.0, 71.0, 72.0], [67.0, 68.0, 69.0])
+    )
+    single = difference(ours, theirs, "")
+    means = [Score(mean=0.0, members=(item, item)) for item in (ours, theirs)]
+    assert difference(means[0], means[1], "").freedom == pytest.approx(single.freedom)
+
+
 def test_members_of_a_mean_have_the_deviation_of_their_task() -> None:
     one = Score(mean=80.0, stated_error=0.0, task="voc12_seg_linear")
     mean = Score(mean=80.0, members=(one,))
