@@ -1,6 +1,7 @@
 """The loader: batches do not depend on workers, clear errors, clean ends."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,13 +13,14 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from pretrain.running import stop
+from pretrain.running import loader, stop
 from pretrain.running.loader import WorkerKilledError, load_batches
 from transfer.datasets.expected import DataError
 
@@ -228,3 +230,26 @@ def test_workers_end_with_the_process_however_it_ends(pin: str, end: str, status
     )
     assert completed.returncode == status
     assert have_ended([int(arg) for arg in completed.stdout.split()])
+
+
+class Unreachable:
+    """A value that cannot be received."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return lost_connection, ()
+
+
+def lost_connection() -> None:
+    raise ConnectionResetError("reset")
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(-9, WorkerKilledError), (None, ConnectionResetError)]
+)
+def test_a_batch_that_a_killed_worker_cannot_share_has_its_reason(
+    status: int | None, error: type[Exception]
+) -> None:
+    worker = Mock(exitcode=status)
+    with pytest.raises(error):
+        loader._unpacked(pickle.dumps(Unreachable()), [worker])
+    worker.join.assert_called_once()
