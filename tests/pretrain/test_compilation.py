@@ -134,6 +134,8 @@ def test_every_stage_is_compiled_if_all_share_the_limit_of_graphs(
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=NEEDS_COMPILER)])
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+# torch 2.6 saves its settings for inductor's processes, and says which it cannot save
+@pytest.mark.filterwarnings("ignore:Skipping serialization of")
 def test_a_compiled_run_resumes_as_one_that_never_stopped(
     backend: str, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
