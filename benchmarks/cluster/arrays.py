@@ -255,7 +255,8 @@ def _write_submitted(cell: Cell, job: str, folder: Path, options: SlurmOptions) 
     The state is "queued", or unchanged if the job has already started.
     Also create a link with the cell's name to the log of the job, which has a number as its name.
     """
-    log = folder / f"{cell.path.parent.name}.{cell.path.stem}.err"
+    name = cell.path.relative_to(cell.records).with_suffix("")
+    log = folder / f"{'.'.join(name.parts)}.err"  # a task's name may have a slash
     with explain_write_errors(log, "--log-folder" if options.log_folder else "--runs"):
         log.symlink_to(log_path(folder, job).name)
     submission: dict[str, Any] = {"job": job, "log": str(log), "cluster": to_json(options)}

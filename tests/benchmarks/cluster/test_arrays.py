@@ -385,6 +385,16 @@ def test_log_is_named_after_its_cell(
     assert [log.resolve().name for log in logs] == ["1_0_0_log.err", "1_1_0_log.err"]
 
 
+def test_tasks_with_a_slash_have_a_log_per_checkpoint(
+    rows: Rows, settings: Settings, programs: Path
+) -> None:
+    submit(rows("transfer_linear/cifar10", names=("a", "b")), settings)
+    assert [Path(item.content["log"]).name for item in read_states(settings.results)] == [
+        "a.transfer_linear.cifar10.lorac-2021-1.smoke.seed0.err",
+        "b.transfer_linear.cifar10.lorac-2021-1.smoke.seed0.err",
+    ]
+
+
 def test_logs_are_below_the_chosen_folder(
     rows: Rows, settings: Settings, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
