@@ -233,8 +233,8 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
     if started_processes() <= 1:
         yield this_process(cuda=cuda)
         return
-    device = this_process(cuda=cuda).device
-    gpu = device if device.type == "cuda" else None
+    # not of this_process: planning may have started CUDA, which then looks like a caller's
+    gpu = _gpu_of_local_rank() if cuda and torch.cuda.is_available() else None
     if gpu is not None:
         torch.cuda.set_device(gpu)
     rank, count = int(os.environ["RANK"]), started_processes()
@@ -254,6 +254,19 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
             raise
         dist.destroy_process_group()
         _OpenGroup.barriers = None
+
+
+def _gpu_of_local_rank() -> torch.device:
+    """Return the GPU of this process, one of several on this machine."""
+    import torch
+
+    local_rank, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    if local_rank >= count:
+        raise LaunchError(
+            f"LOCAL_RANK is {local_rank}, but torch.cuda.device_count() is {count}: start one "
+            f"process per GPU, such as with `torchrun --nproc-per-node {count}`"
+        )
+    return torch.device("cuda", local_rank)
 
 
 @contextmanager

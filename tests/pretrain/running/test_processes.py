@@ -10,9 +10,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from pretrain.command import parse
+from pretrain.job import planned_memory
 from pretrain.running import processes, stop
 from pretrain.running.processes import (
     Barriers,
+    LaunchError,
     indices_of_process,
     pickled_error,
     process_group,
@@ -50,9 +53,12 @@ def test_processes_share_images_and_leave_together(tmp_path: Path) -> None:
     assert first["status"] == second["status"] == stop.EXIT_RESUMABLE
 
 
-def test_a_failed_process_ends_without_waiting_for_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def joined_groups(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return the calls of the process group of rank 1 of two, on a fake machine with two GPUs.
+
+    Each is the device of a group, or "left".
+    """
     calls: list[object] = []
     positions = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
     for name, value in (positions | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}).items():
@@ -60,20 +66,56 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
     monkeypatch.setattr(processes, "_store", lambda *_: Mock())
     monkeypatch.setattr(Barriers, "wait", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     monkeypatch.setattr(dist, "get_rank", lambda: 1)
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
-    monkeypatch.setattr(dist, "init_process_group", lambda *_, **options: calls.append(options))
+
+    def init(*_: object, device_id: torch.device, **options: object) -> None:
+        assert "timeout" not in options  # torch's default timeout
+        calls.append(device_id)
+
+    monkeypatch.setattr(dist, "init_process_group", init)
     monkeypatch.setattr(dist, "destroy_process_group", lambda: calls.append("left"))
+    return calls
+
+
+def test_a_failed_process_ends_without_waiting_for_the_others(joined_groups: list[object]) -> None:
     with process_group():
         pass
     with pytest.raises(torch.OutOfMemoryError), process_group():
         raise torch.OutOfMemoryError("CUDA out of memory")
-    first, remaining, second = calls
-    assert isinstance(first, dict)
-    assert isinstance(second, dict)
-    assert (first["device_id"], remaining) == (torch.device("cuda", 1), "left")
-    assert "timeout" not in first  # torch's default timeout
+    gpu = torch.device("cuda", 1)
+    assert joined_groups == [gpu, "left", gpu]
+
+
+def test_process_keeps_its_gpu_after_planning_has_started_cuda(
+    joined_groups: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[bool] = []
+
+    def has_bfloat16(**_: bool) -> bool:
+        starts.append(True)
+        return True
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", has_bfloat16)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: bool(starts))
+    planned_memory(parse("supervised/smoke", ["--data", "d", "--out", "o"]))
+    assert torch.cuda.is_initialized()
+    with process_group():
+        pass
+    assert joined_groups[0] == torch.device("cuda", 1)
+
+
+def test_more_processes_than_gpus_are_refused(
+    joined_groups: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(LaunchError, match=r"LOCAL_RANK is 1, but .* is 1"), process_group():
+        pass
+    assert joined_groups == []
 
 
 @pytest.mark.parametrize(("precision", "expected"), [("tf32", True), ("ieee", False)])
