@@ -132,7 +132,8 @@ def extract(
                     except Exception as error:  # such as running out of memory
                         if len(entries) == 1:
                             raise
-                        errors.append(error)
+                        # its frames hold the activations and the network
+                        errors.append(error.with_traceback(None))
                         entries.remove(entry)
                         all_rows.remove(entry.rows)
                 for rows in crop_rows:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pretrain.running import stop
 from pretrain.running.errors import NotFiniteError
 from transfer.cells import state
 from transfer.cells.cell import Cell, finished, open_checkpoint
-from transfer.cells.execution import evaluate
+from transfer.cells.execution import evaluate, extract_together
 from transfer.cells.job import (
     KilledError,
     checkpoints_that_fit,
@@ -197,6 +198,33 @@ def test_an_encoder_that_fails_leaves_the_others_and_its_reason(
     output = capsys.readouterr().err
     for split in ("trainval", "test"):
         assert f"joint extraction of {split} failed: no memory for this one" in output
+
+
+def test_failed_network_leaves_its_memory_to_the_others(
+    two_encoders: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Cell.of(two_encoders[0]).backbone.sha256
+    refs: list[weakref.ref[Any]] = []
+    alive: list[bool] = []
+
+    class Broken(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            activations = images + 1
+            refs.extend(map(weakref.ref, (self, activations)))
+            raise torch.OutOfMemoryError("no memory for this one")
+
+    def build(backbone: Encoder) -> nn.Module:
+        return Broken() if backbone.sha256 == broken else frozen_network(backbone)
+
+    def mark(rows: UnfinishedRows, done: int) -> None:
+        alive.extend(ref() is not None for ref in refs)
+
+    monkeypatch.setattr("transfer.frozen.extraction.frozen_network", build)
+    monkeypatch.setattr("transfer.frozen.extraction.IMAGES_PER_BATCH", 100)  # two per split
+    monkeypatch.setattr(UnfinishedRows, "mark", mark)
+    extract_together([Cell.of(request) for request in two_encoders])
+    assert len(alive) == 6  # two after the first split, four after the second
+    assert not any(alive)
 
 
 def test_states_show_the_progress_of_a_joint_extraction(
