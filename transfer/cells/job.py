@@ -95,11 +95,13 @@ def checkpoints_that_fit(requests: Sequence[Request]) -> Iterator[list[Request]]
     of_checkpoint: dict[Checkpoint, list[Request]] = {}
     for request in requests:
         of_checkpoint.setdefault(request.checkpoint, []).append(request)
+    # measured before the first group runs: torch keeps that group's GPU memory for reuse
+    room = network_memory_bytes() if len(of_checkpoint) > 1 else 0
     group, num_bytes = list[Request](), 0
     for checkpoint, checkpoint_requests in of_checkpoint.items():
         # a file is at least as large as its weights; the network is a second copy in memory
         size = 2 * checkpoint.ckpt.stat().st_size if checkpoint.ckpt.is_file() else 0
-        if group and num_bytes + size > network_memory_bytes():
+        if group and num_bytes + size > room:
             yield group
             group, num_bytes = [], 0
         group, num_bytes = group + checkpoint_requests, num_bytes + size

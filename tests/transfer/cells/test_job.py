@@ -267,6 +267,18 @@ def test_memory_decides_how_many_checkpoints_share_a_pass(
         assert list(checkpoints_that_fit([mine, second, twice])) == expected
 
 
+def test_memory_that_torch_keeps_of_one_group_does_not_shrink_the_next(
+    two_encoders: list[Request], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / f"{number}.pth" for number in range(4)]
+    for file in files:
+        file.write_bytes(bytes(100))
+    requests = [replace(two_encoders[0], checkpoint=Checkpoint(ckpt=file)) for file in files]
+    room = Mock(side_effect=[400, 0, 0])
+    monkeypatch.setattr(transfer.cells.job, "network_memory_bytes", room)
+    assert list(checkpoints_that_fit(requests)) == [requests[:2], requests[2:]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["coco_insseg", "voc0712_det_c4", "voc12_seg_fcn"])
 def test_two_processes_share_batch_norms_and_test_images(key: str, cell: Cell) -> None:
