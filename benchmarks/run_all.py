@@ -74,6 +74,7 @@ from transfer.detection.engines import engine_for
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import TrainingOptions, length_fraction
+from transfer.hours import measured_seconds
 from transfer.tasks import task_of
 
 CLUSTER_PRECISION = (
@@ -111,12 +112,13 @@ def plan(
         for key in keys
         for seed in seeds
     ]
+    measured = measured_seconds(settings.runs)
     if request.cluster.slurm:
         from benchmarks.cluster.arrays import plan_on_cluster
 
-        rows = plan_on_cluster(cells, request.cluster)
+        rows = plan_on_cluster(cells, request.cluster, measured)
     else:
-        rows = with_classifiers([plan_cell(cell) for cell in cells])
+        rows = with_classifiers([plan_cell(cell, measured) for cell in cells])
         rows = with_hours_of_this_machine(rows, request.workers or max(1, num_gpus()))
     if not (num_gpus() or request.cluster.slurm):
         rows = [replace(row, limit=NO_GPU) if row.limit else row for row in rows]

@@ -111,32 +111,27 @@ def save_seconds(runs: Path, measured: Measured) -> None:
     write_text(runs / FILE, json.dumps(asdict(measured), indent=1) + "\n", "--runs")
 
 
-def gpu_hours(
-    units: Mapping[str, float], backbone: Encoder, measured: Measured | None = None
-) -> float:
+def gpu_hours(units: Mapping[str, float], backbone: Encoder, measured: Measured) -> float:
     """Return the estimated hours on one GPU.
 
     units: number of images by type of work. Images of detection and segmentation have the recipe's
     size; all others have the backbone's size.
     """
-    seconds_by_work = (measured or Measured()).seconds
-    seconds = (images * _seconds(kind, backbone, seconds_by_work) for kind, images in units.items())
+    seconds = (
+        images * _seconds(kind, backbone, measured.seconds) for kind, images in units.items()
+    )
     return sum(seconds) / 3600
 
 
 def core_hours(
-    units: Mapping[str, float],
-    backbone: Encoder,
-    measured: Measured | None = None,
-    *,
-    is_cached: bool = False,
+    units: Mapping[str, float], backbone: Encoder, measured: Measured, *, is_cached: bool
 ) -> float:
     """Return the estimated CPU core hours for decoding and cropping.
 
     This is the input of a frozen network. is_cached: the training images are decoded once and
     cached in memory.
     """
-    seconds_by_work = {**ASSUMED, **(measured or Measured()).seconds}
+    seconds_by_work = {**ASSUMED, **measured.seconds}
     cpu_work = {"forward": "decode", "crop": "kept crop" if is_cached else "decode crop"}
     seconds = sum(
         units.get(kind, 0.0) * seconds_by_work[cpu_kind] for kind, cpu_kind in cpu_work.items()

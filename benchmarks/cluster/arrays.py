@@ -36,6 +36,7 @@ from transfer.cells.cell import Cell, open_checkpoint
 from transfer.cells.job import command, write_job
 from transfer.cells.request import Request, Settings, from_json, to_json
 from transfer.cells.state import read_states
+from transfer.hours import Measured, measured_seconds
 from transfer.record import state_path
 
 GPUS_OF_A_NODE = 8
@@ -55,9 +56,11 @@ Arrays = Sequence[tuple[Array, Sequence[Job]]]
 """Arrays to submit, with the jobs of their elements."""
 
 
-def plan_on_cluster(cells: Sequence[Cell], options: SlurmOptions) -> list[PlannedCell]:
+def plan_on_cluster(
+    cells: Sequence[Cell], options: SlurmOptions, measured: Measured
+) -> list[PlannedCell]:
     """Return the plan of cells, with the GPUs and hours of the cluster's jobs."""
-    planned = [plan_cell(with_cluster_gpus(cell, options)) for cell in cells]
+    planned = [plan_cell(with_cluster_gpus(cell, options), measured) for cell in cells]
     cores, processes = num_cpus(options, options.cell_gpus), options.parallel or len(cells)
     return with_shared_work_counted_once(with_classifiers(planned), cores, processes)
 
@@ -298,7 +301,8 @@ def retry_failed(results: Path, options: SlurmOptions) -> int:
         requests = [from_json(Request, state.content["request"]) for state in failed]
         merged = merge_options(options, from_json(SlurmOptions, failed[0].content["cluster"]))
         with assume_gpus(0):  # the GPUs of this machine must not change the protocol
-            rows = plan_on_cluster([_without_weights(request) for request in requests], merged)
+            cells = [_without_weights(request) for request in requests]
+            rows = plan_on_cluster(cells, merged, measured_seconds(cells[0].settings.runs))
         count += submit_cells(rows, merged, site)
     return count
 

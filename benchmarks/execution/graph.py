@@ -70,7 +70,9 @@ def with_hours_of_this_machine(rows: Sequence[PlannedCell], workers: int) -> lis
     cores, planned = len(os.sched_getaffinity(0)), list(rows)
     while True:
         rows = [
-            replace(row, core_hours=decoding_hours(row.cell, workers)) if row.core_hours else row
+            replace(row, core_hours=decoding_hours(row.cell, row.measured, workers))
+            if row.core_hours
+            else row
             for row in planned
         ]
         rows = with_shared_work_counted_once(rows, max(1, cores // workers), workers)

@@ -3,7 +3,8 @@
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
@@ -15,7 +16,7 @@ from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, deviations, finished
 from transfer.datasets.catalog import DATASETS, instructions
 from transfer.datasets.expected import DataError
-from transfer.hours import ASSUMED, core_hours, gpu_hours, measured_seconds
+from transfer.hours import ASSUMED, Measured, core_hours, gpu_hours
 from transfer.tasks import task_of
 
 IMAGE_BYTES = 3 * 500 * 375
@@ -44,46 +45,49 @@ class PlannedCell:
     """What limits the speed of a frozen network: decoding, the GPU, or NO_GPU."""
     job_index: int = 0
     """Index of its job, if several jobs share one extraction."""
+    measured: Measured = field(default_factory=Measured)
+    """Seconds per image, from which the hours are estimated."""
 
 
-def plan_cell(cell: Cell) -> PlannedCell:
+def plan_cell(cell: Cell, measured: Measured) -> PlannedCell:
     """Return the plan of a cell, based on its data and records."""
+    planned = partial(PlannedCell, cell, measured=measured)
     missing = tuple(
         key for key in cell.task.datasets() if not DATASETS[key].exists_in(cell.settings.data)
     )
     reason = cell.task.unsupported_reason(cell.backbone)
     if reason:
         state: State = "missing data" if missing else "unsupported"
-        return PlannedCell(cell, state, missing, 0.0, "" if missing else reason)
+        return planned(state, missing, 0.0, "" if missing else reason)
     try:
         if not missing and finished(cell) is not None:
-            return PlannedCell(cell, "cached", (), 0.0)
+            return planned("cached", (), 0.0)
     except DataError as error:  # a damaged dataset must not stop the other cells
-        return PlannedCell(cell, "missing data", (), 0.0, str(error))
+        return planned("missing data", (), 0.0, str(error))
     too_few = "" if missing else cell.task.too_few_images(cell.settings.data)
     if too_few:
-        return PlannedCell(cell, "missing data", (), 0.0, too_few)
-    measured = measured_seconds(cell.settings.runs)
+        return planned("missing data", (), 0.0, too_few)
     hours = gpu_hours(cell.task.units(), cell.feature_backbone, measured)
-    decoding = decoding_hours(cell)
+    decoding = decoding_hours(cell, measured)
     if missing:
-        return PlannedCell(cell, "missing data", missing, hours, core_hours=decoding)
+        return planned("missing data", missing, hours, core_hours=decoding)
     note = f"uses the classifier of {cell.classifier_cell.key}" if cell.classifier_cell else ""
-    return PlannedCell(cell, "run", (), hours, note, decoding)
+    return planned("run", (), hours, note, decoding)
 
 
-def decoding_hours(cell: Cell, jobs: int = 1) -> float:
+def decoding_hours(cell: Cell, measured: Measured, jobs: int = 1) -> float:
     """Return the estimated hours to decode a frozen network's images on one core.
 
     jobs: number of parallel jobs, which share the memory for decoded images.
     """
     if cell.task.trains_backbone:
         return 0.0
-    num_bytes = DATASETS[cell.task.dataset].counts.get("trainval", 0) * IMAGE_BYTES
-    with image_memory(cell.settings.image_memory_gb):
-        is_cached = num_bytes <= image_memory_bytes(jobs)
-    measured = measured_seconds(cell.settings.runs)
-    return core_hours(cell.task.units(), cell.backbone, measured, is_cached=is_cached)
+    units, is_cached = cell.task.units(), False
+    if "crop" in units:  # each epoch reads the images again
+        num_bytes = DATASETS[cell.task.dataset].counts.get("trainval", 0) * IMAGE_BYTES
+        with image_memory(cell.settings.image_memory_gb):
+            is_cached = num_bytes <= image_memory_bytes(jobs)
+    return core_hours(units, cell.backbone, measured, is_cached=is_cached)
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -97,7 +101,7 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
         classifier_cell = row.cell.classifier_cell
         if classifier_cell is not None and row.state == "run" and finished(classifier_cell) is None:
             by_path[classifier_cell.path] = replace(
-                plan_cell(classifier_cell), reason="other tasks use its classifier"
+                plan_cell(classifier_cell, row.measured), reason="other tasks use its classifier"
             )
         by_path.setdefault(row.cell.path, row)
     return list(by_path.values())
@@ -215,7 +219,7 @@ def _counts(rows: Sequence[PlannedCell]) -> list[int]:
 
 def _source_line(rows: Sequence[PlannedCell]) -> str:
     """Return a note on the source of hours and on speed limits."""
-    measured = measured_seconds(rows[0].cell.settings.runs)
+    measured = rows[0].measured
     line = f"GPU hours: {measured.source}"
     if not any(kind.startswith("forward") for kind in measured.seconds):
         throughput = 1 / ASSUMED["forward"]
@@ -246,20 +250,20 @@ def _by_class(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
 
 def _training_line(rows: Sequence[PlannedCell]) -> str:
     """Return the hours, wall time and memory of long trainings, or ""."""
-    task, settings = rows[0].cell.task, rows[0].cell.settings
+    task, training = rows[0].cell.task, rows[0].cell.settings.training
     if not task.trains_backbone and task.distributed_training is None:
         return ""
-    processes = [row.cell.task.num_processes(settings.training) for row in rows]
+    processes = [row.cell.task.num_processes(training) for row in rows]
     rows_processes = list(zip(rows, processes, strict=True))
     memory = max(row.cell.task.memory_gb(count) for row, count in rows_processes)
     memory_note = f"needs a GPU with at least {memory:.1f} GB for a ResNet-50"
     if task.distributed_training is None:
         return f"{task.kind}: {memory_note}"
-    measured = measured_seconds(settings.runs)
+    measured = rows[0].measured
     kinds = {kind for row in rows for kind in row.cell.task.units()}
     source = f"({measured.source})" if kinds <= measured.seconds.keys() else task.assumption
     duration = "this machine has no GPU, and a CPU takes hundreds of times longer"
-    if num_gpus() or settings.training.gpus:
+    if num_gpus() or training.gpus:
         wall_hours = sum(row.gpu_hours / count for row, count in rows_processes)
         duration = f"{wall_hours:.1f} hours on {plural(max(processes), 'GPU')}"
     hours = sum(row.gpu_hours for row in rows)

@@ -29,6 +29,7 @@ from transfer.datasets.folders import FolderError
 from transfer.datasets.synthetic.generate import generate
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
+from transfer.hours import Measured
 from transfer.record import read_record, write_json_record
 
 Request = Callable[..., RunAll]
@@ -216,7 +217,10 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     paper = replace(settings, data=small_data, schedule="paper", training=options)
     cifar = random_backbone(arch="resnet18", stem="cifar", seed=0)
     rows = [
-        plan_cell(Cell.with_backbone(task="coco_det", backbone=backbone, seed=0, settings=paper))
+        plan_cell(
+            Cell.with_backbone(task="coco_det", backbone=backbone, seed=0, settings=paper),
+            Measured(),
+        )
         for backbone in (random_backbone(arch="resnet50", stem="imagenet", seed=0), cifar)
     ]
     assert [row.state for row in rows] == ["run", "unsupported"]
@@ -295,7 +299,7 @@ def test_plan_shows_grid_and_missing_lists(
         Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=paper)
         for key in keys
     ]
-    rows = [plan_cell(cell) for cell in cells]
+    rows = [plan_cell(cell, Measured()) for cell in cells]
     # forward and backward of 32 px images: a search on four fifths for each of seven rates
     cost = 0.44 * (32 / 224) ** 2 / 2500 / 3600
     expected = cost * (3 * 50 * 128_116.7 * (1 + 7 * 0.8) + 50_000)

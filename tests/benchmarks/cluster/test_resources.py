@@ -16,7 +16,7 @@ from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
-from transfer.hours import gpu_hours
+from transfer.hours import Measured, gpu_hours
 
 WHERE = Cluster({})
 
@@ -34,7 +34,7 @@ def row(backbone: Encoder, key: str, **training: Any) -> PlannedCell:
     cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=settings)
     with assume_gpus(0):
         cell = with_cluster_gpus(cell, SlurmOptions())
-        return PlannedCell(cell, "run", (), gpu_hours(cell.task.units(), backbone))
+        return PlannedCell(cell, "run", (), gpu_hours(cell.task.units(), backbone, Measured()))
 
 
 def job(row: PlannedCell) -> Job:

@@ -8,6 +8,7 @@ from benchmarks.execution import graph
 from benchmarks.execution.graph import Job, job_graph
 from tests.benchmarks.conftest import Rows
 from transfer.cells.cell import Cell
+from transfer.hours import Measured
 
 PASS = ("in100_linear@jcl", "in100_linear@looc")
 
@@ -52,7 +53,7 @@ def test_few_jobs_share_the_cores_and_memory_of_this_machine(
     """With 8 GPUs and one job, the job has all cores and all memory, in the plan as in the run."""
     shares = []
 
-    def hours_without_cache(cell: Cell, jobs: int) -> float:
+    def hours_without_cache(cell: Cell, measured: Measured, jobs: int) -> float:
         shares.append(jobs)
         return 16.0
 

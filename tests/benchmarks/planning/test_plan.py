@@ -74,15 +74,15 @@ def test_decoding_takes_a_core_as_long_as_measured() -> None:
     measured = Measured(gpu="NVIDIA H200", date="2026-11-22", seconds=seconds)
     backbone = random_backbone(arch="resnet50", stem="imagenet", seed=0)
     units = {"forward": 3600.0, "crop": 7200.0, "classifier float32": 1.0}
-    assert core_hours(units, backbone, measured) == pytest.approx((36 + 144) / 3600)
-    assert core_hours(units, backbone, measured, is_cached=True) == pytest.approx((36 + 7.2) / 3600)
+    for is_cached, expected_s in ((False, 36 + 144), (True, 36 + 7.2)):
+        hours = core_hours(units, backbone, measured, is_cached=is_cached)
+        assert hours == pytest.approx(expected_s / 3600)
 
 
 def test_too_few_images_are_named_in_the_plan(small_backbone: Encoder, settings: Settings) -> None:
     paper = replace(settings, schedule="paper")
-    row = plan_cell(
-        Cell.with_backbone(task="cifar10_knn", backbone=small_backbone, seed=0, settings=paper)
-    )
+    cell = Cell.with_backbone(task="cifar10_knn", backbone=small_backbone, seed=0, settings=paper)
+    row = plan_cell(cell, Measured())
     assert row.state == "missing data"
     assert "200 neighbors are needed, but cifar10 has 192" in render_plan([row])
 
@@ -115,7 +115,7 @@ def measured(settings: Settings) -> Measured:
     return measured
 
 
-def hours(key: str, settings: Settings, measured: Measured | None, **changes: Any) -> float:
+def hours(key: str, settings: Settings, measured: Measured, **changes: Any) -> float:
     """Return the hours of a ResNet-50 at 224 px on a GPU."""
     backbone = replace(random_backbone(arch="resnet50", stem="imagenet", seed=0), state_dict={})
     paper = replace(settings, schedule="paper", **changes)
@@ -132,7 +132,7 @@ def test_measured_seconds_replace_assumed_ones(settings: Settings, measured: Mea
     exact = hours("cifar10_knn", settings, measured, features_in="float32")
     assert exact == pytest.approx(60_000 / 2000 / 3600)
     for key in ("coco_keypoint", "voc0712_det_c4"):  # not measured
-        assert hours(key, settings, measured) == hours(key, settings, None)
+        assert hours(key, settings, measured) == hours(key, settings, Measured())
 
 
 def test_training_hours_depend_on_kind_and_network(
@@ -158,16 +158,16 @@ def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
 ) -> None:
     training = TrainingOptions(engine="torchvision", gpus=1, images_per_gpu=2)
     paper = replace(settings, data=small_data, schedule="paper", training=training)
-    rows = [
-        plan_cell(Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=paper))
+    cells = [
+        Cell.with_backbone(task=key, backbone=small_backbone, seed=0, settings=paper)
         for key in ("coco_det", "voc12_seg_fcn")
     ]
     with assume_gpus(1):
-        text = render_plan(rows)
+        text = render_plan([plan_cell(cell, measured) for cell in cells])
     assert "GPU hours: measured on NVIDIA H200, 2026-11-22\n" in text
     assert "detection: about 5.5 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
     assert "segmentation: about 1.0 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
     assert "needs a GPU with at least 3.0 GB for a ResNet-50" in text  # two images, model zoo
     assert "assumed" not in text
-    (settings.runs / "seconds.json").unlink()
+    rows = [plan_cell(cell, Measured()) for cell in cells]
     assert "GPU hours: assumed; to measure them: make gpu-check" in render_plan(rows)

@@ -13,7 +13,7 @@ from benchmarks.planning.plan import (
 from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
 from transfer.encoders.encoder import Encoder
-from transfer.hours import gpu_hours
+from transfer.hours import Measured, gpu_hours
 from transfer.tasks import default_tasks
 
 
@@ -23,7 +23,7 @@ def planned(
     cell = Cell.with_backbone(task=key, backbone=backbone, seed=0, settings=settings)
     if state == "missing data":
         return PlannedCell(
-            cell, state, cell.task.datasets(), gpu_hours(cell.task.units(), backbone)
+            cell, state, cell.task.datasets(), gpu_hours(cell.task.units(), backbone, Measured())
         )
     return PlannedCell(cell, state, (), hours * (state == "run"))
 
@@ -39,7 +39,7 @@ def test_plan_counts_cells_and_hours_by_group(small_backbone: Encoder, settings:
     header, neighbors, transfer, _, total, *lines = render_plan_groups(rows).splitlines()
     assert header.split()[-1] == "hours"
     assert neighbors.split() == ["Nearest", "neighbors", "2", "1", "1", "-", "-", "1.50"]
-    later = gpu_hours(rows[2].cell.task.units(), small_backbone)
+    later = gpu_hours(rows[2].cell.task.units(), small_backbone, Measured())
     assert transfer.split() == ["Linear", "transfer", "1", "-", "-", "1", "-", f"({later:.2f})"]
     assert total.split() == ["all", "4", "1", "1", "1", "1", "1.50", f"({later:.2f})"]
     assert "missing data (GPU hours in brackets): cars" in lines

@@ -23,6 +23,7 @@ from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.encoders.options import Checkpoint
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.feature_cache import Predictions
+from transfer.hours import Measured
 from transfer.record import read_record, write_json_record
 
 
@@ -161,13 +162,13 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
     cell: Cell, trained: list[str]
 ) -> None:
     cells = [cell, cell.with_request(task="imagenet_c100_eval")]
-    rows = with_classifiers([plan_cell(item) for item in cells])
+    rows = with_classifiers([plan_cell(item, Measured()) for item in cells])
     looc = "in100_linear@looc"
     assert keys_of(rows) == [(looc, "run"), (cells[0].key, "run"), (cells[1].key, "run")]
     assert rows[0].gpu_hours > 0
     assert rows[1].reason == f"uses the classifier of {looc}"
     evaluate(cell)
-    rows = with_classifiers([plan_cell(item) for item in cells])
+    rows = with_classifiers([plan_cell(item, Measured()) for item in cells])
     assert keys_of(rows) == [(cells[0].key, "cached"), (cells[1].key, "run")]
 
 
@@ -178,8 +179,8 @@ def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
     name = evaluate(cell).details["classifier_weights"]
     cell.path.unlink()
     classifier_file(classifier_cell.folders.work, name).unlink()
-    assert plan_cell(requested).state == "cached"
-    rows = with_classifiers([plan_cell(requested), plan_cell(cell)])
+    assert plan_cell(requested, Measured()).state == "cached"
+    rows = with_classifiers([plan_cell(requested, Measured()), plan_cell(cell, Measured())])
     assert keys_of(rows) == [(requested.key, "run"), (cell.key, "run")]
     assert run_cells(rows) == []
     assert len(trained) == 2  # by the cell of its own, not by the one that uses it
@@ -192,7 +193,7 @@ def test_failed_classifier_is_tried_once(
     training = Mock(side_effect=ArithmeticError("the probe diverged"))
     monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", training)
     cells = [cell, cell.with_request(task="imagenet_c100_eval")]
-    reasons = run_cells(with_classifiers([plan_cell(item) for item in cells]))
+    reasons = run_cells(with_classifiers([plan_cell(item, Measured()) for item in cells]))
     assert training.call_count == 1
     failed = "ArithmeticError: the probe diverged"
     reason = f"ClassifierError: classifier in100_linear@looc failed: {failed}"
@@ -204,7 +205,7 @@ def test_cells_of_one_task_are_extracted_together_one_after_another(
 ) -> None:
     second = Checkpoint(ckpt=other_checkpoint)
     cells = [cell, Cell.of(replace(cell.request, checkpoint=second))]
-    assert run_cells(with_classifiers([plan_cell(item) for item in cells])) == []
+    assert run_cells(with_classifiers([plan_cell(item, Measured()) for item in cells])) == []
     assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
 
 

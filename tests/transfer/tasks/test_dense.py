@@ -8,7 +8,7 @@ from torch import nn
 from tests.transfer.segmentation.solved import solved_segmentation
 from transfer import Encoder, evaluate
 from transfer.encoders.encoder import random_backbone
-from transfer.hours import gpu_hours
+from transfer.hours import Measured, gpu_hours
 from transfer.tasks import TASKS
 from transfer.tasks.segmentation import SegmentationInContext, TwoSizes
 from transfer.tasks.task import TaskError
@@ -37,8 +37,8 @@ def test_patches_of_14_px_fill_an_image_of_504_px() -> None:
 
 def test_hours_of_maps_do_not_depend_on_the_encoders_own_size() -> None:
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
-    assert gpu_hours({"map": 100.0}, backbone) == pytest.approx(
-        gpu_hours({"forward": 100.0}, backbone)
+    assert gpu_hours({"map": 100.0}, backbone, Measured()) == pytest.approx(
+        gpu_hours({"forward": 100.0}, backbone, Measured())
     )
     crops = TASKS["voc12_seg_linear"].for_backbone(backbone).units()["map"]
     assert crops == pytest.approx((40_000 * 16 + 2 * 1_449) * (512 / 224) ** 2)

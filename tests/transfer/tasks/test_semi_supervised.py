@@ -153,7 +153,7 @@ def test_the_hours_of_a_plan_count_every_head() -> None:
     )
     measured = Measured(seconds={"classifier float32": 0.1 / 256})
     task = TASKS["in1k_semi_10pct@co2"]
-    for seconds in (None, measured):
+    for seconds in (Measured(), measured):
         hours = [gpu_hours(task.units(), network, seconds) for network in (item, three)]
         share = hours[1] / hours[0]
         assert share == pytest.approx((0.44 + 2 * 0.10) / 0.44)
