@@ -70,39 +70,30 @@ def gallery_folder(record: Path) -> Path:
     return record.with_name(record.name.removesuffix(".json") + SUFFIX)
 
 
-def update_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: str = "") -> None:
+def update_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: str) -> None:
     """Draw and write the gallery of a record; failures are only printed.
 
-    The gallery of an earlier record is always deleted, since it shows other results.
+    The gallery of an earlier record is always deleted, since it shows other results. The captions,
+    written last, are lines of JSON; their file does not have the suffix .json, which marks records.
 
     draw: returns the pictures. finished: time of the record; the report shows only galleries with
     the time of their record.
     """
+    folder = gallery_folder(record)
     try:
-        shutil.rmtree(gallery_folder(record), ignore_errors=True)
-        if tiles := draw():
-            write_gallery(record, tiles, finished=finished)
+        shutil.rmtree(folder, ignore_errors=True)
+        tiles = draw()
+        if not tiles:
+            return
+        folder.mkdir(parents=True)
+        lines, remaining_bytes = [], MAX_BYTES
+        for number, tile in enumerate(tiles):
+            if len(tile.jpeg) <= remaining_bytes:
+                remaining_bytes -= len(tile.jpeg)
+                entry = asdict(tile) | {"file": f"{number:02d}.jpg", "record_finished": finished}
+                (folder / entry["file"]).write_bytes(entry.pop("jpeg"))
+                lines.append(json.dumps(entry, sort_keys=True) + "\n")
+        (folder / CAPTIONS).write_text("".join(lines))
     except Exception as error:  # a failed gallery must not fail the evaluation
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         print(f"no pictures of {record.name}: {reason}", file=sys.stderr, flush=True)
-
-
-def write_gallery(record: Path, tiles: Sequence[Tile], *, finished: str = "") -> Path:
-    """Write the pictures, then their captions, replacing earlier ones; return their folder.
-
-    The captions are lines of JSON, with the time of the record if given. Their file does not have
-    the suffix .json, which marks records.
-    """
-    folder = gallery_folder(record)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    lines, remaining_bytes = [], MAX_BYTES
-    for number, tile in enumerate(tiles):
-        if len(tile.jpeg) <= remaining_bytes:
-            remaining_bytes -= len(tile.jpeg)
-            entry = asdict(tile) | {"file": f"{number:02d}.jpg"}
-            entry |= {"record_finished": finished} if finished else {}
-            (folder / entry["file"]).write_bytes(entry.pop("jpeg"))
-            lines.append(json.dumps(entry, sort_keys=True) + "\n")
-    (folder / CAPTIONS).write_text("".join(lines))
-    return folder

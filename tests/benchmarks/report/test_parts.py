@@ -14,7 +14,7 @@ from benchmarks.report_parts.tasks import task_folds
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, backbone, complete
-from transfer.galleries.tile import Tile, write_gallery
+from transfer.galleries.tile import Tile, gallery_folder, update_gallery
 from transfer.record import RECORDS, SNAPSHOTS
 
 TASK = transfer_tasks()[0]
@@ -155,7 +155,9 @@ def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
 def test_only_pictures_next_to_a_record_are_embedded(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.succeeded
-    folder = write_gallery(tmp_path / result.file, [tile(), tile()])
+    path = tmp_path / result.file
+    update_gallery(path, lambda: [tile(), tile()], finished=result.record.finished)
+    folder = gallery_folder(path)
     (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # not a JPEG
     (image,) = galleries(tmp_path)[0].images
     assert image.source == "data:image/jpeg;base64,/9j/"
@@ -172,9 +174,9 @@ def test_pictures_of_an_older_record_are_not_shown(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.succeeded
     path = tmp_path / result.file
-    write_gallery(path, [tile()], finished=result.record.finished)
+    update_gallery(path, lambda: [tile()], finished=result.record.finished)
     assert galleries(tmp_path)
-    write_gallery(path, [tile()], finished="2025-01-01T00:00:00Z")
+    update_gallery(path, lambda: [tile()], finished="2025-01-01T00:00:00Z")
     assert folds_of(tmp_path) == []
 
 
@@ -220,7 +222,8 @@ def test_page_is_below_the_size_limit(tmp_path: Path) -> None:
     for task in transfer_tasks()[:3]:
         complete(tmp_path, "mine", task, details=details)
     for result in read_contents(tmp_path).results.succeeded:
-        write_gallery(tmp_path / result.file, [tile(24_000)] * 12)
+        path, finished = tmp_path / result.file, result.record.finished
+        update_gallery(path, lambda: [tile(24_000)] * 12, finished=finished)
     run = tmp_path / "run"
     for folder in (tmp_path / "figures", run):
         folder.mkdir()

@@ -8,14 +8,7 @@ from PIL import Image
 
 from transfer.datasets.segmented import Segmented
 from transfer.galleries.objects import segments
-from transfer.galleries.tile import (
-    MAX_BYTES,
-    Tile,
-    gallery_folder,
-    select_images,
-    update_gallery,
-    write_gallery,
-)
+from transfer.galleries.tile import MAX_BYTES, Tile, select_images, update_gallery
 
 TILE = Tile(jpeg=b"\xff\xd8\xff", group="found", caption="a cat", name="a.jpg")
 
@@ -43,10 +36,10 @@ def test_masks_are_sorted_by_correct_pixels(tmp_path: Path) -> None:
 
 def test_pictures_replace_earlier_ones_and_stay_small(tmp_path: Path) -> None:
     record = tmp_path / "task.paper.seed0.json"
-    write_gallery(record, [TILE, TILE])
+    update_gallery(record, lambda: [TILE, TILE], finished="")
     large = Tile(jpeg=bytes(MAX_BYTES + 1), group="", caption="", name="")
-    folder = write_gallery(record, [large, TILE])
-    assert folder == gallery_folder(record) == tmp_path / "task.paper.seed0.gallery"
+    update_gallery(record, lambda: [large, TILE], finished="")
+    folder = tmp_path / "task.paper.seed0.gallery"
     (line,) = (folder / "captions.jsonl").read_text().splitlines()
     assert json.loads(line)["file"] == "01.jpg"
     assert sorted(path.name for path in folder.iterdir()) == ["01.jpg", "captions.jsonl"]
@@ -59,6 +52,7 @@ def test_pictures_of_an_earlier_record_do_not_outlive_it(tmp_path: Path) -> None
 
     record = tmp_path / "task.json"
     for draw in (fails, list[Tile]):
-        write_gallery(record, [TILE])
-        update_gallery(record, draw)
+        update_gallery(record, lambda: [TILE], finished="")
+        assert list(tmp_path.iterdir()) == [tmp_path / "task.gallery"]
+        update_gallery(record, draw, finished="")
         assert list(tmp_path.iterdir()) == []
