@@ -25,6 +25,7 @@ from benchmarks.planning.plan import (
 )
 from benchmarks.results.records import grouped, plural
 from pretrain.running.atomic_files import WriteError, explain_write_errors
+from pretrain.running.errors import SuiteError
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError, ask, cluster
 from slurm.requeue import Command
@@ -288,7 +289,8 @@ def sbatch_scripts(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clu
 def retry_failed(results: Path, options: SlurmOptions) -> int:
     """Submit the failed and cancelled cells again; return their number.
 
-    They keep the options of their first submission, unless an option is given now.
+    They keep the options of their first submission, unless an option is given now. For each cell
+    that cannot be submitted, such as one without its checkpoint, the reason is printed.
     """
     site, count = cluster(), 0
     states = [
@@ -298,13 +300,32 @@ def retry_failed(results: Path, options: SlurmOptions) -> int:
         (Path(state.content["log"]).parent, state) for state in states if state.is_submitted
     )
     for failed in submissions.values():
-        requests = [from_json(Request, state.content["request"]) for state in failed]
+        cells = []
+        for earlier in failed:
+            request = from_json(Request, earlier.content["request"])
+            # the folder may have been moved
+            settings = replace(request.settings, results=results.absolute())
+            try:
+                cells.append(_without_weights(replace(request, settings=settings)))
+            except (SuiteError, OSError) as error:
+                _print_not_submitted(earlier.content["backbone"], earlier.key, str(error))
+        if not cells:
+            continue
         merged = merge_options(options, from_json(SlurmOptions, failed[0].content["cluster"]))
         with assume_gpus(0):  # the GPUs of this machine must not change the protocol
-            cells = [_without_weights(request) for request in requests]
             rows = plan_on_cluster(cells, merged, measured_seconds(cells[0].settings.runs))
+        for row in rows:
+            if row.state == "cached":  # its job was killed after it had written the record
+                state.note_finished(row.cell)
+            elif row.state != "run":
+                reason = row.reason or ", ".join(row.missing)
+                _print_not_submitted(row.cell.backbone.name, row.cell.key, f"{row.state}: {reason}")
         count += submit_cells(rows, merged, site)
     return count
+
+
+def _print_not_submitted(backbone: str, key: str, reason: str) -> None:
+    print(f"{backbone} {key}: not submitted: {reason}", file=sys.stderr)
 
 
 def _without_weights(request: Request) -> Cell:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -324,6 +325,71 @@ def test_on_another_try_classifiers_are_waited_for_as_well(
     trained = jobs(settings)["in100_linear@looc"].partition("_")[0]
     scripts = [path.read_text() for path in programs.glob("job.*")]
     assert sum(f"--dependency=afterany:{trained}\n" in script for script in scripts) == 1
+
+
+def end_jobs(settings: Settings, programs: Path) -> None:
+    """Let all jobs end at their time limit."""
+    lines = (f"{job}|TIMEOUT|None|n1\n" for job in jobs(settings).values())
+    (programs / "queue").write_text("".join(lines))
+
+
+def test_retry_writes_to_the_moved_results(
+    from_file: FromFile, settings: Settings, programs: Path, tmp_path: Path
+) -> None:
+    submit(from_file("cifar10_knn"), settings)
+    end_jobs(settings, programs)
+    moved = settings.results.rename(tmp_path / "moved")
+    assert retry_failed(moved, SlurmOptions()) == 1
+    assert not settings.results.exists()
+    (stored,) = read_states(moved)
+    assert stored.content["request"]["settings"]["results"] == str(moved)
+
+
+def test_retry_submits_the_other_cells_if_a_checkpoint_is_gone(
+    from_file: FromFile,
+    other_checkpoint: Path,
+    settings: Settings,
+    programs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gone = Path(shutil.copy(other_checkpoint, tmp_path / "gone.pt"))
+    submit([*from_file("cifar10_knn", ckpt=gone), *from_file("cifar10_knn")], settings)
+    end_jobs(settings, programs)
+    gone.unlink()
+    args = ["--results", str(settings.results), "--runs", str(settings.runs)]
+    assert main(["--retry-failed", *args]) == 1
+    assert f"gone cifar10_knn: not submitted: {gone}" in capsys.readouterr().err
+    assert len(list(programs.glob("job.*"))) == 4  # two arrays and twice the tables
+
+
+def test_retry_names_cells_whose_data_are_missing(
+    from_file: FromFile,
+    settings: Settings,
+    programs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (row,) = from_file("cifar10_knn")
+    empty = replace(settings, data=tmp_path / "empty")
+    submit([replace(row, cell=row.cell.with_request(settings=empty))], settings)
+    end_jobs(settings, programs)
+    assert retry_failed(settings.results, SlurmOptions()) == 0
+    text = "mine cifar10_knn: not submitted: missing data: cifar10"
+    assert text in capsys.readouterr().err
+
+
+def test_cell_whose_job_was_killed_after_its_record_is_done(
+    from_file: FromFile, settings: Settings, programs: Path
+) -> None:
+    rows = from_file("cifar10_knn")
+    submit(rows, settings)
+    evaluate(rows[0].cell)
+    write_as_job(rows[0].cell, "running", "9/9 steps")
+    end_jobs(settings, programs)
+    assert states(settings)[0][0] == "failed"
+    assert retry_failed(settings.results, SlurmOptions()) == 0
+    assert states(settings) == [("done", "")]
 
 
 def test_a_dry_run_prints_what_sbatch_would_be_given(
