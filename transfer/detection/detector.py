@@ -111,7 +111,7 @@ class Detector(nn.Module, ABC):
             ],
             lr=recipe.learning_rate,
             momentum=recipe.sgd_momentum,
-            fused=fused(self),
+            fused=fused(self, recipe.precision),
         )
 
     def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:

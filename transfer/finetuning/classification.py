@@ -111,7 +111,7 @@ class Classifier(nn.Module):
             lr=schedule.learning_rate,
             momentum=schedule.sgd_momentum,
             weight_decay=schedule.weight_decay,
-            fused=fused(self),
+            fused=fused(self, schedule.precision),
         )
 
 

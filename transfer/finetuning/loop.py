@@ -22,7 +22,7 @@ from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
 from pretrain.running.torch_versions import data_parallel
 from transfer.finetuning.norms import set_precise_norms
-from transfer.finetuning.schedule import learning_rate, set_learning_rate
+from transfer.finetuning.schedule import Precision, learning_rate, set_learning_rate
 from transfer.finetuning.state import Training, restore, save
 from transfer.finetuning.stream import Sample, Samples, Stream
 from transfer.frozen.network import limit_workspaces
@@ -43,12 +43,13 @@ def move_to_device(network: nn.Module, device: torch.device) -> None:
         network.to(memory_format=torch.channels_last)
 
 
-def fused(network: nn.Module) -> bool | None:
+def fused(network: nn.Module, precision: Precision) -> bool | None:
     """Return SGD's option `fused`: True on a GPU, otherwise torch's default.
 
-    With float16, the fused kernel also checks the gradients on the device, without a wait.
+    Also the default with float16: if the gradients of the first step overflow, the fused kernel
+    returns before it sets the momentum, which torch has allocated but not initialized.
     """
-    return True if next(network.parameters()).is_cuda else None
+    return True if next(network.parameters()).is_cuda and precision != "float16" else None
 
 
 @contextmanager

@@ -75,7 +75,7 @@ class FCN(nn.Module):
             lr=recipe.learning_rate,
             momentum=recipe.sgd_momentum,
             weight_decay=recipe.weight_decay,
-            fused=fused(self),
+            fused=fused(self, recipe.precision),
         )
 
     def verify(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:

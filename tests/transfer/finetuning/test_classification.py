@@ -17,14 +17,17 @@ from pretrain.running.processes import Process
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.encoders.encoder import Encoder
-from transfer.finetuning import classification
+from transfer.finetuning import classification, loop
 from transfer.finetuning.classification import (
     Classifier,
+    Crops,
     FineTuning,
     fine_tune,
     predict_scores,
     training_samples,
 )
+from transfer.finetuning.state import Training
+from transfer.finetuning.stream import Samples, Stream
 from transfer.frozen.transforms import EvalTransform, Normalization
 
 CPU = Process(device=torch.device("cpu"))
@@ -110,6 +113,44 @@ def test_scores_are_those_of_the_network_in_eval_mode(
     # twenty layers in float32, alone and in a batch: 512 eps of the largest score
     atol = 512 * torch.finfo(torch.float32).eps * float(expected.abs().max())
     torch.testing.assert_close(scores[4], expected, rtol=0, atol=atol)
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    """Use deterministic algorithms, which also fill uninitialized memory with NaN."""
+    torch.use_deterministic_algorithms(mode=True)
+    yield
+    torch.use_deterministic_algorithms(mode=False)
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_an_overflow_in_the_first_step_of_float16_leaves_no_trace(
+    small_backbone: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(*, as_on_gpu: bool) -> Classifier:
+        classifier, course = Classifier(small_backbone, 6, seed=0), replace(COURSE, crop_px=8)
+        course = replace(course, precision="float16", milestones=(), learning_rate=1e-4)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.Tensor, "is_cuda", as_on_gpu)
+            optimizer = classifier.optimizer(course)
+        training = Training(
+            network=classifier.train(), optimizer=optimizer, schedule=course, folder=tmp_path
+        )
+        training.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30, backoff_factor=2**-10)
+        samples: Samples[Crops] = Samples(4, lambda pairs: [])
+        stream = Stream(samples=samples, schedule=course, seed=0, process=CPU)
+        for _ in range(4):
+            loop.step(stream, training, classifier, [[crops]])
+        return classifier
+
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8, generator=generator)
+    crops = Crops(pixels=pixels, labels=torch.arange(4))
+    expected = trained(as_on_gpu=False)
+    assert_same_bits(trained(as_on_gpu=True).eval(), expected)
+    bias = expected.get_parameter("layers.1.bias")  # it starts with zeros
+    assert bias.isfinite().all()
+    assert bias.any()
 
 
 def assert_same_bits(item: Classifier, other: Classifier) -> None:
