@@ -6,6 +6,7 @@ and the signals of schedulers are forwarded: each cell saves, and the same comma
 """
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -143,7 +144,8 @@ class _Processes:
         environment[SHARERS] = str(min(max_parallel))
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        file = self.settings.runs / "jobs" / f"{os.getpid()}-{number}.json"
+        # containers that share --runs may have equal process ids
+        file = self.settings.runs / "jobs" / f"{secrets.token_hex(8)}.json"
         write_job(file, job.requests)
         process = subprocess.Popen(
             command(file),

@@ -88,6 +88,22 @@ def test_fine_tuning_gets_all_gpus(
     assert re.fullmatch("cifar10_knn [01] 2", lines[1])
 
 
+def test_runs_with_equal_process_ids_have_different_job_files(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmarks.execution.local, "finished", lambda _: "a record")
+    files = []
+
+    def command(file: Path) -> tuple[str, ...]:
+        files.append(file)
+        return ("true",)
+
+    monkeypatch.setattr(benchmarks.execution.local, "command", command)
+    for _ in range(2):
+        run(rows("cifar10_knn"), 2)
+    assert len({*files}) == 2
+
+
 PASS = ("in100_linear@jcl", "in100_linear@looc", "in100_linear@lorac")
 
 
