@@ -134,7 +134,7 @@ def evaluate(
         raise ValueError(f"features_in {features_in!r}: expected {', '.join(choices)}")
     if reason := named_task.task.unsupported_reason(encoder):
         raise TaskError(f"{named_task.key}: {reason}")
-    folder = Path(data) if data is not None else data_folder()
+    folder = (Path(data) if data is not None else data_folder()).absolute()
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as parent:
         settings = Settings(
             data=folder,
@@ -152,4 +152,4 @@ def evaluate(
             variant=named_task.variant,
             changes=named_task.changes,
         )
-        return Result(evaluate_cell(cell))
+        return Result(evaluate_cell(cell, checks_again=True))

@@ -44,10 +44,19 @@ def check_once(key: str, data: Path, tolerated: int) -> Report:
 
 
 def checked_folders(
-    keys: Sequence[str], folders: Folders, tolerated: int
+    keys: Sequence[str], folders: Folders, tolerated: int, *, checks_again: bool = False
 ) -> tuple[dict[str, Report], Folders]:
-    """Return the reports of datasets, and the folders with the names of broken images."""
+    """Return the reports of datasets, and the folders with the names of broken images.
+
+    checks_again: check again if the datasets have changed since their check.
+    """
     reports = {key: check_once(key, folders.data, tolerated) for key in keys}
+    if checks_again:
+        try:
+            check_unchanged(reports, folders.data)
+        except ChangedDataError:
+            check_once.cache_clear()
+            reports = {key: check_once(key, folders.data, tolerated) for key in keys}
     broken = frozenset(name for report in reports.values() for name in report.unreadable)
     wait_for_all("that check the data", all_work=True)
     return reports, replace(folders, broken=broken)

@@ -93,11 +93,14 @@ LESS_MEMORY = {
 """Options that reduce memory, for the tasks that support them."""
 
 
-def evaluate(cell: Cell) -> Record:
+def evaluate(cell: Cell, *, checks_again: bool = False) -> Record:
     """Run the cell and write its record; only read a finished cell.
 
     If another process runs the cell, wait for it. Raises ValueError if records of other weights
     have the backbone's name. No record is written if an error occurs.
+
+    checks_again: check data that have changed since this process checked them, instead of raising
+    ChangedDataError.
     """
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     load_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
@@ -115,9 +118,9 @@ def evaluate(cell: Cell) -> Record:
             if process.num_processes == 1 and (record := finished(cell)) is not None:
                 return record
             check_records_of_name([cell])
-            file = _compute(cell, process)
+            file = _compute(cell, process, checks_again)
     else:
-        file = _compute(cell, process)
+        file = _compute(cell, process, checks_again)
     wait_for_all("that write the record")
     newest = max(record_files(cell.path), key=lambda path: path.stat().st_mtime_ns)
     return read_record(file or newest)
@@ -130,7 +133,7 @@ def lock_cell(cell: Cell) -> AbstractContextManager[None]:
     return wait_for_lock(folder / "lock", "--runs", lambda: print_line("waiting", note))
 
 
-def _compute(cell: Cell, process: Process) -> Path | None:
+def _compute(cell: Cell, process: Process, checks_again: bool) -> Path | None:
     """Compute predictions in all processes; return the record file.
 
     Only the main process writes and returns it.
@@ -138,12 +141,15 @@ def _compute(cell: Cell, process: Process) -> Path | None:
     import torch
 
     start_s = time.monotonic()
-    reports, folders = checked_folders(cell.task.datasets(), cell.folders, cell.settings.tolerate)
+    reports, folders = checked_folders(
+        cell.task.datasets(), cell.folders, cell.settings.tolerate, checks_again=checks_again
+    )
     classifier_cell, classifier_record = cell.classifier_cell, None
     if classifier_cell is not None:
         print_line("classifier", f"{cell.key} uses {classifier_cell.key}: {classifier_cell.path}")
         try:
-            classifier_record = evaluate(classifier_cell)  # trains it, unless its weights exist
+            # trains it, unless its weights exist
+            classifier_record = evaluate(classifier_cell, checks_again=checks_again)
         except Exception as error:  # the tables must not blame the cell that uses it
             raise classifier_error(classifier_cell, error) from error
         weights = weights_file(classifier_record, classifier_cell.folders.work)

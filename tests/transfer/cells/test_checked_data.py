@@ -4,11 +4,13 @@ import itertools
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import transfer
 import transfer.frozen.extraction
 from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate, extract_together
@@ -115,3 +117,17 @@ def test_data_changed_between_cells_fails_one_and_is_then_checked_again(
     now = require("cars", own_cell.settings.data, tolerated=0).fingerprint
     assert evaluate(own_cell).data["cars"]["fingerprint"] == now  # though it was finished
     assert (first.data["cars"]["fingerprint"] == now) == (change == rewrite_an_image)
+
+
+@pytest.mark.parametrize("change", [rewrite_an_image, swap_an_image])
+def test_data_changed_between_calls_of_the_api_are_checked_again(
+    own_cell: Cell, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, runs = own_cell.settings.data, own_cell.settings.runs
+    knn = partial(transfer.evaluate, own_cell.backbone, "cars_knn", schedule="smoke", runs=runs)
+    knn(data=data)
+    change(data)
+    now = require("cars", data, tolerated=0).fingerprint
+    monkeypatch.chdir(data.parent)
+    for _ in range(2):
+        assert knn(data=data.name).record.data["cars"]["fingerprint"] == now
