@@ -26,10 +26,10 @@ from benchmarks.results.differences import (
     run_deviation,
     with_errors,
 )
-from benchmarks.results.final_screen import aligned
 from benchmarks.results.numbers import Number, main_numbers
 from benchmarks.results.records import plural
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
+from pretrain.running.console import aligned
 from transfer.outcomes import Floats, read_per_image
 from transfer.record import SIGNED_METRICS
 from transfer.tasks import task_of
@@ -313,7 +313,7 @@ def text_of(rows: Sequence[Row], request: PowerOptions) -> str:
                 f"{row.further_hours:.2f}" if math.isfinite(row.seeds_of_all[1]) else "-",
             ]
         )
-    return "\n".join([*aligned(table, left_columns={0}), "", *_notes(rows, request)])
+    return "\n".join([*aligned(table, right=range(1, len(table[0]))), "", *_notes(rows, request)])
 
 
 def _seed_words(seeds: tuple[float, float], model: PowerModel) -> str:

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pretrain.command import parse
 from pretrain.recipes import RECIPES
 from pretrain.running.command_line import OptionError, one_line_errors, run_command
+from pretrain.running.console import aligned
 
 COMPILED_GRAPHS = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: folder of compiled graphs, which a resumed run uses again."""
@@ -33,9 +34,7 @@ def recipe_list(patterns: Sequence[str] = ()) -> str:
         for name, recipe in RECIPES.items()
         if all(pattern in name for pattern in patterns)
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (map(str.ljust, row, widths) for row in rows)
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    return "\n".join(aligned(rows))
 
 
 @one_line_errors(OptionError)

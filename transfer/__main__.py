@@ -15,11 +15,12 @@ import tyro
 
 from pretrain.running import stop
 from pretrain.running.command_line import one_line_errors, parse, run_command
+from pretrain.running.console import aligned
 from pretrain.running.processes import process_group, require_launcher
 from pretrain.running.ranges import Count, Seed, check_ranges
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS, dataset_info
-from transfer.datasets.check import check, register_subsets, render, render_found, table
+from transfer.datasets.check import check, register_subsets, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.folders import data_folder
 from transfer.encoders.architectures import BackboneError
@@ -171,7 +172,7 @@ def main(args: list[str]) -> int:
             )
             for key, task in TASKS.items()
         ]
-        print("\n".join(table(rows)))
+        print("\n".join(aligned(rows)))
         return 0
     if args[:1] == ["describe-data"]:
         print("note: describe-data is now register-subset", file=sys.stderr)

@@ -9,8 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
-from benchmarks.results.final_screen import aligned, first_lines
+from benchmarks.results.final_screen import first_lines
 from benchmarks.results.records import TRANSFER, count_tasks, grouped, plural
+from pretrain.running.console import aligned
 from pretrain.running.host_memory import image_memory, image_memory_bytes
 from pretrain.running.processes import num_gpus
 from transfer.cells.cell import Cell, deviations, finished
@@ -199,7 +200,7 @@ def render_plan(rows: list[PlannedCell]) -> str:
         row_hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
         names = (cell.backbone.name, cell.key, cell.task.protocol, cell.task.engine, str(cell.seed))
         table.append((*names, row.state, row_hours, data))
-    lines = aligned(table, (0, 1, 2, 3, 4, 5, 7))
+    lines = aligned(table, right=(6,))
     run, cached, missing_data, unsupported = _counts(rows)
     hours = sum(row.gpu_hours for row in rows if row.state == "run")
     lines.append(
@@ -303,7 +304,7 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
     """Return a table of counts and GPU hours by task group."""
     groups = grouped((row.cell.task.heading, row) for row in rows)
     lines = [_group_row(name, group) for name, group in groups.items()]
-    table = aligned([HEADER, *lines, _group_row("all", rows)], (0,))
+    table = aligned([HEADER, *lines, _group_row("all", rows)], right=range(1, len(HEADER)))
     trainings = filter(None, map(_training_line, _by_class(rows)))
     engines = dict.fromkeys(
         note

@@ -1,6 +1,6 @@
 """Summary at the end of a run: table of numbers, failures."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
 
@@ -9,6 +9,7 @@ from benchmarks.results.numbers import common_notes, numbers_of
 from benchmarks.results.published import best_published
 from benchmarks.results.records import CellId, Run, grouped
 from benchmarks.results.verdicts import pairs_of
+from pretrain.running.console import aligned
 from transfer.tasks import key_of
 
 MAX_LINES = 46
@@ -45,7 +46,7 @@ def final_screen(
     missing = requested - {run.cell for run in succeeded}
     failed = [run for run in runs if run.cell in missing and run.failure]
     rows = _rows(cells, [*succeeded, *failed])
-    table = aligned([HEADER, *rows], (0, 1, 2, 5)) if rows else ["no results in this run"]
+    table = aligned([HEADER, *rows], right=(3, 4)) if rows else ["no results in this run"]
     reasons = [f"failed  {name}  {' '.join(reason.split())}" for name, reason in unreadable.items()]
     for run in failed:
         key = key_of(run.task, run.protocol)
@@ -101,18 +102,6 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     if num_incomparable := sum(bool(run.reasons.texts) for run in runs):
         return [f"{num_incomparable} results are not comparable with the papers: see the tables"]
     return []
-
-
-def aligned(rows: Sequence[Sequence[str]], left_columns: Container[int]) -> list[str]:
-    """Return lines with padded columns; `left_columns` are left-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            text.ljust(width) if i in left_columns else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def first_lines(lines: Sequence[str], max_lines: int, noun: str) -> list[str]:

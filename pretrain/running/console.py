@@ -1,4 +1,4 @@
-"""Log lines and progress on stderr: done, total, throughput and remaining time.
+"""Text tables; log lines and progress on stderr: done, total, throughput and remaining time.
 
 In a terminal, and in a notebook with ipywidgets, progress is a bar that is redrawn in place, below
 the lines printed in the meantime. Elsewhere it is a line every half minute. `--quiet` disables
@@ -11,7 +11,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -86,6 +86,18 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {seconds_left:02d} s" if minutes else f"{seconds_left} s"
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Return lines with padded columns; the columns `right` are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if i in right else text.ljust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def is_quiet() -> bool:

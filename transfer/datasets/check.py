@@ -13,7 +13,7 @@ import numpy as np
 
 from pretrain.pixels.decoding import JPEG_START
 from pretrain.running import stop
-from pretrain.running.console import progress
+from pretrain.running.console import aligned, progress
 from pretrain.running.reading import retry_reads
 from transfer.datasets.catalog import (
     DAMAGES,
@@ -233,7 +233,7 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
 def render(reports: Sequence[Report]) -> str:
     """Return a table of datasets, with problems and instructions below it."""
     header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
-    lines = table([header, *(_row(report) for report in reports)])
+    lines = aligned([header, *(_row(report) for report in reports)])
     for report in reports:
         if not report.ok:
             title = dataset_info(report.key).title
@@ -245,15 +245,6 @@ def render(reports: Sequence[Report]) -> str:
         if report.notes:
             lines += ["", f"{report.key}, remarks", *(f"  {note}" for note in report.notes)]
     return "\n".join(lines)
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def render_found(reports: Sequence[Report]) -> str:

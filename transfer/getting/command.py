@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import tyro
 
 from pretrain.running.command_line import nearest
-from pretrain.running.console import print_line
+from pretrain.running.console import aligned, print_line
 from pretrain.running.ranges import Count
 from transfer.datasets.catalog import DAMAGES, DATASETS
-from transfer.datasets.check import Report, check, render, table
+from transfer.datasets.check import Report, check, render
 from transfer.datasets.folders import check_writable, data_folder
 from transfer.datasets.info import Archive, Source, facts
 from transfer.getting.sources import Getting, files_by_name, get_source
@@ -111,7 +111,7 @@ def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
 
 def render_overview(sources: Sequence[Source], getting: Getting) -> str:
     """Return a table of the sources, their terms and the total."""
-    lines = [*table([HEADER, *(_row(source, getting) for source in sources)]), ""]
+    lines = [*aligned([HEADER, *(_row(source, getting) for source in sources)]), ""]
     for source in sources:
         lines.append(f"{source.key}: terms: {source.terms}, {source.terms_url}")
         names = [archive.name for archive in source.archives if not archive.checksum]
