@@ -11,8 +11,9 @@ from benchmarks.drawing.kinds import KINDS, Inputs, Picture, range_words
 from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.selection import MALFORMED, MethodLine, is_published, is_unchanged
 from benchmarks.results.numbers import run_notes
-from benchmarks.results.published import Paper, papers, read_yaml
+from benchmarks.results.published import Paper, papers
 from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Run, value_words
+from pretrain.running.reading import read_yaml
 from transfer.record import features_in
 
 OBJECTS = {"line": MethodLine, "point": PublishedPoint}

@@ -8,10 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import yaml
-
 from benchmarks.results.differences import TWO_SIDED, Score
 from pretrain.running.plugins import with_plugins
+from pretrain.running.reading import read_yaml
 
 FOLDER = Path(__file__).parents[1] / "published"
 FIRST = ("jcl", "co2", "lorac", "uniclr", "looc")
@@ -397,13 +396,6 @@ def best_published(task: str, protocol: str, metric: str) -> tuple[float, str] |
         if number.task == task and number.column.metric == metric
     ]
     return max(candidates, key=lambda candidate: candidate[0], default=None)
-
-
-def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file."""
-    # PyYAML's C loader, if built, is many times faster than the Python one
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
 
 
 def load_paper(path: Path) -> Paper:

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pretrain.running import stop
 from pretrain.running.console import print_line
@@ -89,3 +89,12 @@ def read_text(path: Path, errors: str = "strict") -> str:
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = content.decode("utf-16" if is_utf16 else "utf-8-sig", errors)
     return io.StringIO(text, newline=None).getvalue()
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file."""
+    import yaml
+
+    # PyYAML's C loader, if built, is many times faster than the Python one
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(read_text(path), loader)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from pretrain.running.reading import read_yaml
 from transfer.datasets.expected import Sizes
 
 if TYPE_CHECKING:
@@ -205,11 +206,7 @@ def generated_sizes(classes: int, train: int, val: int, test: int) -> Sizes:
 @cache
 def facts() -> dict[str, Any]:
     """Return the content of facts.yaml, with tuples instead of lists."""
-    import yaml
-
-    file = Path(__file__).with_name("facts.yaml")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast, if available
-    content: dict[str, Any] = _tuples(yaml.load(file.read_text(), loader))
+    content: dict[str, Any] = _tuples(read_yaml(Path(__file__).with_name("facts.yaml")))
     return content
 
 

@@ -11,14 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from pretrain.running.reading import read_yaml
 from transfer.encoders.architectures import Stem
 
-NAMES: dict[str, Any] = yaml.load(
-    Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"),
-    getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # five times as fast, if it is installed
-)
+NAMES: dict[str, Any] = read_yaml(Path(__file__).with_name("names.yaml"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

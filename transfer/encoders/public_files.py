@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from pretrain.running.reading import retry_reads
+from pretrain.running.reading import read_yaml, retry_reads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +25,7 @@ class PublicFile:
     """Recipe of `python -m pretrain --list` for this training; empty if none."""
 
 
-PUBLIC_FILES = tuple(
-    PublicFile(**row)
-    for row in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-)
+PUBLIC_FILES = tuple(PublicFile(**row) for row in read_yaml(Path(__file__).with_suffix(".yaml")))
 
 
 def file_digests(path: Path) -> dict[str, str]:
