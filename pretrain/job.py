@@ -20,6 +20,7 @@ from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
+from pretrain.running.host_memory import num_cores
 from pretrain.running.processes import Process, tf32_convolutions
 from pretrain.settings import SettingsError, check_execution, check_views
 from pretrain.step_memory import memory_needs
@@ -129,7 +130,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         recipe=recipe.views,
         views=method.views,
         device=device,
-        workers=usual_workers() if command.workers is None else command.workers,
+        workers=min(num_cores(), MAX_WORKERS) if command.workers is None else command.workers,
         memory_gb=command.memory_gb,
         uses_labels=method.num_classes > 0,
         uses_indices=method.num_images > 0,
@@ -172,15 +173,6 @@ def _check_count(folder: Path, kind: str, count: int, expected: int) -> None:
             f"{folder} contains {count} {kind} and the recipe expects {expected}: "
             f"pass --num-{kind} {count} or another folder"
         )
-
-
-def usual_workers() -> int:
-    """Return the number of CPU cores per process of this machine.
-
-    It counts only cores that the run may use.
-    """
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return min(max(1, len(os.sched_getaffinity(0)) // local), MAX_WORKERS)
 
 
 def _method(command: Command[Any]) -> Method:

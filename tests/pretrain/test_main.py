@@ -14,7 +14,6 @@ import torch
 
 import pretrain.data.listing
 from pretrain.__main__ import COMPILED_GRAPHS, main
-from pretrain.job import usual_workers
 from pretrain.recipes import RECIPES
 from tests.tiny_methods import losses
 
@@ -178,10 +177,3 @@ def test_the_exported_file_tells_how_it_was_made(image_folder: Path, tmp_path: P
     assert {"commit", "versions"} <= made_by.keys()
     assert made_by["last_epoch"]["loss"] > 0
     assert list((out / "tensorboard").iterdir())
-
-
-def test_workers_are_the_cores_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(64))
-    for processes, expected in (("1", 32), ("8", 8), ("100", 1)):
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
-        assert usual_workers() == expected

@@ -207,7 +207,8 @@ def start_workers(file: Path, num_processes: int) -> list[Worker]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    shared = {**os.environ, **rendezvous, "WORLD_SIZE": str(num_processes)}
+    size = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(num_processes))
+    shared = {**os.environ, **rendezvous, **size}
     return [
         subprocess.Popen(
             command(file),

@@ -4,7 +4,6 @@ The order is the same as in detectron2: consecutive permutations of all images, 
 the processes and grouped into batches of one orientation.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
@@ -136,7 +135,7 @@ class Stream:
         items = shuffled_indices(self.samples.num_images, self.seed, process)
         # the options make sure that the batch is divisible
         size = self.schedule.batch_size // (process.num_processes * self.schedule.accumulated)
-        workers = num_workers(self.schedule.iterations * self.schedule.batch_size)
+        num_images = self.schedule.iterations * self.schedule.batch_size
         loaded = load_batches(
             lambda batch: list(self.samples.batch(batch)),
             islice(
@@ -144,7 +143,7 @@ class Stream:
                 indices.start,
                 indices.stop,
             ),
-            num_workers=math.ceil(workers / process.num_processes),
+            num_workers=num_workers(num_images // process.num_processes),
         )
         on_gpu = process.device.type == "cuda"
         for batch in loaded:

@@ -1,6 +1,5 @@
 """Extract features into files of the cache, chunk by chunk."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from torchvision.transforms import v2
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import print_line, progress
-from pretrain.running.host_memory import num_sharers
+from pretrain.running.host_memory import num_cores
 from pretrain.running.loader import load_batches
 from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
@@ -37,7 +36,7 @@ def num_workers(images: int) -> int:
     """
     if images < 2048:
         return 0
-    return max(1, min(len(os.sched_getaffinity(0)) // num_sharers(), images // IMAGES_PER_WORKER))
+    return max(1, min(num_cores(), images // IMAGES_PER_WORKER))
 
 
 class EvalImages:

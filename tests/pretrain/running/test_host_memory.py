@@ -15,6 +15,7 @@ from pretrain.running.host_memory import (
     image_memory,
     image_memory_bytes,
     network_memory_bytes,
+    num_cores,
 )
 from pretrain.running.processes import assume_gpus
 
@@ -98,3 +99,32 @@ def test_networks_fit_into_a_share_of_the_machine_and_of_its_gpu(
     monkeypatch.setenv(SHARERS, "2")
     with assume_gpus(gpus):
         assert network_memory_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("available", "variables", "expected"),
+    [
+        (64, "", 64),
+        (64, "WORLD_SIZE=8 LOCAL_WORLD_SIZE=8", 8),
+        (64, "WORLD_SIZE=200 LOCAL_WORLD_SIZE=100", 1),
+        # torchrun in one task per node
+        (64, "WORLD_SIZE=16 LOCAL_WORLD_SIZE=8 SLURM_STEP_NUM_TASKS=2 SLURM_CPUS_PER_TASK=64", 8),
+        # tasks of srun: bound to their cores, not bound, and without --cpus-per-task
+        (8, "WORLD_SIZE=16 LOCAL_WORLD_SIZE=8 SLURM_STEP_NUM_TASKS=16 SLURM_CPUS_PER_TASK=8", 8),
+        (64, "WORLD_SIZE=16 LOCAL_WORLD_SIZE=8 SLURM_STEP_NUM_TASKS=16 SLURM_CPUS_PER_TASK=6", 6),
+        (8, "WORLD_SIZE=16 LOCAL_WORLD_SIZE=8 SLURM_STEP_NUM_TASKS=16 SLURM_CPUS_ON_NODE=64", 8),
+        (64, "WORLD_SIZE=16 LOCAL_WORLD_SIZE=8 SLURM_STEP_NUM_TASKS=16 SLURM_CPUS_ON_NODE=48", 6),
+        # processes that one task has started
+        (8, "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=1 SLURM_CPUS_PER_TASK=8", 4),
+        # a single process in a job with another launcher's variable
+        (8, "LOCAL_WORLD_SIZE=8", 8),
+        (8, "SSL_BENCHMARK_SHARERS=4 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2", 1),
+    ],
+)
+def test_cores_of_a_process(
+    available: int, variables: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(available))
+    for variable in variables.split():
+        monkeypatch.setenv(*variable.split("="))
+    assert num_cores() == expected
