@@ -15,6 +15,7 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from pretrain.running.host_memory import num_sharers
 from pretrain.running.reading import retry_reads
 
 JPEG_START = b"\xff\xd8\xff"
@@ -106,7 +107,8 @@ def image_sizes(files: list[str]) -> NDArray[np.int64]:
     not applied, as in Pillow.
     """
     chunks = [files[i : i + FILES_PER_CHUNK] for i in range(0, len(files), FILES_PER_CHUNK)]
-    num_processes = min(len(os.sched_getaffinity(0)), len(chunks))
+    # the other processes of a pre-training wait for this one, so only parallel runs share the cores
+    num_processes = min(len(os.sched_getaffinity(0)) // num_sharers(), len(chunks))
     if num_processes < 2:
         return _sizes(files)
     with ProcessPoolExecutor(num_processes, mp_context=get_context("fork")) as pool:

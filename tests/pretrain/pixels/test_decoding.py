@@ -9,6 +9,7 @@ import time
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from PIL import Image
 import pretrain.pixels.decoding
 from pretrain.pixels.decoding import DECODE_ERRORS, decode, image_size, image_sizes
 from pretrain.running import stop
+from pretrain.running.host_memory import SHARERS
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 
 
@@ -146,6 +148,14 @@ def test_several_processes_give_the_sizes_in_the_order_of_the_files(
     monkeypatch.setattr(pretrain.pixels.decoding, "FILES_PER_CHUNK", 5)
     assert np.array_equal(image_sizes(files), single)
     assert single.tolist() == [[7, number + 1] for number in range(23)] + [[0, 0]]
+
+
+def test_parallel_runs_share_the_cores_that_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrain.pixels.decoding, "FILES_PER_CHUNK", 1)
+    monkeypatch.setattr(pretrain.pixels.decoding, "ProcessPoolExecutor", Mock())
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setenv(SHARERS, "2")
+    assert image_sizes(["absent"] * 3).tolist() == [[0, 0]] * 3
 
 
 def test_a_signal_ends_all_processes_that_measure(
