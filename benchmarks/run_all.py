@@ -62,7 +62,13 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.console import QUIET
-from pretrain.running.processes import assume_gpus, num_gpus, require_launcher
+from pretrain.running.processes import (
+    LaunchError,
+    assume_gpus,
+    num_gpus,
+    require_launcher,
+    started_processes,
+)
 from pretrain.running.ranges import SEEDS, check_ranges
 from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.cells.cell import Cell, check_records_of_name
@@ -134,7 +140,6 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
     followed: checkpoints of a followed run, whose plan is not printed.
     """
     start, results, runs = time.monotonic(), request.settings.results, request.settings.runs
-    require_launcher()
     check_writable(results, "--results")
     check_writable(runs, "--runs")
     site = None
@@ -294,6 +299,12 @@ def main(args: list[str]) -> int:
     request.check_mode()
     if request.cluster.concerns_submitted_cells:
         return manage_submitted_cells(request)
+    require_launcher()
+    if (count := started_processes()) > 1:
+        raise LaunchError(
+            f"WORLD_SIZE is {count}, but run_all starts its own processes. Start it once: with "
+            "--slurm, or with `python -m slurm --processes 1 ... -- COMMAND`, without torchrun"
+        )
     if request.following.follow is not None:
         from benchmarks.follow import follow
 

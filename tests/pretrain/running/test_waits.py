@@ -239,3 +239,16 @@ def test_every_command_refuses_to_be_one_of_several_strangers(
     (line,) = capsys.readouterr().err.splitlines()
     assert "python -m slurm" in line
     assert "torchrun" in line
+
+
+def test_run_all_is_not_started_once_per_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    launched = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "ckpt").touch()
+    assert run_all.main(["--ckpt", f"{tmp_path}/ckpt", "--data", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    for fact in ("WORLD_SIZE is 2", "python -m slurm --processes 1", "--slurm"):
+        assert fact in line
