@@ -28,6 +28,8 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, explain_write_errors
 from pretrain.running.console import print_line
 from pretrain.running.lock import BusyError, lock_folder
+from slurm.cluster import ClusterError, cluster
+from slurm.state import job_states
 from transfer.cells.cell import open_checkpoint
 from transfer.cells.request import from_json
 from transfer.datasets.catalog import DATASETS
@@ -219,6 +221,8 @@ def follow(
         raise ValueError(f"--pattern {absolute[0]}: expected a pattern inside of the folder")
     if len(request.name) > 1:
         raise ValueError("--follow takes one --name, that of the curve")
+    if request.cluster.slurm:
+        cluster()  # ClusterError now, not at the first checkpoint
     curve = request.name[0] if request.name else curve_name(folder)
     check_row_name(curve, curve_name(folder))
     copies = (settings.runs / "follow" / curve).absolute()
@@ -249,7 +253,9 @@ class _Follower:
     seen: dict[str, str] = field(default_factory=dict)
     """Names of the checkpoints that were evaluated or refused, by SHA-256."""
     submitted: dict[str, Path] = field(default_factory=dict)
-    """Copies that jobs of a cluster read, by the name of the checkpoint."""
+    """Copies that jobs of a cluster read or will read, by the name of the checkpoint."""
+    refused: dict[str, tuple[Checkpoint, str]] = field(default_factory=dict)
+    """Checkpoints to submit again, with their SHA-256, by name."""
     asked_s: float = -JOBS_POLL_S
     """Time of the last query of Slurm."""
     job_has_ended: bool = False
@@ -301,11 +307,11 @@ class _Follower:
                 sleep(min(POLL_S, max(options.settle_s / 4, 0.1)))
 
     def ask_slurm(self, job: str) -> None:
-        """Check whether the followed job, and jobs that read copies, have ended."""
-        if job and not self.job_has_ended:
-            from slurm.cluster import ClusterError  # other runs need neither
-            from slurm.state import job_states
+        """Check whether the followed job, and jobs that read copies, have ended.
 
+        Checkpoints that the cluster has refused are submitted again.
+        """
+        if job and not self.job_has_ended:
             try:
                 state = job_states([job]).get(job)
             except ClusterError as error:
@@ -314,10 +320,14 @@ class _Follower:
                 self.job_has_ended = state is None or state.stage == "ended"
         states = self._states() if self.submitted else []
         for name, copy in [*self.submitted.items()]:
-            names = [state.name for state in states if state.identity[0] == name]
-            if not {"queued", "running"}.intersection(names):
+            if name in self.refused:
+                self._evaluate(*self.refused.pop(name))
+                continue
+            names = {state.name for state in states if state.identity[0] == name}
+            if not {"queued", "running"} & names:
                 del self.submitted[name]
-                self._end(name, copy, failed={*names} != {"done"})
+                failed = bool({"failed", "cancelled", "stopped"} & names)
+                self._end(name, copy, failed=failed)
 
     def resume(self) -> None:
         """Evaluate the copies that an earlier process has left.
@@ -390,7 +400,12 @@ class _Follower:
     def _evaluate(self, checkpoint: Checkpoint, sha256: str) -> None:
         name = str(checkpoint.name)
         self.seen[sha256] = name
-        status = self.evaluate(self.request, [checkpoint])
+        try:
+            status = self.evaluate(self.request, [checkpoint])
+        except ClusterError as error:
+            print_line("follow", f"{name}: {error}; trying again in {JOBS_POLL_S:g} s")
+            self.submitted[name], self.refused[name] = checkpoint.ckpt, (checkpoint, sha256)
+            return
         if status == stop.EXIT_RESUMABLE:  # a disk could not be read; the copy stays
             self.ended = status
         elif self.request.cluster.slurm:

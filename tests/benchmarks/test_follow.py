@@ -14,12 +14,13 @@ import pytest
 
 import benchmarks.follow
 from benchmarks.follow import EXIT_BELOW, PATTERNS, Watch, curve_name, follow, origin_of
-from benchmarks.planning.options import FollowOptions, RunAll
+from benchmarks.planning.options import FollowOptions, RunAll, SlurmOptions
 from benchmarks.results.overview import curve_positions
 from benchmarks.results.records import Backbone
 from benchmarks.run_all import main
 from pretrain.running import stop
 from pretrain.running.stop import EXIT_RESUMABLE, Stopped
+from slurm.cluster import ClusterError
 from transfer.cells.request import Settings
 from transfer.datasets.expected import DataError
 from transfer.encoders.architectures import BackboneError
@@ -229,7 +230,9 @@ def test_run_ends_with_its_job(
 ) -> None:
     stages = iter(["queued", "running", "ended"])
     monkeypatch.setattr(
-        "slurm.state.job_states", lambda jobs: {jobs[0]: SimpleNamespace(stage=next(stages))}
+        benchmarks.follow,
+        "job_states",
+        lambda jobs: {jobs[0]: SimpleNamespace(stage=next(stages))},
     )
     assert run(trainer, settings, until_job="7", until_idle=0.0) == 0
     assert 120 <= trainer.now_s <= 130
@@ -267,29 +270,75 @@ def test_signal_ends_with_75(trainer: Trainer, settings: Settings) -> None:
     assert caught.value.code == EXIT_RESUMABLE
 
 
-def test_copies_on_a_cluster_stay_until_their_jobs_end(
-    trainer: Trainer, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def job(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The state of the evaluation of a checkpoint mine@a on a cluster."""
     state = SimpleNamespace(identity=("mine@a", "cifar10_knn", 0), name="queued")
     state.stored = SimpleNamespace(content={"file_sha256": ""})
+    follower = benchmarks.follow._Follower
+    monkeypatch.setattr(follower, "resume", lambda self: None)
+    monkeypatch.setattr(follower, "_states", lambda self: [state] if trainer.names else [])
+    monkeypatch.setattr(benchmarks.follow, "cluster", lambda: None)
+    return state
+
+
+def run_on_cluster(trainer: Trainer, settings: Settings) -> int:
+    following = FollowOptions(follow=trainer.folder, until_idle=0.5)
+    request = RunAll(settings=settings, following=following, cluster=SlurmOptions(slurm=True))
+    return follow(request, trainer.evaluate, trainer.now, trainer.sleep)
+
+
+def test_copies_on_a_cluster_stay_until_their_jobs_end(
+    trainer: Trainer, settings: Settings, job: SimpleNamespace
+) -> None:
     existed = []
 
     def end() -> None:
         existed.append(trainer.copies[0].exists())
-        state.name = "done"
+        job.name = "done"
 
     trainer.actions = {30: trainer.write("a.pth", b"a"), 5000: end}
-    follower = benchmarks.follow._Follower
-    monkeypatch.setattr(follower, "resume", lambda self: None)
-    monkeypatch.setattr(follower, "_states", lambda self: [state] if trainer.names else [])
-    request = RunAll(
-        settings=settings, following=FollowOptions(follow=trainer.folder, until_idle=0.5)
-    )
-    request = replace(request, cluster=replace(request.cluster, slurm=True))
-    assert follow(request, trainer.evaluate, trainer.now, trainer.sleep) == 0
+    assert run_on_cluster(trainer, settings) == 0
     assert existed == [True]
     assert not trainer.copies[0].exists()
     assert trainer.now_s >= 5000
+
+
+def test_refused_checkpoint_is_submitted_again(
+    trainer: Trainer,
+    settings: Settings,
+    job: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evaluate, answers = trainer.evaluate, iter([ClusterError("no response"), None])
+
+    def submit(request: RunAll, checkpoints: Sequence[Checkpoint]) -> int:
+        if (error := next(answers)) is not None:
+            raise error
+        return evaluate(request, checkpoints)
+
+    monkeypatch.setattr(trainer, "evaluate", submit)
+
+    def end() -> None:
+        job.name = "done"
+
+    trainer.actions = {
+        30: trainer.write("a.pth", b"a"),
+        40: trainer.write("b.pth", b"a"),  # same content: the copy must stay
+        5000: end,
+    }
+    assert run_on_cluster(trainer, settings) == 0
+    assert (trainer.names, trainer.contents) == (["mine@a"], [b"a"])
+    assert "mine@a: no response; trying again in 60 s" in capsys.readouterr().err
+
+
+def test_unsupported_task_on_a_cluster_is_not_a_failure(
+    trainer: Trainer, settings: Settings, job: SimpleNamespace
+) -> None:
+    job.name = "unsupported"
+    trainer.actions = {30: trainer.write("a.pth", b"a")}
+    assert run_on_cluster(trainer, settings) == 0
 
 
 @pytest.mark.parametrize(
