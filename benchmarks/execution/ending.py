@@ -18,6 +18,7 @@ from pretrain.running.stop import EXIT_RESUMABLE
 from transfer.cells import state
 from transfer.cells.cell import Cell, finished
 from transfer.cells.state import StateName, read_states
+from transfer.datasets.expected import DataError
 from transfer.record import Record
 from transfer.tasks import reading_of
 
@@ -36,7 +37,7 @@ def finish_run(
     from benchmarks.report import update_report  # a plan needs no report
 
     requested = [row.cell for row in rows if row.state in ("run", "cached")]
-    records = [(cell, finished(cell)) for cell in requested]
+    records = [(cell, record_of(cell)) for cell in requested]
     failed = [cell for cell, record in records if record is None]
     contents = update_tables(request.settings.results)
     summary = attempt(
@@ -58,6 +59,20 @@ def finish_run(
         return EXIT_RESUMABLE
     is_complete = contents is not None and summary is not None and has_report
     return int(bool(failed or unreadable) or not is_complete)
+
+
+def record_of(cell: Cell) -> Record | None:
+    """Return the record of an evaluated cell, or None.
+
+    The data may be gone since the evaluation, which compared it before it wrote the record.
+    """
+    try:
+        return finished(cell)
+    except (DataError, ReadError) as error:
+        if state.failure(cell):
+            return None
+        print(f"{cell.key}  evaluated, but its data cannot be read now: {error}", file=sys.stderr)
+        return finished(cell, compares_data=False)
 
 
 def _summary(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.execution.ending import record_of
 from benchmarks.execution.graph import Job
 from benchmarks.execution.states import REFRESH_S, write_status_page
 from pretrain.running import stop
@@ -21,7 +22,7 @@ from pretrain.running.console import is_quiet, live_bars
 from pretrain.running.host_memory import SHARERS
 from slurm.requeue import killing_signal
 from transfer.cells import state
-from transfer.cells.cell import Cell, finished
+from transfer.cells.cell import Cell
 from transfer.cells.job import KilledError, command, run, write_job
 from transfer.cells.request import Settings
 
@@ -71,7 +72,7 @@ def _announce(number: int, total: int, job: Job) -> None:
 def _note_failures(job: Job, reason: str) -> None:
     """Store the reason for cells without a record or a reason."""
     for cell in job.cells:
-        if finished(cell) is None and not state.failure(cell):
+        if record_of(cell) is None and not state.failure(cell):
             state.fail(cell, RuntimeError(reason))
             print(f"{cell.key}  failed: {reason}", file=sys.stderr, flush=True)
 

@@ -23,6 +23,7 @@ from tests.conftest import own_file
 from transfer.cells import state
 from transfer.cells.cell import Cell
 from transfer.cells.execution import evaluate
+from transfer.cells.job import KilledError
 from transfer.cells.request import Settings
 from transfer.cells.state import read_states
 from transfer.datasets.folders import FolderError
@@ -30,7 +31,7 @@ from transfer.datasets.synthetic.generate import generate
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.hours import Measured
-from transfer.record import read_record, write_json_record
+from transfer.record import Record, read_record, write_json_record
 
 Request = Callable[..., RunAll]
 
@@ -76,6 +77,27 @@ def test_a_missing_file_of_one_data_set_leaves_the_other_cells(
     assert run(request) == 0
     assert f"cifar10_knn: CIFAR-10, split trainval: {missing} is missing" in capsys.readouterr().err
     assert {row.state for row in plan(replace(request, tasks="cifar100_knn"))} == {"cached"}
+
+
+def test_data_that_are_gone_at_the_end_leave_results_and_reasons(
+    request_for: Request, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    generate(tmp_path / "data", keys=("cifar10",))
+    settings = replace(settings, data=tmp_path / "data")
+
+    def evaluate_first(cell: Cell) -> Record:
+        if cell.seed == 0:
+            return evaluate(cell)
+        (tmp_path / "data" / "cifar-10-batches-py" / "batches.meta").unlink()
+        raise KilledError(-9)
+
+    monkeypatch.setattr(transfer.cells.job, "evaluate_on_gpus", evaluate_first)
+    assert run(request_for(settings=settings, tasks="cifar10_knn", seeds="0,1")) == 1
+    first, second = read_states(settings.results)
+    assert (first.name, second.name) == ("done", "failed")
+    assert "SIGKILL" in second.reason
+    assert "| mine " in (settings.results / "tables" / "overview.md").read_text()
+    assert (settings.results / "report" / "index.html").exists()
 
 
 def two_runs(backbone: Encoder, folder: Path) -> list[Path]:

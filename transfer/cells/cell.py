@@ -217,13 +217,16 @@ def _brief(value: object) -> str:
     return str(value)
 
 
-def finished(cell: Cell) -> Record | None:
+def finished(cell: Cell, *, compares_data: bool = True) -> Record | None:
     """Return an up-to-date record of the cell, or None.
 
     Its protocol, weights and data equal the cell's. Among several records, one with the precision
     and engine of a new run is preferred.
+
+    compares_data: read the data, to compare its fingerprint with the record's.
     """
-    records = [r for r in cell_records(cell.path)[0].values() if _is_up_to_date(cell, r)]
+    stored = cell_records(cell.path)[0].values()
+    records = [r for r in stored if _is_up_to_date(cell, r, compares_data=compares_data)]
     return max(
         records,
         key=lambda record: (
@@ -234,7 +237,7 @@ def finished(cell: Cell) -> Record | None:
     )
 
 
-def _is_up_to_date(cell: Cell, record: Record) -> bool:
+def _is_up_to_date(cell: Cell, record: Record, *, compares_data: bool) -> bool:
     """Return whether a record is up to date.
 
     It must also have the engine and precision that the cell requests, if any.
@@ -249,7 +252,7 @@ def _is_up_to_date(cell: Cell, record: Record) -> bool:
         and all(
             record.data.get(key, {}).get("fingerprint")
             == fingerprint(key, settings.data, cell.folders.cache)
-            for key in cell.task.datasets()
+            for key in (cell.task.datasets() if compares_data else ())
         )
         and not (cell.request.with_weights and weights_file(record, cell.folders.work) is None)
     )

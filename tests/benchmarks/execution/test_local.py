@@ -49,7 +49,7 @@ def test_each_cell_has_its_own_gpu(
     begin, end = (f'echo "{sign}$CUDA_VISIBLE_DEVICES" >> {log}' for sign in "+-")
     instead(monkeypatch, f"{share}; {begin}; sleep 0.3; {end}; [ $1 != in100_knn ]")
     monkeypatch.setattr(
-        benchmarks.execution.local, "finished", lambda cell: cell.key[:2] != "in" or None
+        benchmarks.execution.local, "record_of", lambda cell: cell.key[:2] != "in" or None
     )
     assert run(four, 9) == ["in100_knn"]  # which leaves the others
     assert (tmp_path / "shares").read_text().split() == ["2"] * 4
@@ -79,7 +79,7 @@ def test_fine_tuning_gets_all_gpus(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmarks.execution.local, "visible_gpus", lambda: ["0", "1"])
-    monkeypatch.setattr(benchmarks.execution.local, "finished", lambda _: "a record")
+    monkeypatch.setattr(benchmarks.execution.local, "record_of", lambda _: "a record")
     instead(monkeypatch, f'echo "$1 $CUDA_VISIBLE_DEVICES ${SHARERS}" >> {tmp_path}/log')
     with assume_gpus(2):
         assert run(rows("coco_det", "cifar10_knn"), 2) == []
@@ -91,7 +91,7 @@ def test_fine_tuning_gets_all_gpus(
 def test_runs_with_equal_process_ids_have_different_job_files(
     rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmarks.execution.local, "finished", lambda _: "a record")
+    monkeypatch.setattr(benchmarks.execution.local, "record_of", lambda _: "a record")
     files = []
 
     def command(file: Path) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
     ours.parent.mkdir(parents=True)
     completed = {first.path: "a record"}
     monkeypatch.setattr(
-        benchmarks.execution.local, "finished", lambda cell: completed.get(cell.path)
+        benchmarks.execution.local, "record_of", lambda cell: completed.get(cell.path)
     )
     killed, stopped = (
         "killed by SIGKILL",
