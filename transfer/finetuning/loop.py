@@ -111,7 +111,11 @@ def train(
         if count := schedule.precise_norm_batches:
             if process.is_main:
                 print_line("norms", f"{training.name}  statistics over {count} batches")
-            set_precise_norms(training.network, _norm_batches(stream, count), process)
+            batches = _norm_batches(stream, count)
+            try:
+                set_precise_norms(training.network, batches, process)
+            except FloatingPointError as error:
+                raise _not_finite(training, [], str(error)) from error
         training.finished = True
         if process.is_main:
             save(training)
@@ -235,7 +239,9 @@ def _not_finite(training: Training, unread: list[Tensor], engine_message: str) -
 
     unread: losses (number of losses,) of each iteration since the last read.
     """
-    values, iteration = engine_message, training.iteration + 1
+    values = engine_message
+    # the pass for norm statistics follows the last iteration
+    iteration = min(training.iteration + 1, training.schedule.iterations)
     for number, losses in enumerate(unread, start=training.iteration - len(training.unread) + 1):
         if not bool(losses.isfinite().all()):
             pairs = zip(training.names, losses.tolist(), strict=True)

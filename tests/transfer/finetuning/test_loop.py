@@ -195,6 +195,13 @@ def test_what_an_engine_says_ends_it_at_the_iteration_that_was_bad(
         trained(tmp_path, detector)
 
 
+def test_what_an_engine_says_in_the_pass_for_norms_ends_it(tmp_path: Path) -> None:
+    detector = TinyDetector()
+    before_call(detector, 10, Mock(side_effect=FloatingPointError("boxes are not finite")))
+    with pytest.raises(NotFiniteError, match=r"iteration 9 of 9.*boxes are not finite"):
+        trained(tmp_path, detector)
+
+
 def test_low_precision_trains_other_weights_of_full_precision(tmp_path: Path) -> None:
     full, low = (
         trained(tmp_path / precision, recipe=tiny_recipe(precision=precision))[1]
