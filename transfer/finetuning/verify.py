@@ -7,6 +7,7 @@ convolution, or a wrong mean.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -65,9 +66,7 @@ def verify_maps(
     center, scale = for_bytes(mean, std).to(device)
     was_training = network.training
     network.eval()
-    # the rounding errors of reduced precision would hide small faults
-    exact_kernels = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
-    with exact_kernels, torch.inference_mode():
+    with exact_convolutions(), torch.inference_mode():
         maps, expected_maps = feature_maps(images), stage_maps(source, (images - center) / scale)
     network.train(was_training)
     differences = {}
@@ -85,6 +84,11 @@ def verify_maps(
             )
         differences[name] = difference
     return differences
+
+
+def exact_convolutions() -> AbstractContextManager[None]:
+    """Switch TF32 off, whose rounding errors would hide small faults."""
+    return torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
 
 
 def for_bytes(mean: Channels, std: Channels) -> Tensor:

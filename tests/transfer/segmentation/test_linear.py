@@ -133,6 +133,15 @@ def test_an_encoder_whose_maps_depend_on_the_batch_is_refused() -> None:
         network.verify({}, "patches")
 
 
+def test_maps_are_compared_without_tf32() -> None:
+    network, allowed = head(), list[bool]()
+    network.encoder[0].register_forward_hook(
+        lambda *_: allowed.append(torch.backends.cudnn.allow_tf32)
+    )
+    network.verify({}, "patches")
+    assert allowed == [False] * 3
+
+
 def test_a_step_is_adamws_by_a_plain_loop(tmp_path: Path) -> None:
     network = head(replace(RECIPE, iterations=3, warmup_iterations=0))
     created = training_of(network, tmp_path)
