@@ -63,10 +63,12 @@ def frozen_network(backbone: Encoder) -> nn.Module:
 def frozen_maps_network(backbone: Encoder, size_px: int) -> nn.Module:
     """Return the network for feature maps, on the device."""
     limit_workspaces()
-    network: nn.Module = backbone.maps_network(size_px)
+    maps = backbone.maps_network(size_px)
     if backbone.precision == "bfloat16":
-        network.to(torch.bfloat16)
-    return network.to(device()).to(memory_format=torch.channels_last)
+        if backbone.is_resnet:
+            fold_norms(maps.network)
+        maps.to(torch.bfloat16)
+    return maps.to(device()).to(memory_format=torch.channels_last)
 
 
 @torch.no_grad()
