@@ -220,7 +220,9 @@ class Encoder:
             built.network.load_state_dict(self.state_dict)
         if built.maps is None:
             raise BackboneError("its source has none")
-        if size_px != self.input.size_px:
+        config = getattr(built.network, "config", None)
+        # a model of transformers is not built at --input-px, but at the size of its configuration
+        if size_px != getattr(config, "image_size", self.input.size_px):
             resize_input(built.network, size_px)
         return Maps(built.network, built.maps).requires_grad_(False).eval()
 

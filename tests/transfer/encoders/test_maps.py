@@ -138,6 +138,23 @@ def test_maps_of_a_model_of_transformers_are_its_last_hidden_state(tmp_path: Pat
     assert torch.equal(resized.embeddings.position_embeddings, resampled_positions(ours, 6))
 
 
+@pytest.mark.parametrize("input_px", [56, 84])
+def test_positions_of_a_model_of_transformers_are_resampled_at_every_input_size(
+    tmp_path: Path, input_px: int
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Dinov2Config(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=56, patch_size=14
+    )
+    config.save_pretrained(tmp_path)
+    encoder = library_encoder(f"hf:{tmp_path}", input_px)
+    ours = encoder.state_dict["embeddings.position_embeddings"]
+    for size_px in (56, 84):
+        _, network = maps_and_network(encoder, size_px)
+        expected = resampled_positions(ours, size_px // 14)
+        assert torch.equal(network.embeddings.position_embeddings, expected)
+
+
 def test_maps_that_a_users_network_returns_need_no_function() -> None:
     encoder = Encoder.from_module(nn.Conv2d(3, 8, 4, 4), pool="mean", **SQUARE)
     maps, network = maps_and_network(encoder, 64)
