@@ -31,7 +31,6 @@ from pretrain.recipes.recipe import (
 )
 from pretrain.running.ranges import (
     Fraction,
-    NotNegative,
     NumSmallViews,
     NumViews,
     Positive,
@@ -62,7 +61,7 @@ class LORACConfig(KeySettings):
     prior_from: Fraction = 0.5
     """Fraction of the run after which the prior is used.
     Before, beta is infinite."""
-    beta: NotNegative = 4.0
+    beta: Positive = 4.0
     """Beta, width of the Laplace, margin and batch-wise priors."""
     gaussian_center: Real = 5**0.5
     """c_o, a nuclear norm.

@@ -18,7 +18,7 @@ from pretrain.recipes.recipe import (
     Recipes,
     sweep,
 )
-from pretrain.running.ranges import Momentum, NumViews, Positive
+from pretrain.running.ranges import Momentum, NotNegative, NumViews
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class MoCoConfig(KeySettings):
     label_smoothing: Momentum = 0.0
     """Probability mass spread over the negatives.
     A baseline of CO2, arXiv:2010.02217."""
-    consistency_temperature: Positive = 0.05
+    consistency_temperature: NotNegative = 0.05
     """Tau_con of CO2's consistency loss, which is only logged; 0: not logged."""
     shared: tuple[Augmentation, ...] = ()
     """Augmentations equal in both views: LooC's baseline "same for q and k"."""

@@ -118,6 +118,12 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
         assert f"error: {args}: {message}" in capsys.readouterr().err
 
 
+def test_zero_is_accepted_only_where_it_means_something() -> None:
+    parse("moco/smoke", [*PLACES, "--consistency-temperature", "0"])  # not logged
+    with pytest.raises(OptionError, match="--beta 0: expected above 0"):
+        parse("lorac/smoke", [*PLACES, "--beta", "0"])
+
+
 @pytest.mark.parametrize(
     ("recipe", "options", "refused"),
     [
