@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from torch import Tensor
 
-from pretrain.running.processes import process_group, this_process
+from pretrain.running.processes import process_group, started_processes
 from transfer.datasets.catalog import open_segmented
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.files import read_file
@@ -39,19 +39,21 @@ HEAD_NAMES = {
 def score_head(ckpt: Path, network: EncoderOptions, head: Path, data: Path) -> str:
     """Return a line with the mIoU of an encoder with a published head.
 
-    Raises BackboneError if they do not fit.
+    Raises BackboneError if they do not fit, ValueError in one of several processes.
     """
+    if started_processes() > 1:
+        raise ValueError("test-head runs in one process; start it without torchrun")
     encoder, _ = open_file(ckpt, network)
     task = cast("SegmentationLinear", TASKS["voc12_seg_linear"])
     if reason := task.unsupported_reason(encoder):
         raise BackboneError(reason)
     task = task.for_backbone(encoder)
     split = open_segmented(task.dataset, data, "test")
-    with process_group(), TemporaryDirectory() as folder:
+    with process_group() as process, TemporaryDirectory() as folder:
         segmenter = task.build(encoder, len(split.class_names), "BN")
-        segmenter.to(this_process().device)
+        segmenter.to(process.device)
         load_head(segmenter, head)
-        predict(segmenter, split, Path(folder), this_process())
+        predict(segmenter, split, Path(folder), process)
         mean_iou = Predicted(Path(folder), split).overlap.mean
     return f"{encoder.name}: mIoU {mean_iou:.2f} on {len(split):,} images"
 

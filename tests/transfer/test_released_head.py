@@ -69,3 +69,11 @@ def test_command_prints_the_mean_iou(
     assert main(["test-head", *files, "--data", str(small_data)]) == 0
     assert "mine: mIoU " in capsys.readouterr().out
     assert main(["test-head", *files[:2], "--head", files[1], "--data", str(small_data)]) == 2
+
+
+def test_several_processes_are_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["test-head", "--ckpt", "mine.pth", "--head", "head.pth"]) == 2
+    assert "test-head runs in one process" in capsys.readouterr().err
