@@ -92,10 +92,10 @@ def _submitted_state(
         return "running", state.reason
     if job.stage == "queued":
         return "queued", job.reason + log_note
+    if state.name == "failed":  # its job may still evaluate other cells
+        return "failed", state.reason
     if job.stage == "running":
         return "running", state.reason if state.name == "running" else last_line
-    if state.name == "failed":
-        return "failed", state.reason
     if job.slurm_state == "CANCELLED":
         return "cancelled", "by a user or an administrator"
     if job.slurm_state == "COMPLETED":  # its last state could not be written

@@ -246,6 +246,17 @@ def test_each_state_is_told_from_what_there_is(
         assert fact in output
 
 
+def test_failed_cell_of_a_running_job_has_failed(
+    submission: list[State], rows: Rows, settings: Settings, programs: Path
+) -> None:
+    (row,) = rows("in100_knn")
+    write_as_job(row.cell, "failed", "DataError: no folder")
+    (programs / "queue").write_text("1_0|RUNNING|None|n1\n1_1|RUNNING|None|n1\n")
+    assert states(settings) == [("running", ""), ("failed", "DataError: no folder")]
+    (programs / "queue").write_text("1_0|RUNNING|None|n1\n1_1|REQUEUED|None|\n")
+    assert [name for name, _ in states(settings)] == ["running", "queued"]
+
+
 def test_a_job_that_begins_before_its_submission_is_written_keeps_its_state(
     submission: list[State], rows: Rows, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
