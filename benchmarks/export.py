@@ -3,7 +3,8 @@
 Prints the block `model-index` of the metadata of a Hugging Face model card (YAML, at the top of its
 README.md; format: github.com/huggingface/hub-docs, modelcard.md). Each metric has its protocol,
 schedule, data, seeds and deviations as arguments. Results without a task of that format, such as
-statistics of views, are left out and named on stderr, as are failed evaluations.
+statistics of views, or of a plugin that is not installed, are left out and named on stderr, as are
+failed evaluations.
 """
 
 import sys
@@ -20,7 +21,7 @@ from benchmarks.results.numbers import Number, main_numbers
 from benchmarks.results.records import plural, tolerated_notes
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from transfer.datasets.catalog import DATASETS
-from transfer.tasks import task_of
+from transfer.tasks import TASKS
 
 CLASSIFICATION = "image-classification"
 TASK_TYPES = {
@@ -63,9 +64,17 @@ def task_type(number: Number) -> str:
     return TASK_TYPES.get(number.task, TASK_TYPES.get(number.runs[0].heading, ""))
 
 
+def _left_out(number: Number) -> str:
+    """Return why a result is left out; empty if it is exported."""
+    key = number.runs[0].key
+    if not task_type(number):
+        return f"{key} has no task there"
+    return "" if key in TASKS else f"{key} is not a task of this installation"
+
+
 def _result(number: Number) -> dict[str, Any]:
     """Return a result as an entry of a model card's metadata."""
-    run, task = number.runs[0], task_of(number.runs[0].key)
+    run, task = number.runs[0], TASKS[number.runs[0].key]
     dataset = DATASETS[task.dataset]
     metrics = []
     for metric in dict.fromkeys([number.metric, *run.metrics]):
@@ -106,10 +115,10 @@ def main(args: Sequence[str]) -> int:
             files = plural(len(backbones), "file")
             raise OptionError(f"--name {request.name}: {files} have this name")
     selected = [number for number in numbers if number.backbone.identity in backbones]
-    results = [_result(number) for number in selected if task_type(number)]
+    results = [_result(number) for number in selected if not _left_out(number)]
     content = {"model-index": [{"name": request.name, "results": results}]}
     print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
-    left_out = [f"{n.runs[0].key} has no task there" for n in selected if not task_type(n)]
+    left_out = [text for number in selected if (text := _left_out(number))]
     left_out += [
         f"{run.task} failed"
         for run in contents.results.runs

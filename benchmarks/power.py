@@ -32,7 +32,8 @@ from pretrain.running.command_line import OptionError, one_line_errors, parse, r
 from pretrain.running.console import aligned
 from transfer.outcomes import Floats, read_per_image
 from transfer.record import SIGNED_METRICS
-from transfer.tasks import task_of
+from transfer.tasks import TASKS
+from transfer.tasks.task import Task
 
 MAX_SEEDS = 1000
 """Maximum number of seeds."""
@@ -290,7 +291,9 @@ def rows_for(numbers: Sequence[Number], request: PowerOptions) -> list[Row]:
     for first, second in pairs:
         if first.score and second.score:
             key = first.runs[0].key
-            model = power_model(first.score, second.score, first.task, seeded=task_of(key).seeded)
+            # the task of a plugin that is not installed is assumed to have a seed
+            seeded = TASKS[key].seeded if key in TASKS else Task.seeded
+            model = power_model(first.score, second.score, first.task, seeded=seeded)
             levels = LEVEL, LEVEL / len(pairs)
             seeds = [model.seed_range(request.points, level) for level in levels]
             rows.append(Row(key, first, second, model, model.smallest(), *seeds))

@@ -63,6 +63,19 @@ def test_what_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "left out: voc07_svm failed" in output.err
 
 
+def test_task_of_an_absent_plugin_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, 90.0, request={"task": "voc07_svm"})
+    key = "voc07_svm@plugin"
+    record(tmp_path, 80.0, protocol="plugin/1", request={"task": key}, hash="h", paper_hash="h")
+    assert main(["--results", str(tmp_path), "--name", "mine"]) == 0
+    output = capsys.readouterr()
+    (index,) = yaml.safe_load(output.out)["model-index"]
+    assert [metric["value"] for result in index["results"] for metric in result["metrics"]] == [90]
+    assert f"left out: {key} is not a task of this installation" in output.err
+
+
 def test_unknown_name_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path, 90.0)
     assert main(["--results", str(tmp_path), "--name", "min"]) == 2

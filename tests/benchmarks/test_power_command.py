@@ -64,6 +64,15 @@ def test_each_common_task_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixtur
     )
 
 
+def test_task_of_an_absent_plugin_has_a_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("mine", "other"):
+        write(tmp_path, name, 0.7, **(KNN | {"request": {"task": "cifar10_knn@plugin"}}))
+    assert main(["--results", str(tmp_path), "--name", "mine", "other"]) == 0
+    assert table(capsys.readouterr().out)["cifar10_knn@plugin"][:2] == ["2,000", "1"]
+
+
 def test_hours_are_those_of_the_runs_that_are_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
