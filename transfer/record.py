@@ -36,6 +36,8 @@ PACKAGES = (
     "pycocotools",
     "onedl-mmsegmentation",
 )
+UNTRAINED = "random initialisation"
+"""Method of backbones with random weights of the suite."""
 
 
 class RecordError(SuiteError, ValueError):

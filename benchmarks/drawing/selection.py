@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Conditions, Run, grouped
-from benchmarks.results.verdicts import TRAIN_IMAGES, norm_difference, trained_on
+from benchmarks.results.verdicts import PRETRAINING_DATA, norm_difference, trained_on
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Settings that describe the run and do not affect it."""
@@ -190,7 +190,7 @@ def is_published(run: Run, recipes: Iterable[str], key: str) -> bool:
         and backbone.recipe in recipes
         and is_unchanged(backbone)
         and backbone.texture != STAND_IN_TEXTURE
-        and data in TRAIN_IMAGES
+        and data in PRETRAINING_DATA
         and trained_on(data, backbone)
     )
 

@@ -37,6 +37,7 @@ from pretrain.loop import Training, training_step, wrap_network
 from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
 from pretrain.step_memory import memory_needs
+from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.loop import measured_convolutions
 from transfer.finetuning.schedule import Precision
 from transfer.process_state import one_thread
@@ -69,8 +70,6 @@ CORES = (8, 16)
 CPU_BATCHES = (16,)
 MAX_IMAGES = 64
 WARM_UP_STEPS, TIMED_STEPS = 4, 10
-TRAIN_IMAGES = 1_281_167
-"""Number of images in an epoch of ImageNet."""
 
 
 def step_throughput(
@@ -124,7 +123,7 @@ def step_throughput(
         time = partial(seconds_per_call, timed, device, warm_up=warm_up, calls=calls)
         seconds, memory = with_peak_memory(time, device)
         throughput = batch_size / seconds
-        hours = job.recipe.epochs * TRAIN_IMAGES / throughput / 3600
+        hours = job.recipe.epochs * DATASETS["in1k"].counts["trainval"] / throughput / 3600
         return {
             "recipe": job.name,
             "images per GPU": batch_size,

@@ -56,15 +56,16 @@ def addresses_of(runs: Iterable[Run]) -> dict[str, str]:
     return {file: address for address, file in files.items()}
 
 
-def explanations_of(contents: Contents) -> dict[str, Any]:
+def explanations_of(contents: Contents, addresses: Mapping[str, str]) -> dict[str, Any]:
     """Return explanations of all records except snapshots, as input of the report's script.
 
     Equal sections are stored once. A report that is sent to others names no folders of this
     machine.
+
+    addresses: of the records on the page, by file.
     """
     records: list[dict[str, Any]] = []
     sections: dict[object, int] = {}
-    addresses = addresses_of(contents.results.succeeded)
     for run in contents.results.succeeded:
         checkpoint = Path(file_of(run.record))
         hidden = {str(checkpoint): checkpoint.name} if checkpoint.is_absolute() else {}
@@ -142,7 +143,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         signs=SIGNS,
         sections=[section for section in sections if section[2]],
         html=lambda part: Markup(html(part, address)),
-        explanations=explanations_of(contents),
+        explanations=explanations_of(contents, addresses),
         # the only text that is not escaped: files of this package
         style=Markup((templates / "report.css").read_text(encoding="utf-8")),
         script=Markup((templates / "report.js").read_text(encoding="utf-8")),

@@ -3,7 +3,6 @@
 The cells contain only numbers. Notes below the table state their protocols and conditions.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
@@ -16,7 +15,7 @@ from benchmarks.results.numbers import (
     mean_over_tasks,
     one_per_backbone,
 )
-from benchmarks.results.records import Identity, grouped
+from benchmarks.results.records import Identity, grouped, short_key
 from benchmarks.results.tables import (
     Cell,
     Grid,
@@ -178,7 +177,7 @@ def columns_of(
 
 def _labels(keys: Sequence[str]) -> list[str]:
     """Return short labels of the columns, if they stay unique."""
-    short = [re.sub("^transfer_linear/|_linear$|_knn$", "", key) for key in keys]
+    short = [short_key(key) for key in keys]
     return [s if short.count(s) == 1 else key for s, key in zip(short, keys, strict=True)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results.numbers import numbers_of
-from benchmarks.results.published import UNTRAINED, all_tables
+from benchmarks.results.published import all_tables
 from benchmarks.results.records import (
     CURVE_SEPARATOR,
     RUN_ALL,
@@ -27,6 +27,7 @@ from transfer.record import (
     COPIED,
     RECORDS,
     SNAPSHOTS,
+    UNTRAINED,
     Record,
     features_in,
     protocol_hash,

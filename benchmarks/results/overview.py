@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
 from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
-from benchmarks.results.records import RANDOM, Backbone, grouped
+from benchmarks.results.records import RANDOM, Backbone, grouped, short_key
 from benchmarks.results.tables import (
     RULE,
     Grid,
@@ -82,8 +82,7 @@ def _table_of_tasks(block: Block, columns: Sequence[Number], notes: Notes) -> li
     """Return the table of one task group, its metrics and protocols."""
     from transfer.tasks import key_of
 
-    short = re.compile("^transfer_linear/|_linear$|_knn$")
-    labels = [short.sub("", key_of(*column.column)) for column in columns]
+    labels = [short_key(key_of(*column.column)) for column in columns]
     # the key of a protocol variant, such as in1k_linear@co2, already names its protocol
     protocol_names = {i: c.protocol_name for i, c in enumerate(columns) if "@" not in labels[i]}
     if len({*protocol_names.values()}) > 1:

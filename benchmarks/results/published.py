@@ -18,8 +18,6 @@ FIRST = ("jcl", "co2", "lorac", "uniclr", "looc")
 
 ELSEWHERE = "elsewhere"
 """Protocol of a number that no task of this suite measures."""
-UNTRAINED = "random initialisation"
-"""Method in the records of backbones with random weights of the suite."""
 
 Mark = bool | Literal["default"] | None
 

@@ -12,12 +12,13 @@ from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from benchmarks.results.published import UNTRAINED, Pretraining, published_recipes
+from benchmarks.results.published import Pretraining, published_recipes
 from transfer.frozen.rankme import RANKME
 from transfer.record import (
     RECORDS,
     SNAPSHOTS,
     STATE_FORMAT,
+    UNTRAINED,
     Record,
     conditions,
     features_in,
@@ -596,6 +597,11 @@ def count_tasks(keys: Collection[str]) -> str:
     return (
         tasks if tasks.startswith(f"{len(keys)} ") else f"{len(keys)} protocol variants of {tasks}"
     )
+
+
+def short_key(key: str) -> str:
+    """Return the label of a task in a column, such as cars for transfer_linear/cars."""
+    return re.sub("^transfer_linear/|_linear$|_knn$", "", key)
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:

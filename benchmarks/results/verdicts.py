@@ -10,7 +10,6 @@ from typing import NamedTuple
 from benchmarks.results.differences import Difference, difference, run_deviation
 from benchmarks.results.numbers import Number
 from benchmarks.results.published import (
-    UNTRAINED,
     Printed,
     Row,
     Table,
@@ -21,11 +20,12 @@ from benchmarks.results.published import (
 from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, grouped
 from benchmarks.results.tables import Part, grid, plain
 from transfer.encoders.public_files import PUBLIC_FILES
+from transfer.record import UNTRAINED
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "95 % interval", "verdict")
 NO_ERRORS = "the record has no per-image results, so no interval can be computed; evaluate again"
-TRAIN_IMAGES = {"in1k": 1_281_167, "in100": 126_689, "cifar10": 50_000, "cifar100": 50_000}
-"""Number of images of the datasets that the papers pre-train on."""
+PRETRAINING_DATA = ("in1k", "in100", "cifar10", "cifar100")
+"""Datasets that the papers pre-train on."""
 
 
 class Pair(NamedTuple):
@@ -280,8 +280,11 @@ def trained_on(data: str, backbone: Backbone) -> bool:
 
     Its recipe or folder must name the set. The number of images, if known, must fit within 1 %.
     """
+    from transfer.datasets.catalog import DATASETS  # some readers of records need no dataset
+
     count = re.search(r"(\d+) images", backbone.data)
-    right_size = not count or math.isclose(int(count[1]), TRAIN_IMAGES[data], rel_tol=0.01)
+    num_images = DATASETS[data].counts["trainval"]
+    right_size = not count or math.isclose(int(count[1]), num_images, rel_tol=0.01)
     tokens = re.findall(r"[a-z0-9+]+", f"{backbone.recipe} {backbone.data}".lower())
     return data in tokens and right_size
 
@@ -292,7 +295,7 @@ def pretraining_data(backbone: Backbone, backbones: Iterable[Backbone]) -> str:
     The papers' name has precedence over the folder's. backbones: all of the report. If their
     folders contain the same images (by fingerprint), all get the most frequent name.
     """
-    published_name = next((name for name in TRAIN_IMAGES if trained_on(name, backbone)), "")
+    published_name = next((name for name in PRETRAINING_DATA if trained_on(name, backbone)), "")
     _, sign, fingerprint = backbone.data.partition(", fingerprint ")
     if published_name or not sign:
         return published_name or backbone.data

@@ -37,6 +37,7 @@ from transfer.encoders.options import (
 )
 from transfer.fact_tables import table_html, table_text
 from transfer.process_state import torch_defaults
+from transfer.record import UNTRAINED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -298,9 +299,9 @@ class Encoder:
             self,
             name="random",
             state_dict=weights,
-            made_by={"method": "random initialisation", "seed": 0},
+            made_by={"method": UNTRAINED, "seed": 0},
             declared="",
-            source=f"random initialisation of {self.arch}, seed 0",
+            source=f"{UNTRAINED} of {self.arch}, seed 0",
             file_sha256="",
             sha256=library_sha256(self.options, self.library, self.input, weights),
             file="",
@@ -554,8 +555,8 @@ def random_backbone(
         stem=stem,
         state_dict=state_dict,
         input=input,
-        made_by={"method": "random initialisation", "seed": seed},
-        source=f"random initialisation of {arch}, {stem} stem, seed {seed}",
+        made_by={"method": UNTRAINED, "seed": seed},
+        source=f"{UNTRAINED} of {arch}, {stem} stem, seed {seed}",
         sha256=content_sha256(arch, stem, input, state_dict),
     )
 

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.report import main, update_report
 from benchmarks.report_parts.compare import Compared, compared
-from benchmarks.report_parts.page import explanations_of, report_page
+from benchmarks.report_parts.page import addresses_of, explanations_of, report_page
 from benchmarks.results.contents import read_contents
-from benchmarks.results.published import UNTRAINED, transfer_tasks
+from benchmarks.results.published import transfer_tasks
 from benchmarks.results.records import count_tasks
 from tests.benchmarks.report.complete_records import (
     ENDS_SCRIPT,
@@ -24,6 +24,7 @@ from tests.benchmarks.report.complete_records import (
     usual,
 )
 from transfer.outcomes import per_image
+from transfer.record import UNTRAINED
 
 TASK = transfer_tasks()[0]
 
@@ -211,7 +212,7 @@ def test_a_number_links_to_the_explanations_of_its_records(tmp_path: Path) -> No
     for seed in (0, 1):
         complete(tmp_path, "mine", TASK, seed)
     contents = read_contents(tmp_path)
-    addresses = [record["address"] for record in explanations_of(contents)["records"]]
+    addresses = [*addresses_of(contents.results.succeeded).values()]
     assert addresses == [f"mine/{TASK}", f"mine/{TASK}.paper.seed1"]
     page = report_page(contents)
     assert f'href="#{",".join(addresses)}"' in page
@@ -226,7 +227,8 @@ def test_explanations_name_no_absolute_folders(
     inputs: dict[str, Any] = {"task": TASK, "backbone": args, "options": [], "input": {}}
     complete(Path("out"), "without", TASK, 0, request=inputs)
     for folder, shown in ((Path("out"), "out"), (Path("out").absolute(), "RESULTS")):
-        text = str(explanations_of(read_contents(folder)))
+        contents = read_contents(folder)
+        text = str(explanations_of(contents, addresses_of(contents.results.succeeded)))
         assert f"{shown}/records/without/" in text
         assert str(tmp_path) not in text
         assert "/home/me" not in text

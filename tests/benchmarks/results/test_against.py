@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from benchmarks.results.contents import read_contents
-from benchmarks.results.published import UNTRAINED, transfer_tasks
+from benchmarks.results.published import transfer_tasks
 from benchmarks.results.verdicts import verdict_words
 from tests.benchmarks.report.complete_records import LORAC
 from tests.synthetic_records import blocks, page, record
+from transfer.record import UNTRAINED
 
 
 def test_only_equal_pretraining_gets_a_verdict(tmp_path: Path, subtests: pytest.Subtests) -> None:

@@ -14,11 +14,12 @@ import pytest
 
 from benchmarks.report_parts.compare import compared
 from benchmarks.results.contents import read_contents
-from benchmarks.results.published import UNTRAINED, transfer_tasks
+from benchmarks.results.published import transfer_tasks
 from benchmarks.tables import write_tables
 from tests.benchmarks.drawing.figure_records import snapshot
 from tests.synthetic_records import failure, record
 from transfer.outcomes import per_image
+from transfer.record import UNTRAINED
 
 KEPT = Path(__file__).parents[1] / "kept" / "made_folder"
 DETECTION = {"task": "voc0712_det_c4", "metric": "AP50"}
