@@ -140,7 +140,7 @@ class PowerModel:
         root = brentq(lambda points: self.power(points, self.runs) - POWER, 0, 100, xtol=0.002)
         return float(root)
 
-    def seeds_for(self, points: float, level: float = LEVEL) -> float:
+    def seeds_for(self, points: float, level: float) -> float:
         """Return the number of seeds that detect a difference with POWER.
 
         inf if no number suffices. At least two, since one seed would compare two single runs,
@@ -152,16 +152,16 @@ class PowerModel:
         index = bisect_left(counts, POWER, key=lambda k: self.power(points, (k, k), level))
         return counts[index] if index < len(counts) else math.inf
 
-    def seed_range(self, points: float, level: float = LEVEL) -> tuple[float, float]:
+    def seed_range(self, points: float, level: float) -> tuple[float, float]:
         """Return the numbers of seeds for both ends of the interval of sigma."""
         low, high = (replace(self, sigma=s).seeds_for(points, level) for s in self.sigmas)
         return low, high
 
-    def smallest_of_images(self, level: float = LEVEL) -> float:
+    def smallest_of_images(self) -> float:
         """Return the smallest difference that any number of seeds detects."""
         from scipy.special import ndtri
 
-        return float(ndtri(1 - level / 2) + ndtri(POWER)) * math.sqrt(self.image_variance)
+        return float(ndtri(1 - LEVEL / 2) + ndtri(POWER)) * math.sqrt(self.image_variance)
 
     @property
     def sigmas(self) -> tuple[float, float]:
@@ -175,7 +175,7 @@ class PowerModel:
         return float(low), float(high)
 
 
-def power_model(first: Score, second: Score, task: str, *, seeded: bool = True) -> PowerModel:
+def power_model(first: Score, second: Score, task: str, *, seeded: bool) -> PowerModel:
     """Estimate the power of a comparison from the runs of two scores."""
     first, second = with_errors([first, second])
     scores, runs = (first, second), (first.runs, second.runs)

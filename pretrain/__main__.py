@@ -18,7 +18,7 @@ COMPILED_GRAPHS = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: folder of compiled graphs, which a resumed run uses again."""
 
 
-def recipe_list(patterns: Sequence[str] = ()) -> str:
+def recipe_list(patterns: Sequence[str]) -> str:
     """Return a table of the recipes whose names contain all patterns."""
     rows = [("recipe", "data", "epochs", "batch", "rate", "from", "stands for")]
     rows += [

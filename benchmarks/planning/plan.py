@@ -109,7 +109,7 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
 
 
 def with_shared_work_counted_once(
-    rows: Sequence[PlannedCell], cores: int, processes: int = 1
+    rows: Sequence[PlannedCell], cores: int, processes: int
 ) -> list[PlannedCell]:
     """Return the rows with GPU hours in which shared work counts once.
 

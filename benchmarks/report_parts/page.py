@@ -86,7 +86,7 @@ def _replaced(text: str, replacements: Mapping[str, str]) -> str:
     return text
 
 
-def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
+def report_page(contents: Contents, runs: Sequence[Path]) -> str:
     """Return the HTML report of results folders; all values are escaped.
 
     runs: folders of pre-training runs. Their logs are drawn together with those stored in the

@@ -71,7 +71,7 @@ def task_folds(folder: Path, numbers: Iterable[Number], snapshots: Iterable[Numb
     return sorted(folds, key=lambda fold: (fold.text, fold.name))
 
 
-def views_of(numbers: Iterable[Number], snapshots: Iterable[Number] = ()) -> list[View]:
+def views_of(numbers: Iterable[Number], snapshots: Iterable[Number]) -> list[View]:
     """Group a task's results into comparable ones, the paper's length first.
 
     If a checkpoint has results under several conditions, the most frequent conditions are shown.

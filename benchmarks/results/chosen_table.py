@@ -58,7 +58,7 @@ class ChosenTable(NamedTuple):
 
 
 def chosen_table(
-    numbers: Iterable[Number], names: Sequence[str] = (), tasks: Sequence[str] = ()
+    numbers: Iterable[Number], names: Sequence[str], tasks: Sequence[str]
 ) -> ChosenTable:
     """Return the table of these checkpoints and tasks, in the given order.
 
@@ -130,7 +130,7 @@ def tables_of_groups(numbers: Iterable[Number]) -> dict[str, ChosenTable]:
     if len(groups) > 1:
         groups[ALL_TASKS] = [*columns]
     return {
-        heading: chosen_table([n for key in keys for n in columns[key].values()], tasks=keys)
+        heading: chosen_table([n for key in keys for n in columns[key].values()], (), keys)
         for heading, keys in groups.items()
     }
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from types import MappingProxyType
 
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.numbers import common_notes, numbers_of
@@ -27,8 +26,8 @@ HEADER = ("task", "checkpoint", "metric", "ours", "published", "verdict")
 def final_screen(
     runs: Sequence[Run],
     cells: Sequence[CellId],
-    unreadable: Mapping[str, str] = MappingProxyType({}),
-    width: int = 80,
+    unreadable: Mapping[str, str],
+    width: int,
 ) -> str:
     """Return the cells' numbers as a text table, and their failures.
 

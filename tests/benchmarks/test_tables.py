@@ -144,7 +144,9 @@ def test_an_edited_record_is_named_and_not_used(
     path.write_text(path.read_text().replace("46.0", "96.0"))
     text = page(tmp_path, "overview.md")
     assert f"{path.relative_to(tmp_path)}: not used (edited" in text
-    assert f"{path.relative_to(tmp_path)}: not used (edited" in report_page(read_contents(tmp_path))
+    assert f"{path.relative_to(tmp_path)}: not used (edited" in report_page(
+        read_contents(tmp_path), []
+    )
     assert "96.0" not in text
     named = ["--results", str(tmp_path), "--name", "mine", "--task", "voc07_svm"]
     for args in ([str(path)], *[named] * (folder == "records")):
@@ -191,7 +193,7 @@ def test_record_without_a_nested_entry_is_not_used(
         put(path.parent, path.name, content)
         message = f"{path.relative_to(results)}: not used (no {name} in its {part}"
         assert message in page(results, "overview.md")
-        assert message in report_page(read_contents(results))
+        assert message in report_page(read_contents(results), [])
         assert explain([str(path)]) == 2
         assert f"{path}: not a usable record (no {name}" in capsys.readouterr().err
 

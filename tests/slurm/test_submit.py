@@ -303,7 +303,7 @@ def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
     requested = [array(1), replace(array(1), resources=Resources(hours=0.7), partition="low")]
     with pytest.raises(ClusterError, match=r"42 min.*partition low is 30 min.*--hours 0\.5"):
         submit(requested, Queue(partition="low,long"), tmp_path, limited_cluster)
-    assert limited_cluster.max_minutes() == 30
+    assert limited_cluster.max_minutes("") == 30
     assert limited_cluster.max_minutes("other") == float("inf")  # sbatch will report the error
 
 

@@ -412,7 +412,7 @@ def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
 
 
 def register_subsets(
-    keys: Collection[str], data: Path, *, tolerated: int = 0
+    keys: Collection[str], data: Path, *, tolerated: int
 ) -> dict[str, tuple[Sizes, tuple[str, ...]]]:
     """Register datasets as excerpts in `small-data.json`; return their sizes and remarks.
 

@@ -13,7 +13,7 @@ from transfer.encoders.architectures import BackboneError
 from transfer.encoders.pooling import Built, MapsFunction, as_maps
 
 
-def module_source(network: nn.Module, maps: MapsFunction | None = None) -> Built:
+def module_source(network: nn.Module, maps: MapsFunction | None) -> Built:
     """Return a user's network, cast to float32 on the CPU in place.
 
     The network returns features, or tokens or maps to pool. maps: function that returns its maps;

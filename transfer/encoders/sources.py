@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,9 +29,7 @@ from transfer.encoders.pooling import Built
 from transfer.process_state import torch_defaults
 
 
-def build(
-    encoder: str, size_px: int = 0, tensors: Mapping[str, Tensor] = MappingProxyType({})
-) -> Built:
+def build(encoder: str, size_px: int, tensors: Mapping[str, Tensor]) -> Built:
     """Return the network of a source, with random weights.
 
     encoder: as in --encoder. size_px: requested image size; 0 for the source's own. tensors:

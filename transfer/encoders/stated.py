@@ -82,11 +82,8 @@ class StatedInput:
     """The entries of the file as text."""
 
 
-def read_statements(
-    values: Mapping[str, Value], tensors: Mapping[str, Tensor] | None = None
-) -> list[Statement]:
+def read_statements(values: Mapping[str, Value], tensors: Mapping[str, Tensor]) -> list[Statement]:
     """Return the settings that values and tensors of a file declare."""
-    tensors = tensors or {}
     entries = [*_entries(values)]
     for name, tensor in tensors.items():  # early versions of detectron2 store the mean as a tensor
         if tensor.numel() == 3 and tensor.is_floating_point():

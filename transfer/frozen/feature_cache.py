@@ -77,11 +77,6 @@ class TrainAndTest:
     class_names: tuple[str, ...]
     """Names of the L classes that occur in the labels."""
 
-    @property
-    def num_classes(self) -> int:
-        """Return L."""
-        return len(self.class_names)
-
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
     """Return a split without the allowed bad images."""

@@ -106,7 +106,7 @@ def test_classes_are_sorted_by_the_best_checkpoint_and_compared(tmp_path: Path) 
         ["cat", "20.0"],
     ]
     assert sheets(tmp_path)["Most confused classes: mine"][1][1:] == ["cat", "3", "9"]
-    assert HOSTILE not in report_page(read_contents(tmp_path))
+    assert HOSTILE not in report_page(read_contents(tmp_path), [])
     complete(tmp_path, "other", TASK, details={"accuracy_per_class": {"cat": 50.0, "dog": 60.0}})
     head, *rows = sheets(tmp_path)["Accuracy by class"]
     assert head == ["class", "mine", "other", "first minus second"]
@@ -161,7 +161,7 @@ def test_only_pictures_next_to_a_record_are_embedded(tmp_path: Path) -> None:
     (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # not a JPEG
     (image,) = galleries(tmp_path)[0].images
     assert image.source == "data:image/jpeg;base64,/9j/"
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     assert image.source in page
     assert HOSTILE not in page
     (tmp_path / "secret.jpg").write_bytes(b"\xff\xd8\xffsecret")
@@ -209,7 +209,7 @@ def test_page_sums_hours_and_embeds_safe_figures(tmp_path: Path) -> None:
     folder = tmp_path / "figures"
     folder.mkdir()
     (folder / "jcl_figure2a.svg").write_text("<svg><script>alert(1)</script></svg>")
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     assert "2 results in 3.00 hours." in page
     assert 'alt="JCL, Figure 2(a)"' in page
     assert "data:image/svg+xml;base64," in page
@@ -259,7 +259,7 @@ def test_task_of_a_plugin_is_shown_with_its_names(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"metrics": {"zap": 12.5}, "primary_metric": "zap"}
     changes["details"] = {"accuracy_per_class": {HOSTILE: 1.0, "猫 ☃\u202e": 2.0}}
     complete(tmp_path, "Ünïcode ☃ 名前", "no_such_task", heading="Strange", **changes)
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     assert "no_such_task" in page
     assert "Ünïcode ☃ 名前" in page
     assert "猫 ☃" in page

@@ -48,7 +48,7 @@ def test_text_of_files_never_becomes_tags(
 
 def test_a_published_number_has_its_verdict_in_a_row(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK, details={"num_test": 3333})
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     row = page.partition("LORAC, Table II: LORAC, Aircraft")[2].partition("</tr>")[0]
     assert ">47.50</a>" in row
     assert ">−0.30</td>" in row  # the paper prints 47.8
@@ -57,7 +57,7 @@ def test_a_published_number_has_its_verdict_in_a_row(tmp_path: Path) -> None:
 
 def test_a_papers_table_without_a_row_of_ours_is_a_link(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
     assert tables.count("<details") == 1
     assert '<span class="name">LORAC, Table II</span>' in tables
@@ -67,7 +67,7 @@ def test_a_papers_table_without_a_row_of_ours_is_a_link(tmp_path: Path) -> None:
 def test_rows_of_ours_that_were_not_run_are_left_out(tmp_path: Path) -> None:
     names = {"name": "uniclr-2022/1", "hash": "paper", "paper_hash": "paper"}
     complete(tmp_path, "mine", "cifar10_linear", protocol={**names, "fields": {}})
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
     assert '<span class="count">1 row with our results</span>' in tables
     assert tables.count("→ mine") == 1
@@ -100,7 +100,7 @@ def test_the_first_sentence_says_which_is_better_after_correction(tmp_path: Path
         "good is significantly better than random on 1 of 2 tasks, worse on 0, inconclusive on 1."
     )
     assert comparison.sentences == [message]
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     assert message in page
     assert "these sentences compare files, not yet methods" in page
     assert comparison.tasks[0].key == TASK
@@ -174,7 +174,7 @@ def test_a_recipe_that_departs_is_described_once(tmp_path: Path) -> None:
     metrics = {"AP": 12.0, "AP50": 20.0, "AP75": 10.0}
     output: dict[str, Any] = {"metrics": metrics, "primary_metric": "AP"}
     complete(tmp_path, "mine", "coco_det", schedule="smoke", **changes, **output)
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     tables = page.partition('<section id="tables">')[2].partition("</section>")[0]
     assert tables.count(recipe) == 1
     assert "recipe: as in JCL, Table 2" in tables.partition("LORAC, Table IV")[2]
@@ -191,7 +191,7 @@ def test_folders_with_the_same_images_have_one_name(tmp_path: Path) -> None:
         complete(tmp_path, name, TASK, backbone=backbone(name, made_by=LORAC | {"data": data}))
     fields = [checkpoint.data for checkpoint in compared_of(tmp_path).checkpoints]
     assert fields == ["c5k (5000 images)"] * 3 + ["rooms (5000 images)"]
-    assert "FIVE (5000 images)" not in report_page(read_contents(tmp_path))
+    assert "FIVE (5000 images)" not in report_page(read_contents(tmp_path), [])
 
 
 def test_the_page_counts_tasks_and_readings_alike(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_the_page_counts_tasks_and_readings_alike(tmp_path: Path) -> None:
         names = {"name": f"{reading}-2021/1", "hash": "paper", "paper_hash": "paper"}
         protocol = {**names, "fields": {}}
         complete(tmp_path, "mine", "in1k_linear", request=request, protocol=protocol)
-    assert "2 results on 2 protocol variants of 1 task" in report_page(read_contents(tmp_path))
+    assert "2 results on 2 protocol variants of 1 task" in report_page(read_contents(tmp_path), [])
 
 
 def test_readings_are_counted_as_such() -> None:
@@ -214,7 +214,7 @@ def test_a_number_links_to_the_explanations_of_its_records(tmp_path: Path) -> No
     contents = read_contents(tmp_path)
     addresses = [*addresses_of(contents.results.succeeded).values()]
     assert addresses == [f"mine/{TASK}", f"mine/{TASK}.paper.seed1"]
-    page = report_page(contents)
+    page = report_page(contents, [])
     assert f'href="#{",".join(addresses)}"' in page
     assert str(tmp_path) not in page
 
@@ -235,7 +235,7 @@ def test_explanations_name_no_absolute_folders(
 
 
 def test_empty_folder_gives_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "No results yet" in report_page(read_contents(tmp_path))
+    assert "No results yet" in report_page(read_contents(tmp_path), [])
     assert main(["--results", str(tmp_path / "absent")]) == 2
     assert "no such folder" in capsys.readouterr().err
 

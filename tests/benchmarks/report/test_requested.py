@@ -75,9 +75,8 @@ def test_tasks_are_grouped_by_reason(tmp_path: Path) -> None:
         ([TASK, "transfer_linear/food"], f"no food, pets; to get it: {get_data}"),
         (["voc07_svm"], NOT_FINISHED),
     ]
-    assert ">0 failed, 1 not supported, 3 requested without a result</a>" in report_page(
-        read_contents(tmp_path)
-    )
+    page = report_page(read_contents(tmp_path), [])
+    assert ">0 failed, 1 not supported, 3 requested without a result</a>" in page
 
 
 def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path: Path) -> None:
@@ -91,10 +90,10 @@ def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path:
 
 def test_the_page_shows_it_as_text(tmp_path: Path) -> None:
     record(tmp_path, 79.7)
-    assert "Requested, without a result" not in report_page(read_contents(tmp_path))
+    assert "Requested, without a result" not in report_page(read_contents(tmp_path), [])
     unsupported = {"state": "unsupported", "reason": HOSTILE}
     request(tmp_path, TASK, **unsupported)
-    page = report_page(read_contents(tmp_path))
+    page = report_page(read_contents(tmp_path), [])
     assert ">0 failed, 1 not supported</a>" in page
     assert TASK in page.partition("Requested, without a result")[2]
     assert HOSTILE not in page

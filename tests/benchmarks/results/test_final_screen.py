@@ -14,7 +14,7 @@ ASKED = SVM._replace(task=transfer_tasks()[0], protocol="lorac-2021/1")
 
 
 def screen(results: Path, *cells: CellId) -> list[str]:
-    return final_screen(read_results(results).runs, cells).splitlines()
+    return final_screen(read_results(results).runs, cells, {}, 80).splitlines()
 
 
 def transferred(results: Path, score: float, **changes: Any) -> None:

@@ -75,7 +75,7 @@ def test_power_of_means_over_seeds_matches_drawn_experiments(seeds: int) -> None
     # the true difference, and the variances, from many images and seeds
     many = experiment(pilot, effect, 60, 20_000)
     points = many[0].mean - many[1].mean
-    rough = [power_model(*experiment(pilot, effect, 30), "") for _ in range(20)]
+    rough = [power_model(*experiment(pilot, effect, 30), "", seeded=True) for _ in range(20)]
     model = PowerModel(
         image_variance=float(np.mean([item.image_variance for item in rough])),
         answer_variance=float(np.mean([item.answer_variance for item in rough])),
@@ -97,13 +97,13 @@ def test_no_number_of_seeds_replaces_test_images() -> None:
     model = PowerModel(image_variance=0.25, sigma=0.1, freedom=4)
     floor = model.smallest_of_images()
     assert floor == pytest.approx((1.959964 + 0.841621) * 0.5, rel=1e-5)
-    assert model.seeds_for(0.98 * floor) == math.inf
-    assert 2 <= model.seeds_for(1.2 * floor) < 10
+    assert model.seeds_for(0.98 * floor, 0.05) == math.inf
+    assert 2 <= model.seeds_for(1.2 * floor, 0.05) < 10
 
 
 def test_larger_differences_need_fewer_seeds() -> None:
     model = PowerModel(image_variance=0.01, sigma=0.4, freedom=4)
-    needed = [model.seeds_for(points) for points in (0.5, 0.8, 1.6)]
+    needed = [model.seeds_for(points, 0.05) for points in (0.5, 0.8, 1.6)]
     assert needed == sorted(needed, reverse=True)
     assert needed[0] > needed[-1] >= 2
     counts = [int(needed[1]) - fewer for fewer in (0, 1)]
@@ -114,7 +114,7 @@ def test_larger_differences_need_fewer_seeds() -> None:
 def test_seed_changes_nothing_for_knn() -> None:
     model = PowerModel(num_images=1000, discordant=0.1, seeded=False)
     floor = model.smallest()
-    assert (model.seeds_for(floor + 0.1), model.seeds_for(floor - 0.1)) == (1, math.inf)
+    assert (model.seeds_for(floor + 0.1, 0.05), model.seeds_for(floor - 0.1, 0.05)) == (1, math.inf)
 
 
 def test_few_seeds_give_a_range() -> None:
@@ -126,7 +126,7 @@ def test_few_seeds_give_a_range() -> None:
 def test_answers_of_seeds_are_apart_from_images() -> None:
     rng = np.random.default_rng(0)
     first, second = (score(*(rng.random((3, 400)) < chance)) for chance in (0.6, 0.5))
-    model = power_model(first, second, "")
+    model = power_model(first, second, "", seeded=True)
     # answers that nothing but the seed decides: no variance is left that only images reduce
     assert model.answer_variance == pytest.approx(1e4 * (0.24 + 0.25) / 400, rel=0.1)
     assert model.image_variance < 0.1 * model.answer_variance

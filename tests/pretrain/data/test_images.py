@@ -12,12 +12,6 @@ from pretrain.data.listing import find_images, find_styles
 from tests.pretrain.pixels.hidden import HIDDEN_FILES
 from transfer.datasets.images import read_class_folders
 
-TICK_S = 0.05
-"""Longer than one tick of a file system's clock.
-
-On Linux, a tick is 10 ms at most.
-"""
-
 
 def names(folder: Path) -> list[str]:
     """Relative names of the listed images, in order."""

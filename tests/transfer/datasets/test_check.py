@@ -172,7 +172,10 @@ def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
     (data / SMALL_DATA).unlink()
     with pytest.raises(DataError, match="register-subset voc07"):
         require("voc07", data, tolerated=0)
-    assert register_subsets(["voc07"], data)["voc07"][0].counts == {"trainval": 200, "test": 160}
+    assert register_subsets(["voc07"], data, tolerated=0)["voc07"][0].counts == {
+        "trainval": 200,
+        "test": 160,
+    }
     assert require("voc07", data, tolerated=0).ok
 
 
@@ -192,7 +195,7 @@ def test_registered_subset_has_a_tenth_of_each_class_as_val(
     report = check(key, data, decode=False)
     assert not report.ok
     assert f"register-subset {key}\n" in render([report]) + "\n"
-    assert register_subsets([key], data)[key][0].counts == counts
+    assert register_subsets([key], data, tolerated=0)[key][0].counts == counts
     assert check(key, data, decode=False).ok
 
 
@@ -217,7 +220,7 @@ def test_an_excerpt_is_whole_once_it_is_announced(copy_of: CopyOf) -> None:
     for folder in (data / "imagenet" / "train").iterdir():
         for file in sorted(folder.iterdir())[1:]:
             file.unlink()
-    sizes, notes = register_subsets(["in1k"], data)["in1k"]
+    sizes, notes = register_subsets(["in1k"], data, tolerated=0)["in1k"]
     assert sizes.counts == {"trainval": 10, "test": 200}
     assert "no image left once 1 are held out" in notes[0]
     assert check("in1k", data, decode=False).ok
@@ -227,7 +230,7 @@ def test_an_excerpt_is_whole_once_it_is_announced(copy_of: CopyOf) -> None:
         for file in sorted(folder.iterdir())[20:]:
             file.unlink()
     with pytest.raises(DataError, match=r"first 'BACKGROUND_Google' with 20 images.* 30 are held"):
-        register_subsets(["caltech101"], data)
+        register_subsets(["caltech101"], data, tolerated=0)
     counts = {"train": 50, "val": 25, "trainval": 75, "test": 25}
     mark_small(data, "caltech101", Sizes(classes=5, counts=counts))
     assert check("caltech101", data, decode=False).ok
@@ -265,7 +268,7 @@ def test_one_more_class_that_test_lacks_is_refused_unless_it_is_announced(
     assert report.fatal == ("test: class n01440764 is in no image",)
     assert not report.fit(0)
     (data / SMALL_DATA).unlink()
-    assert register_subsets(["in1k"], data)["in1k"][0].classes == 9
+    assert register_subsets(["in1k"], data, tolerated=0)["in1k"][0].classes == 9
     assert require("in1k", data, tolerated=0).ok
 
 
@@ -285,7 +288,7 @@ def test_splits_with_other_classes_are_refused(
     report = check("pets", data, decode=False)
     assert report.fatal == ("test: its classes differ from those of train: in another order",)
     with pytest.raises(DataError, match="in another order"):
-        register_subsets(["pets"], data)
+        register_subsets(["pets"], data, tolerated=0)
 
 
 def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> None:
@@ -315,7 +318,7 @@ CALTECH = "caltech101/101_ObjectCategories"
 def test_excerpt_with_a_class_that_is_too_small_is_refused(tmp_path: Path) -> None:
     write_class_folders(tmp_path / CALTECH, {"ant": 45, "bass": 45, "bonsai": 25})
     with pytest.raises(DataError, match=r"'bonsai' with 25 images.* 30 are held out"):
-        register_subsets(["caltech101"], tmp_path)
+        register_subsets(["caltech101"], tmp_path, tolerated=0)
     assert not (tmp_path / SMALL_DATA).exists()
 
 
@@ -324,11 +327,11 @@ def test_excerpt_with_a_class_that_is_too_small_is_refused(tmp_path: Path) -> No
 )
 def test_described_excerpt_is_ok_and_stays_the_same(key: str, folder: str, tmp_path: Path) -> None:
     write_class_folders(tmp_path / folder, {"ant": 45, "bass": 41, "bonsai": 32})
-    first = register_subsets([key], tmp_path)
+    first = register_subsets([key], tmp_path, tolerated=0)
     content = (tmp_path / SMALL_DATA).read_bytes()
     fingerprints = check(key, tmp_path, decode=False).fingerprints
     assert check(key, tmp_path, decode=False).ok
-    assert register_subsets([key], tmp_path) == first
+    assert register_subsets([key], tmp_path, tolerated=0) == first
     assert (tmp_path / SMALL_DATA).read_bytes() == content
     assert check(key, tmp_path, decode=False).fingerprints == fingerprints
 
@@ -338,7 +341,7 @@ def test_excerpt_whose_test_lacks_classes_is_ok_once_described(copy_of: CopyOf) 
     (data / SMALL_DATA).unlink()
     for folder in sorted((data / "imagenet" / "val").iterdir())[2:]:
         shutil.rmtree(folder)
-    sizes, _ = register_subsets(["in1k"], data)["in1k"]
+    sizes, _ = register_subsets(["in1k"], data, tolerated=0)["in1k"]
     assert (sizes.classes, sizes.counts["val"]) == (2, 30)  # a tenth of each of ten classes
     assert check("in1k", data, decode=False).ok
 
@@ -367,7 +370,7 @@ def test_excerpt_with_a_broken_image_is_described_if_tolerated(copy_of: CopyOf) 
     name = open_split("pets", data, "test").name(0)
     cut_in_half(data / name)
     with pytest.raises(DataError, match="--tolerate") as error:
-        register_subsets(["pets"], data)
+        register_subsets(["pets"], data, tolerated=0)
     assert name in str(error.value)
     assert register_subsets(["pets"], data, tolerated=1)["pets"][1][0].startswith(name)
     assert require("pets", data, tolerated=1).num_bad == 1

@@ -114,7 +114,7 @@ def test_googlenet_transforms_its_input_as_with_torchvisions_weights() -> None:
     ours = torchvision.models.googlenet(
         weights=None, transform_input=True, aux_logits=False, init_weights=False
     )
-    built = build("torchvision:googlenet")
+    built = build("torchvision:googlenet", 0, {})
     ours.load_state_dict(built.network.state_dict(), strict=False)
     ours.fc = nn.Identity()
     with torch.no_grad():
@@ -226,7 +226,7 @@ def test_note_says_which_file_the_hash_is_of(tmp_path: Path) -> None:
         f"from torch import nn\nINPUT = {SQUARE}\ndef build():\n"
         "    return nn.Sequential(nn.Conv2d(3, 16, 4, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten())\n"
     )
-    file = saved(tmp_path, build(f"{code}:build").network.state_dict())
+    file = saved(tmp_path, build(f"{code}:build", 0, {}).network.state_dict())
     _, inspection = open_file(file, EncoderOptions(encoder=f"{code}:build"))
     sha256 = hashlib.sha256(code.read_bytes()).hexdigest()
     assert inspection.notes == (f"built by {code}:build, SHA-256 of this file: {sha256[:12]}",)
@@ -245,7 +245,7 @@ def test_a_classifier_that_the_users_function_leaves_out_is_a_head(
         "def forgets():\n    net = whole()\n    net.first = nn.Identity()\n"
         f"    net.{name} = nn.Identity()\n    return net\n"
     )
-    network = build(f"{code}:whole").network
+    network = build(f"{code}:whole", 0, {}).network
     file = saved(tmp_path, network.state_dict())
     encoder, inspection = open_file(file, EncoderOptions(encoder=f"{code}:build"))
     assert inspection.kinds["head"] == 2

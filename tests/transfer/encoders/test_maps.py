@@ -31,7 +31,7 @@ def library_encoder(name: str, size_px: int) -> Encoder:
     if name.startswith("timm:vit") or name.startswith("hf"):
         options = EncoderOptions(**{**vars(options), "pool": "cls"})
     torch.manual_seed(0)
-    return encoder_of_network(build(name, size_px), options, "random", "")
+    return encoder_of_network(build(name, size_px, {}), options, "random", "")
 
 
 def maps_and_network(encoder: Encoder, size_px: int) -> tuple[Tensor, Any]:

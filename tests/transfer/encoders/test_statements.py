@@ -225,7 +225,7 @@ def test_hostile_texts_are_searched_in_a_moment() -> None:
     started = time.process_time()
     for part in parts:
         text = f"backbone=dict(mean={part * (MAX_CONFIG // len(part) - 9)}"
-        read_statements({"cfg": text})
+        read_statements({"cfg": text}, {})
     assert time.process_time() - started < 20  # a search in quadratic time takes an hour
 
 
@@ -241,7 +241,7 @@ DEPTHS = {
 def test_depths_are_read_from_the_names_in_use() -> None:
     for depth, texts in DEPTHS.items():
         for text in texts:
-            result = [s.value for s in read_statements({"arch": text}) if s.kind == "depth"]
+            result = [s.value for s in read_statements({"arch": text}, {}) if s.kind == "depth"]
             assert result == [depth] * (depth is not None), text
 
 

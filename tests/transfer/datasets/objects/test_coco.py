@@ -295,7 +295,7 @@ def test_other_categories_in_val_than_in_train_are_refused(
     assert all(fact in report.fatal[0] for fact in (str(INSTANCES), *fields))
     for do in (
         lambda: require("coco17", data, tolerated=10**6),
-        lambda: register_subsets(["coco17"], data),
+        lambda: register_subsets(["coco17"], data, tolerated=0),
     ):
         with pytest.raises(DataError, match="its categories differ from instances_train2017"):
             do()
@@ -406,7 +406,7 @@ def test_persons_with_corners_are_refused(outlined: bool, copy_of: CopyOf) -> No
 
 def test_an_excerpt_is_announced_with_the_classes_of_its_files(data: Path) -> None:
     (data / SMALL_DATA).unlink()
-    sizes = register_subsets(["coco17"], data)["coco17"][0]
+    sizes = register_subsets(["coco17"], data, tolerated=0)["coco17"][0]
     counts = {"trainval": 48, "test": 24, "train": 44, "val": 4}
     assert (sizes.classes, sizes.counts) == (5, counts)
     assert require("coco17", data, tolerated=0).ok
