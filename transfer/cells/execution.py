@@ -56,11 +56,10 @@ from transfer.record import (
     stored_fields,
 )
 from transfer.tasks import reading_of, task_of
-from transfer.tasks.task import Task
 
 
 @contextmanager
-def explain_errors(task: Task) -> Iterator[None]:
+def explain_errors(cell: Cell) -> Iterator[None]:
     """Shorten out-of-memory errors of GPU or CPU, and add advice.
 
     After a change of the data, the next cell of this process checks them again.
@@ -77,16 +76,18 @@ def explain_errors(task: Task) -> Iterator[None]:
         on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
         if on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError):
             reason = str(error).partition("\n")[0].rstrip(".") or "out of memory"
-            advice = [LESS_MEMORY[name] for name in LESS_MEMORY if name in task.supported_options]
-            if not torch.cuda.is_available() or task.trains_backbone:
-                error.args = (f"{reason}. To use less memory, pass {', or '.join(advice)}",)
-            else:  # features on a GPU are already in bfloat16
-                error.args = (reason,)
+            options = cell.task.supported_options
+            if cell.feature_backbone.precision == "bfloat16":
+                options -= {"features_in"}
+            if advice := [LESS_MEMORY[name] for name in LESS_MEMORY if name in options]:
+                reason += f". To use less memory, pass {', or '.join(advice)}"
+            error.args = (reason,)
         raise
 
 
 LESS_MEMORY = {
-    "images_per_gpu": "a smaller --images-per-gpu or --batch-size",
+    "images_per_gpu": "a smaller --images-per-gpu",
+    "batch_size": "a smaller --batch-size",
     "precision": "--precision bfloat16",
     "features_in": "--feature-precision bfloat16",
 }
@@ -157,7 +158,7 @@ def _compute(cell: Cell, process: Process, checks_again: bool) -> Path | None:
         start_s = time.monotonic()  # the classifier's training has another record
     if process.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(process.device)
-    with explain_errors(cell.task):
+    with explain_errors(cell):
         prepared = cell.task.prepare(cell.feature_backbone, folders)
         with image_memory(cell.settings.image_memory_gb):
             predictions = cell.task.run(prepared, folders, cell.seed)
@@ -273,7 +274,7 @@ def extract_together(cells: Sequence[Cell]) -> None:
                 load_annotations(keys, first_cell.folders.data, first_cell.folders.cache)
                 tolerated = first_cell.settings.tolerate
                 _, folders = checked_folders(keys, first_cell.folders, tolerated)
-                with explain_errors(task), progress_callback(report):
+                with explain_errors(first_cell), progress_callback(report):
                     task.extracted_images(folders)
                     features_of_backbones(backbones, task.dataset, split, transform, folders)
             except Exception as error:

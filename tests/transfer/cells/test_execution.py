@@ -11,11 +11,11 @@ import torch
 import transfer.cells.execution
 import transfer.frozen.extraction
 from transfer.cells.cell import Cell, check_records_of_name, finished
-from transfer.cells.execution import evaluate
+from transfer.cells.execution import evaluate, explain_errors
 from transfer.cells.job import summary
 from transfer.cells.request import Settings
 from transfer.datasets.expected import DataError
-from transfer.encoders.encoder import Encoder
+from transfer.encoders.encoder import Encoder, Precision
 from transfer.record import file_for_record, read_record, write_json_record
 
 
@@ -111,6 +111,27 @@ def test_a_cell_without_memory_fails_in_one_line_that_names_what_needs_less(
     with pytest.raises(RuntimeError, match=r"llocate.* --feature-precision") as error:
         evaluate(cell)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "precision", "advice"),
+    [
+        ("cars_knn", "float32", ". To use less memory, pass --feature-precision bfloat16"),
+        ("cars_knn", "bfloat16", ""),
+        (
+            "voc12_seg_linear",
+            "bfloat16",
+            ". To use less memory, pass a smaller --batch-size, or --precision bfloat16",
+        ),
+    ],
+)
+def test_advice_on_memory_names_options_that_help(
+    cell: Cell, task: str, precision: Precision, advice: str
+) -> None:
+    cell = cell.with_request(task=task, settings=replace(cell.settings, features_in=precision))
+    with pytest.raises(MemoryError) as error, explain_errors(cell):
+        raise MemoryError("out of memory")
+    assert str(error.value) == f"out of memory{advice}"
 
 
 def test_records_of_both_arithmetics_lie_beside_each_other(
