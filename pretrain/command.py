@@ -109,10 +109,19 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
         if len(values) == 2 and values[0] > values[1]:
             text = " ".join(str(value).removesuffix(".0") for value in values)
             raise OptionError(f"{option_of(option)} {text}: expected the smaller number first")
+    # a warm-up keeps its fraction of --epochs
+    if (
+        command.steps
+        and not command.recipe.warmup_epochs
+        and command.recipe.epochs != recipe.epochs
+    ):
+        raise OptionError(f"--epochs has no effect with --steps {command.steps}")
     for chosen, default in ((command.recipe, recipe), (command.recipe.config, recipe.config)):
         for option, (setting, values) in getattr(chosen, "effective_with", {}).items():
             value = getattr(chosen, setting)
             if getattr(chosen, option) != getattr(default, option) and value not in values:
                 condition = f"{option_of(setting)} {value}"
+                if value is False:
+                    condition = option_of(f"no_{setting}")
                 raise OptionError(f"{option_of(option)} has no effect with {condition}")
     return command

@@ -22,7 +22,7 @@ from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.host_memory import num_cores
 from pretrain.running.processes import Process, tf32_convolutions
-from pretrain.settings import SettingsError, check_execution, check_views
+from pretrain.settings import SettingsError, check_execution, check_view_options, check_views
 from pretrain.step_memory import memory_needs
 
 MOCO_NORM_GROUPS = 8
@@ -115,6 +115,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
     if method.num_images:
         _check_count(images.folder, "images", len(images.names), method.num_images)
     check_execution(command, method.views, device.type)
+    check_view_options(recipe.views, RECIPES[name].views, method.views)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     bad_images = BadImages(
         images=images,

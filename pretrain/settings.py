@@ -8,6 +8,7 @@ from pretrain.data.views import ViewRecipe
 from pretrain.methods import METHODS
 from pretrain.parts.view import Augmentation, View
 from pretrain.recipes import Recipe
+from pretrain.running.command_line import option_of
 
 
 class SettingsError(ValueError):
@@ -95,6 +96,30 @@ def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) 
             "--style-bank has no effect with --texture-probability "
             f"{recipe.texture_probability:g}: pass --texture-probability above 0, or no bank"
         )
+
+
+def check_view_options(recipe: ViewRecipe, published: ViewRecipe, views: Sequence[View]) -> None:
+    """Raise SettingsError if an option of the views differs from `published` without effect."""
+    large = [view for view in views if not view.small]
+    recipes = [recipe, recipe.second_view_recipe()][: len(large)]
+    if len(large) < len(views):
+        recipes.append(recipe.small_view_recipe())
+    has_jitter = any(view_recipe.jitter_probability for view_recipe in recipes)
+    has_gray = any(view_recipe.gray_probability for view_recipe in recipes)
+    has_blur = any(view_recipe.blur_probability for view_recipe in recipes)
+    small = ("small_size_px", "small_crop_area", "small_blur_probability")
+    second = ("second_blur_probability", "second_solarize_probability")
+    jitter = ("brightness", "contrast", "saturation", "hue")
+    for options, is_effective, reason in (
+        (small, len(large) < len(views), "the method has no small views"),
+        (second, len(large) > 1, "the method has one large view"),
+        (jitter, has_jitter, "no view gets jitter: pass a --jitter-probability, too"),
+        (("gray_first",), has_jitter and has_gray, "no view gets both grayscale and jitter"),
+        (("blur_sigma_px",), has_blur, "no view is blurred: pass a --blur-probability, too"),
+    ):
+        for option in options:
+            if not is_effective and getattr(recipe, option) != getattr(published, option):
+                raise SettingsError(f"{option_of(option)} has no effect, since {reason}")
 
 
 def is_ever_applied(recipe: ViewRecipe, augmentation: Augmentation) -> bool:

@@ -4,7 +4,7 @@
 it from the batch size.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -31,7 +31,7 @@ Description = Annotated[str, tyro.conf.Suppress]
 Fact = Annotated[int, tyro.conf.Suppress]
 """A number from the paper; not a command-line option."""
 
-EffectiveWith = Mapping[str, tuple[str, tuple[str, ...]]]
+EffectiveWith = Mapping[str, tuple[str, Container[object]]]
 """Option -> another option, and its values that make the first effective."""
 
 MOCO_V2_VIEWS = ViewRecipe()

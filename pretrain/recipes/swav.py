@@ -8,7 +8,15 @@ groups of eight.
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from pretrain.recipes.recipe import LARS, LONGER_EPOCHS, SWAV_VIEWS, Recipe, Recipes, with_config
+from pretrain.recipes.recipe import (
+    LARS,
+    LONGER_EPOCHS,
+    SWAV_VIEWS,
+    EffectiveWith,
+    Recipe,
+    Recipes,
+    with_config,
+)
 from pretrain.running.ranges import (
     Dimension,
     Fraction,
@@ -17,10 +25,14 @@ from pretrain.running.ranges import (
     Range,
 )
 
+MAX_QUEUE = 2**27
+
 
 @dataclass(frozen=True, kw_only=True)
 class SwAVConfig:
     """Settings of SwAV; by default, the paper's for 800 ImageNet-1k epochs."""
+
+    effective_with: ClassVar[EffectiveWith] = {"queue_from": ("queue_size", range(1, MAX_QUEUE))}
 
     temperature: Positive = 0.1
     """Tau, temperature: divides the cosines of embeddings and prototypes."""
@@ -33,7 +45,7 @@ class SwAVConfig:
     prototypes_from: Fraction = 1 / 800
     """Fraction of the run until which the prototypes are frozen.
     The default is one epoch."""
-    queue_size: Annotated[int, Range(0, 2**27)] = 0
+    queue_size: Annotated[int, Range(0, MAX_QUEUE)] = 0
     """Number of embeddings of past steps that also get codes.
     It is the number per assigned view, over all processes. 0: none. Small batches need a queue, so
     that there are more embeddings than prototypes."""

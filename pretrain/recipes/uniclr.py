@@ -60,6 +60,8 @@ class UniCLRConfig:
             ("ridge", "groups", "prenorm", "pooled_stats", "detach_covariance"), WHITENED
         ),
         **dict.fromkeys(("sym_on", "ce_both_directions"), ("variant", ("affinity", "whitening"))),
+        "momentum": ("momentum_encoder", (True,)),
+        "predictor_dim": ("predictor", (True,)),
     }
 
     variant: Variant = "affinity"

@@ -78,8 +78,12 @@ def start_job(
     process: one of several; otherwise the run has one.
     """
     args = ["--data", str(images.folder), "--out", str(workspace.folder / out)]
-    args += ["--device", workspace.device.type, "--workers", "0", *options]
-    if "num_images" in {field.name for field in fields(RECIPES[name].config)}:
+    args += ["--device", workspace.device.type, "--workers", "0"]
+    config = RECIPES[name].config
+    if getattr(config, "num_small_views", 0):
+        args += SMALL_VIEWS
+    args += options
+    if "num_images" in {field.name for field in fields(config)}:
         args += ["--num-images", str(len(images))]
     return prepare(name, parse(name, args), process or workspace.process, images)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from pretrain.loop import Training, training_step, wrap_network
 from tests.gpu.findings import Findings, exact_float32
 from tests.gpu.rounding import perturb
-from tests.gpu.started import SMALL_VIEWS, Workspace, small_images, smooth, start_job
+from tests.gpu.started import Workspace, small_images, smooth, start_job
 
 COMPILED = ("moco", "swav", "loocpp")
 """Methods with a queue and momentum encoder, two view sizes, several heads."""
@@ -49,7 +49,7 @@ def trained(
 
     changed: start from weights that are changed by one unit of rounding.
     """
-    args = ["--steps", str(NUM_STEPS), "--precision", "float32", *SMALL_VIEWS, *options]
+    args = ["--steps", str(NUM_STEPS), "--precision", "float32", *options]
     job = start_job(f"{name}/smoke", workspace, small_images(workspace), *args)
     smooth(job.method)
     if changed:

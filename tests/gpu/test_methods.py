@@ -20,7 +20,7 @@ from pretrain.method import Method
 from pretrain.recipes import RECIPES
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import BFLOAT16_UNITS, perturb
-from tests.gpu.started import SMALL_VIEWS, Workspace, small_images, smooth, start_job
+from tests.gpu.started import Workspace, small_images, smooth, start_job
 from tests.gpu.waits import count_waits
 
 METHODS = tuple(
@@ -72,7 +72,7 @@ def smooth_start(workspace: Workspace, name: str) -> tuple[Method, Batch]:
     Its activations are smooth.
     """
     on_cpu = Workspace(device=torch.device("cpu"), folder=workspace.folder)
-    job = start_job(f"{name}/smoke", on_cpu, small_images(workspace), *SMALL_VIEWS)
+    job = start_job(f"{name}/smoke", on_cpu, small_images(workspace))
     batches = job.feed.batches(0, 1)
     batch = next(batches)
     batches.close()

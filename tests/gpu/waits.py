@@ -8,7 +8,7 @@ import torch
 
 from pretrain.loop import Training, training_step
 from tests.gpu.findings import Findings
-from tests.gpu.started import SMALL_VIEWS, Workspace, small_images, start_job
+from tests.gpu.started import Workspace, small_images, start_job
 
 EIGENVALUES = "the solver of eigenvalues looks for its own failure"
 CHOLESKY = "a failed factorization is repeated with a larger ridge"
@@ -35,7 +35,7 @@ COUNTED_STEPS = 2
 
 def count_waits(workspace: Workspace, name: str, findings: Findings) -> None:
     """Note how often smoke-recipe steps and their batches wait for the GPU."""
-    options = ["--memory-gb", "0", "--read-every-steps", "2", *SMALL_VIEWS]
+    options = ["--memory-gb", "0", "--read-every-steps", "2"]
     options += ["--steps", str(WARM_UP_STEPS + COUNTED_STEPS)]
     job = start_job(f"{name}/smoke", workspace, small_images(workspace), *options)
     training = Training(job)

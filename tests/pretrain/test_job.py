@@ -1,6 +1,7 @@
 """Commands, jobs and files: refused options, records, exports, snapshots and resuming."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,10 +27,13 @@ from pretrain.job import (
 )
 from pretrain.loop import train
 from pretrain.method import BatchNeeds, Method
+from pretrain.parts.view import View
+from pretrain.recipes.recipe import SUPERVISED_VIEWS
 from pretrain.running.processes import Process
-from pretrain.settings import SettingsError
+from pretrain.settings import SettingsError, check_view_options
 
 CPU = Process(device=torch.device("cpu"))
+LARGE, SMALL = View(), View(small=True)
 
 
 def command(name: str, images: Path, *options: str) -> Command[Any]:
@@ -128,6 +132,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
         (("dino/smoke", "--precision", "bfloat16"), "16 px: layer4 gets maps of 1x1"),
         (("supervised/smoke",), "2 classes and the recipe expects 10: pass --num-classes 2"),
         (("instdisc/smoke",), "20 images and the recipe expects 50000: pass --num-images 20"),
+        (("moco/smoke", "--small-size-px", "20"), "the method has no small views"),
         (("moco/smoke", "--epochs", "0.1"), "of 1 steps make a run of no step"),
         (
             ("simaffinity/smoke", "--schedule", "step"),
@@ -145,6 +150,30 @@ def test_settings_that_do_not_fit_are_refused_before_the_run(
     positions = ["--data", str(image_folder), "--out", str(image_folder.parent / "run")]
     assert main([request_[0], *positions, *request_[1:]]) == 2
     assert output in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "views", "option"),
+    [
+        ({"small_size_px": 64}, (LARGE, LARGE), "--small-size-px"),
+        ({"small_size_px": 64}, (LARGE, SMALL), ""),
+        ({"small_crop_area": (0.1, 0.2)}, (LARGE,), "--small-crop-area"),
+        ({"second_blur_probability": 0.1}, (LARGE, SMALL), "--second-blur-probability"),
+        ({"second_blur_probability": 0.1}, (LARGE, LARGE), ""),
+        ({"blur_sigma_px": (1.0, 3.0)}, (LARGE,), "--blur-sigma-px"),
+        ({"blur_sigma_px": (1.0, 3.0), "blur_probability": 0.1}, (LARGE,), ""),
+        ({"blur_sigma_px": (1.0, 3.0), "small_blur_probability": 0.1}, (LARGE, SMALL), ""),
+        ({"hue": 0.3}, (LARGE,), "--hue"),
+        ({"hue": 0.3, "jitter_probability": 0.5}, (LARGE,), ""),
+        ({"gray_first": True, "jitter_probability": 0.5}, (LARGE,), "--gray-first"),
+    ],
+)
+def test_view_options_without_effect_are_refused(
+    changes: dict[str, Any], views: tuple[View, ...], option: str
+) -> None:
+    recipe = replace(SUPERVISED_VIEWS, **changes)
+    with pytest.raises(SettingsError, match=option) if option else nullcontext():
+        check_view_options(recipe, SUPERVISED_VIEWS, views)
 
 
 def test_a_run_within_its_images_is_refused_before_it_adds_its_pictures_to_them(

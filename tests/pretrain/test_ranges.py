@@ -140,6 +140,14 @@ def test_zero_is_accepted_only_where_it_means_something() -> None:
         ("moco_m/smoke", "--beta 1 --prior laplace", ""),
         ("lorac/smoke", "--gaussian-variance 1", "--prior laplace"),
         ("lorac/in100-r18-gaussian", "--prior-from 0.2", ""),
+        ("simaffinity/smoke", "--momentum 0.5", "--no-momentum-encoder"),
+        ("simaffinity/smoke", "--momentum 0.5 --momentum-encoder", ""),
+        ("simaffinity/smoke", "--predictor-dim 3", "--no-predictor"),
+        ("simaffinity/smoke", "--predictor-dim 3 --predictor", ""),
+        ("swav/in1k-r50", "--queue-from 0.5", "--queue-size 0"),
+        ("swav/in1k-r50", "--queue-from 0.5 --queue-size 3840", ""),
+        ("jcl/smoke", "--epochs 3 --steps 10", "--steps 10"),
+        ("simclr/in1k-r50", "--epochs 300 --steps 10", ""),  # the warm-up is a fraction of them
     ],
 )
 def test_an_option_that_changes_nothing_is_refused(recipe: str, options: str, refused: str) -> None:
