@@ -40,7 +40,7 @@ class Job:
     @property
     def requests(self) -> list[Request]:
         """Requests of the cells."""
-        return [cell.request for cell in self.cells]
+        return [cell.planned_request for cell in self.cells]
 
 
 def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:

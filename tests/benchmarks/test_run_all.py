@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ import torch
 
 import benchmarks.run_all
 import transfer.cells.job
+from benchmarks.execution.local import run_jobs
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan, render_plan_groups
 from benchmarks.run_all import main, run
@@ -98,6 +100,29 @@ def test_data_that_are_gone_at_the_end_leave_results_and_reasons(
     assert "SIGKILL" in second.reason
     assert "| mine " in (settings.results / "tables" / "overview.md").read_text()
     assert (settings.results / "report" / "index.html").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_checkpoint_overwritten_after_the_plan_is_not_evaluated(
+    request_for: Request,
+    checkpoint: Path,
+    other_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    workers: int,
+) -> None:
+    def overwrite_and_run(*args: Any) -> None:
+        shutil.copy(other_checkpoint, checkpoint)
+        run_jobs(*args)
+
+    monkeypatch.setattr(benchmarks.run_all, "run_jobs", overwrite_and_run)
+    request = request_for(tasks="cifar10_knn", workers=workers)
+    assert run(request) == 1
+    (stored,) = read_states(request.settings.results)
+    assert stored.name == "failed"
+    assert "the file has changed since the plan" in stored.reason
+    assert "changed since the plan" in " ".join(capsys.readouterr().out.split())
+    assert run(request) == 0  # evaluates the present file
 
 
 def two_runs(backbone: Encoder, folder: Path) -> list[Path]:

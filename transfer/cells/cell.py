@@ -16,6 +16,7 @@ from transfer.cells.declaration import with_declared_recipe
 from transfer.cells.request import Request, Settings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
+from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, with_heads
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import Checkpoint
@@ -51,15 +52,27 @@ class Cell:
     def of(cls, request: Request) -> Self:
         """Return the cell with the weights of its checkpoint.
 
-        BackboneError if the checkpoint has no such backbone.
+        BackboneError if the checkpoint has no such backbone, or its file has changed since the plan.
         """
-        return cls(request=request, backbone=open_checkpoint(request.checkpoint))
+        backbone = open_checkpoint(request.checkpoint)
+        if request.file_sha256 not in ("", backbone.file_sha256):
+            raise BackboneError(
+                f"{request.checkpoint.ckpt}: the file has changed since the plan (its SHA-256 was "
+                f"{request.file_sha256[:12]} and is {backbone.file_sha256[:12]}). To evaluate it "
+                "as it is now, run the command again. If a training overwrites it, evaluate a copy"
+            )
+        return cls(request=replace(request, file_sha256=""), backbone=backbone)
 
     @classmethod
     def with_backbone(cls, *, backbone: Encoder, **request: Any) -> Self:
         """Return the cell of a backbone in memory; request: fields of `Request`."""
         checkpoint = backbone.checkpoint or Checkpoint(ckpt=Path(backbone.file), name=backbone.name)
         return cls(request=Request(checkpoint=checkpoint, **request), backbone=backbone)
+
+    @property
+    def planned_request(self) -> Request:
+        """Request for a job, which fails if the checkpoint file changes before it starts."""
+        return replace(self.request, file_sha256=self.backbone.file_sha256)
 
     def with_request(self, **request: Any) -> Self:
         """Return the cell with some fields of its request replaced."""

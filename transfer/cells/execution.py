@@ -317,6 +317,7 @@ def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[
         checkpoint = replace(request.checkpoint, name=opened.name, declared=declared)
         request = replace(request, checkpoint=checkpoint)
     content = to_json(request)
+    del content["file_sha256"]  # the record has the backbone's
     for name in ("data", "results", "runs"):
         del content["settings"][name]
     if opened is None:  # Python code created the backbone: no command line can select it

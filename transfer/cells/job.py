@@ -192,7 +192,7 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     for old_error in work_folder.glob("error-*.pickle"):
         old_error.unlink()
     file = work_folder / "job.json"
-    write_job(file, [cell.request])
+    write_job(file, [cell.planned_request])
     status = wait_for_workers(start_workers(file, num_requested))
     if (record := finished(cell)) is not None:  # even if a worker has failed afterwards
         file.unlink()

@@ -71,6 +71,8 @@ class Request:
     """Name of an ablation, which the Python API appends to the protocol's."""
     changes: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
     """Numbers of the ablation that differ from the task's."""
+    file_sha256: tyro.conf.Suppress[str] = ""
+    """Hash of the checkpoint file at the time of the plan; only in the requests of jobs."""
 
     def absolute(self) -> "Request":
         """Return the request with absolute paths, for other working folders."""

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -112,8 +112,9 @@ def fail_request(request: Request, error: BaseException) -> None:
 
     Without a checkpoint the cell has no name. The state file with the same request is changed.
     """
+    request = replace(request.absolute(), file_sha256="")
     for state in read_states(request.settings.results):
-        if from_json(Request, state.content["request"]) == request.absolute():
+        if from_json(Request, state.content["request"]) == request:
             with suppress(WriteError):
                 store(state.path, state.content | {"state": "failed"} | _failure(error))
 
