@@ -75,7 +75,7 @@ from transfer.cells.cell import Cell, check_records_of_name
 from transfer.cells.checked_data import fingerprint
 from transfer.cells.request import Request, Settings, check_options_are_used
 from transfer.datasets.expected import DataError
-from transfer.datasets.folders import check_writable
+from transfer.datasets.folders import FolderError, check_writable
 from transfer.detection.engines import engine_for
 from transfer.encoders.architectures import BackboneError
 from transfer.encoders.options import Checkpoint
@@ -140,8 +140,13 @@ def run(request: RunAll, followed: Sequence[Checkpoint] = ()) -> int:
     followed: checkpoints of a followed run, whose plan is not printed.
     """
     start, results, runs = time.monotonic(), request.settings.results, request.settings.runs
-    check_writable(results, "--results")
-    check_writable(runs, "--runs")
+    for folder, option in ((results, "--results"), (runs, "--runs")):
+        try:
+            check_writable(folder, option)
+        except FolderError as error:
+            if not request.plan:  # which writes nothing
+                raise
+            print(f"note: {error}", file=sys.stderr)
     site = None
     if request.cluster.slurm:
         try:
@@ -289,6 +294,9 @@ def main(args: list[str]) -> int:
     if ("--plan", "full") in pairwise(args):
         index = args.index("full", args.index("--plan"))
         args = [*args[: index - 1], "--plan-full", *args[index + 1 :]]
+    for option in ("--tasks", "--suite"):  # such as "$TASKS" in a script that does not set it
+        if (option, "") in pairwise(args) or f"{option}=" in args:
+            raise ValueError(f"{option} is empty. To run all default tasks, leave it out")
     request = parse(RunAll, args, description=__doc__)
     request = replace(request, plan=request.plan or request.plan_full)
     if not request.cluster.watch:  # --watch has nothing to save: signals end it at once

@@ -13,10 +13,12 @@ from transfer.tasks import TASKS, default_tasks, get, matching_keys, reading_of
 def task_keys(tasks: str, suite: str, skip: str = "") -> list[str]:
     """Return the keys of the requested tasks that are not skipped.
 
-    tasks, skip: keys, ids, groups, patterns and suites, separated by commas. ValueError for an
-    unknown task or paper, and if no task remains.
+    tasks, skip: keys, ids, groups, patterns and suites, separated by commas; empty if not given.
+    ValueError for an unknown task or paper, and if no task remains.
     """
     names = _split_names(tasks)
+    if tasks and not names:
+        raise ValueError(f"--tasks {tasks!r}: expected tasks, separated by commas")
     if suite:
         papers_tasks = suites()
         if suite not in papers_tasks:

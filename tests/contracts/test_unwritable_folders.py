@@ -48,3 +48,20 @@ def test_a_folder_that_cannot_be_written_is_refused_with_status_2_before_any_wor
         assert main([*args, option, location]) == 2
         assert f"error: {option} {location}: cannot be written (" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == previous
+
+
+@pytest.mark.parametrize("option", ["--results", "--runs"])
+def test_a_plan_needs_no_folder_that_can_be_written(
+    option: str,
+    tmp_path: Path,
+    checkpoint: Path,
+    small_data: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "gone")
+    args = ["--ckpt", str(checkpoint), "--data", str(small_data), "--tasks", "cifar10_knn"]
+    assert benchmarks.run_all.main([*args, "--plan", option, str(link)]) == 0
+    output = capsys.readouterr()
+    assert f"note: {option} {link}: cannot be written (" in output.err
+    assert "cifar10_knn" in output.out

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.planning.cells import suites, task_keys
 from benchmarks.results.published import AVERAGE, ELSEWHERE, papers
+from benchmarks.run_all import main
 from transfer.datasets.catalog import DATASETS
 from transfer.getting.command import SUITES
 from transfer.tasks import TASKS, TaskError, reading_of, task_of
@@ -37,6 +38,14 @@ def test_groups_patterns_and_papers_name_tasks() -> None:
     assert task_keys("jcl,cifar10_knn", "") == [*suites()["jcl"], "cifar10_knn"]
     assert task_keys("", "lorac") == task_keys("lorac", "") == list(suites()["lorac"])
     assert task_keys("transfer_linear", "", "transfer_linear/[a-o]*") == twelve[-3:]
+
+
+@pytest.mark.parametrize("args", [["--tasks", ""], ["--tasks="], ["--tasks", ","], ["--suite="]])
+def test_empty_list_of_tasks_is_refused(
+    args: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*args, "--random", "--plan", "--data", "nowhere"]) == 2
+    assert f"error: {args[0].rstrip('=')} " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
