@@ -23,7 +23,7 @@ from pretrain.parts.resnet import BranchedResNet
 from pretrain.running import stop
 from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.errors import NotFiniteError
-from pretrain.running.processes import any_process
+from pretrain.running.processes import any_process, largest_of_processes
 from pretrain.running.torch_versions import compile_module, data_parallel
 
 
@@ -98,10 +98,11 @@ def train(job: Job) -> int:
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
             )
         del state  # free the copy of all weights and momenta
-    if all(any_process([training.step == 0, training.step > 0], job.process)):
+    last, first_negated = largest_of_processes([training.step, -training.step], job.process)
+    if last != -first_negated:
         raise checkpoint.CheckpointError(
-            f"only some processes found {job.checkpoint_path}. --out must be a folder that all "
-            "nodes share"
+            f"the processes read {job.checkpoint_path} of different steps, from {-first_negated} "
+            f"(0: no checkpoint) to {last}. --out must be a folder that all nodes share"
         )
     if is_main and training.step == 0:
         # snapshots of an earlier run would be mixed with this run's

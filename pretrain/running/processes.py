@@ -195,14 +195,23 @@ def any_process(flags: list[bool], process: Process) -> list[bool]:
 
     All processes must call this together.
     """
+    return [value > 0 for value in largest_of_processes([int(flag) for flag in flags], process)]
+
+
+def largest_of_processes(values: list[int], process: Process) -> list[int]:
+    """Return, for each value, the largest of all processes.
+
+    All processes must call this together.
+    """
     import torch
     import torch.distributed as dist
 
     if process.num_processes == 1:
-        return flags
-    tensor = torch.tensor(flags, dtype=torch.int32, device=process.device)
+        return values
+    tensor = torch.tensor(values, device=process.device)
     dist.all_reduce(tensor, dist.ReduceOp.MAX)
-    return [bool(flag) for flag in tensor.tolist()]
+    largest: list[int] = tensor.tolist()
+    return largest
 
 
 def indices_of_process(count: int, process: Process) -> Iterator[int]:

@@ -244,11 +244,21 @@ def test_what_is_only_logged_is_computed_where_it_is_read(
     assert [(line["step"], line["number"]) for line in lines] == [(n, n) for n in (4, 8, 12, 15)]
 
 
-def test_a_checkpoint_that_another_process_does_not_see_is_refused(
-    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("other_step", "steps"), [(0, "from 0 .* to 4"), (3, "from 3 .* to 4")])
+def test_processes_that_read_different_checkpoints_are_refused(
+    image_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    other_step: int,
+    steps: str,
 ) -> None:
-    monkeypatch.setattr("pretrain.loop.any_process", lambda flags, _: [True] * len(flags))
-    with pytest.raises(CheckpointError, match=r"only some processes .* that all nodes share"):
+    with stop_after(4):
+        train(job(image_folder, tmp_path))
+    others = [other_step, -other_step]
+    monkeypatch.setattr(
+        "pretrain.loop.largest_of_processes", lambda values, _: list(map(max, values, others))
+    )
+    with pytest.raises(CheckpointError, match=rf"{steps}\. .* that all nodes share"):
         train(job(image_folder, tmp_path))
 
 
