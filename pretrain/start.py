@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command
@@ -35,6 +34,7 @@ from pretrain.running.processes import (
     wait_for_all,
 )
 from pretrain.running.reading import ReadError
+from pretrain.running.torch_versions import is_out_of_memory
 from pretrain.settings import SettingsError, check_recipe
 
 FAILURES = DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledError
@@ -65,8 +65,7 @@ def start(name: str, command: Command[Any]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (RuntimeError, MemoryError) as error:
-        # torch has no error type for running out of CPU memory
-        if isinstance(error, OutOfMemoryError | MemoryError) or "t allocate memory" in str(error):
+        if is_out_of_memory(error):
             line = str(error).partition("\n")[0]  # the other lines are details
             advice = f"{line.rstrip('.') or 'out of memory'}. {USE_LESS_MEMORY}"
             print(f"error: {advice}", file=sys.stderr)

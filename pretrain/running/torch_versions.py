@@ -8,6 +8,7 @@
 - torch.compile of torch 2.6 supports a collective only with its group. That of torch 2.11 loses the
   gradient of an autograd function whose result was written in place (pretrain/parts/gather.py).
 - Autocast supports the device "mtia" since torch 2.7.
+- No version has an error class for CPU memory.
 - Since torch 2.9, each backend has a separate attribute for the precision of float32 products;
   transfer/process_state.py reads it if the common setting cannot be read.
 
@@ -24,6 +25,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 SHARED_GRAPH_LIMIT = 64
 """Maximum number of graphs of all compiled modules, if torch does not limit each one's."""
+CPU_MEMORY = ("DefaultCPUAllocator", "t allocate memory")
+"""Phrases in the errors of torch if the CPU's memory is used up."""
 
 
 def data_parallel(network: nn.Module, device: torch.device) -> DistributedDataParallel:
@@ -53,6 +56,12 @@ def compile_module(module: nn.Module, *, backend: str = "inductor") -> None:
     else:
         torch._dynamo.config.cache_size_limit = SHARED_GRAPH_LIMIT
     module.compile(backend=backend, dynamic=False, **options)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that the memory of the GPU or CPU is used up."""
+    on_cpu = type(error) is RuntimeError and any(text in str(error) for text in CPU_MEMORY)
+    return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def autocast_devices() -> list[str]:

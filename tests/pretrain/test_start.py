@@ -36,6 +36,25 @@ def test_only_partial_files_of_a_kill_are_removed(tmp_path: Path) -> None:
         assert (tmp_path / "checkpoint.pt").exists()
 
 
+@pytest.mark.parametrize("of_gpu", [True, False])
+def test_a_run_without_memory_ends_in_one_line_that_names_what_needs_less(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    of_gpu: bool,
+) -> None:
+    def fails(*_: object) -> None:
+        if of_gpu:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nframes")
+        torch.empty(2**52, dtype=torch.uint8)
+
+    monkeypatch.setattr("pretrain.start.run", fails)
+    assert main(["jcl/smoke", "--data", str(tmp_path), "--out", str(tmp_path / "run")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "llocate" in line
+    assert "--checkpoint-activations" in line
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_cuda_where_there_is_none_is_refused(
     image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

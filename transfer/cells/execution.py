@@ -66,15 +66,15 @@ def explain_errors(cell: Cell) -> Iterator[None]:
     """
     import torch
 
+    from pretrain.running.torch_versions import is_out_of_memory
+
     try:
         yield
     except ChangedDataError:
         check_once.cache_clear()
         raise
     except (MemoryError, RuntimeError) as error:
-        # torch has no error class for CPU memory
-        on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
-        if on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError):
+        if is_out_of_memory(error):
             reason = str(error).partition("\n")[0].rstrip(".") or "out of memory"
             options = cell.task.supported_options
             if cell.feature_backbone.precision == "bfloat16":
