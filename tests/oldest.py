@@ -76,7 +76,9 @@ def main() -> int:
     if not installs([*oldest, "lowest-direct", "--python", PYTHON, "--editable", ".[dev]"], ROOT):
         return 0
     pytest: list[str | Path] = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    run([*pytest, "-n", "auto", "--maxprocesses", "8", "--dist", "loadgroup", "-m", FAST, *TESTS])
+    one_thread = ("env", "OMP_NUM_THREADS=1")  # per worker, as in make test
+    workers = ("-n", "auto", "--maxprocesses", "8", "--dist", "loadgroup")
+    run([*one_thread, *pytest, *workers, "-m", FAST, *TESTS])
     slow = ("tests/pretrain/test_two_processes.py", "tests/pretrain/test_compilation.py")
     run([*pytest, "-n", "0", *slow])
     print(f"the oldest versions pass; {time.monotonic() - started_s:.0f} s")
