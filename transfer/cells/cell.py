@@ -52,7 +52,8 @@ class Cell:
     def of(cls, request: Request) -> Self:
         """Return the cell with the weights of its checkpoint.
 
-        BackboneError if the checkpoint has no such backbone, or its file has changed since the plan.
+        BackboneError if the checkpoint has no such backbone, or its file has changed since the
+        plan.
         """
         backbone = open_checkpoint(request.checkpoint)
         if request.file_sha256 not in ("", backbone.file_sha256):

@@ -64,8 +64,6 @@ def explain_errors(cell: Cell) -> Iterator[None]:
 
     After a change of the data, the next cell of this process checks them again.
     """
-    import torch
-
     from pretrain.running.torch_versions import is_out_of_memory
 
     try:
