@@ -61,22 +61,24 @@ class CellState:
 States = Sequence[CellState]
 
 
-def all_states(results: Path) -> tuple[States, str]:
+def all_states(results: Path, *, ask_slurm: bool = True) -> tuple[States, str]:
     """Return the states of all cells, and Slurm's error message or "".
 
     Slurm reports whether a job waits or runs. How it ended is read from the cell's file, since
     Slurm stores ended jobs only for a short time.
+
+    ask_slurm: otherwise, cells on a cluster have their stored states.
     """
     stored, message, jobs = read_states(results), "", dict[str, JobState]()
     ids = [s.content["job"] for s in stored if s.is_submitted and s.name != "done"]
     try:
-        jobs = job_states(list(dict.fromkeys(ids))) if ids else jobs
+        jobs = job_states(list(dict.fromkeys(ids))) if ids and ask_slurm else jobs
     except ClusterError as error:
         message = str(error)
     states = []
     for state in stored:
         name, detail = state.name, state.reason
-        if state.is_submitted and name != "done":
+        if ask_slurm and state.is_submitted and name != "done":
             name, detail = _submitted_state(state, jobs, unanswered=bool(message))
         states.append(CellState(state, name, detail))
     return states, message
@@ -156,9 +158,12 @@ def status_page(states: States) -> str:
 
 
 def write_status_page(results: Path, runs: Path, states: States | None = None) -> None:
-    """Write the page of these states, or of all cells."""
+    """Write the page of these states, or of all cells.
+
+    It does not wait for a cluster, which would delay the signals of a run on this machine.
+    """
     with suppress(WriteError):  # a full disk must not stop a run
-        page = status_page(all_states(results)[0] if states is None else states)
+        page = status_page(all_states(results, ask_slurm=False)[0] if states is None else states)
         write_text(runs / STATUS_PAGE, page, "--runs")
 
 

@@ -6,9 +6,11 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+import benchmarks.execution.states
 from benchmarks.cluster.arrays import (
     MARGIN,
     _write_submitted,
@@ -22,7 +24,7 @@ from benchmarks.cluster.arrays import (
 )
 from benchmarks.execution.ending import write_requested
 from benchmarks.execution.graph import job_graph
-from benchmarks.execution.states import all_states
+from benchmarks.execution.states import all_states, write_status_page
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
@@ -255,6 +257,14 @@ def test_failed_cell_of_a_running_job_has_failed(
     assert states(settings) == [("running", ""), ("failed", "DataError: no folder")]
     (programs / "queue").write_text("1_0|RUNNING|None|n1\n1_1|REQUEUED|None|\n")
     assert [name for name, _ in states(settings)] == ["running", "queued"]
+
+
+def test_page_of_a_run_on_this_machine_does_not_wait_for_the_cluster(
+    submission: list[State], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmarks.execution.states, "job_states", Mock(side_effect=AssertionError))
+    write_status_page(settings.results, settings.runs)
+    assert "2 queued" in (settings.runs / "status.html").read_text()
 
 
 def test_a_job_that_begins_before_its_submission_is_written_keeps_its_state(
