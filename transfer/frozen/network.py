@@ -84,7 +84,9 @@ def forward(network: nn.Module, images: Tensor) -> Tensor:
     batch = images.to(
         weight.device, weight.dtype, memory_format=torch.channels_last, non_blocking=True
     )
-    features: Tensor = network(batch)
+    # a head on the features may be trained with autocast
+    with torch.autocast(weight.device.type, enabled=False):
+        features: Tensor = network(batch)
     return features.float()
 
 

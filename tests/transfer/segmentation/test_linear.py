@@ -125,6 +125,19 @@ def test_the_encoder_is_frozen_and_stays_in_eval_mode() -> None:
     assert {name.partition(".")[0] for name in network.state_dict()} == {"norm", "classifier"}
 
 
+def test_the_encoder_keeps_its_precision_if_the_head_trains_with_autocast() -> None:
+    network = head()
+    network.eval()
+    generator = torch.Generator().manual_seed(3)
+    images = torch.randn(2, 3, 16, 16, generator=generator)
+    for dtype in (torch.float32, torch.bfloat16):
+        network.encoder[0].to(dtype)
+        expected = network.maps(images)
+        for autocast in (torch.bfloat16, torch.float16):
+            with torch.autocast("cpu", autocast):
+                assert torch.equal(network.maps(images), expected)
+
+
 def test_an_encoder_whose_maps_depend_on_the_batch_is_refused() -> None:
     network = head()
     assert network.verify({}, "patches")["maps"] < 1e-5
