@@ -1,8 +1,9 @@
 """Run jobs on this machine, in sequence or in parallel.
 
 Parallel jobs have one process each, on separate GPUs if there are any. By default, frozen networks
-use all GPUs, with one process per GPU (tested with CPU processes, but never on two GPUs). Ctrl-C
-and the signals of schedulers are forwarded: each cell saves, and the same command resumes.
+use all GPUs, with one process per GPU (tested with CPU processes, but never on two GPUs). Jobs that
+need few GPUs start first; among them, long ones. Ctrl-C and the signals of schedulers are
+forwarded: each cell saves, and the same command resumes.
 """
 
 import os
@@ -81,10 +82,12 @@ class _Processes:
     """Jobs that run in parallel processes, at most `workers` at a time."""
 
     def __init__(self, jobs: Sequence[Job], workers: int, settings: Settings) -> None:
-        self.waiting, self.workers, self.total = list(jobs), workers, len(jobs)
+        self.workers, self.total = workers, len(jobs)
         self.settings = settings
         self.free = visible_gpus()
         self.num_gpus = len(self.free)
+        # a job that waits for all GPUs would leave some of them idle if it were not the last
+        self.waiting = sorted(jobs, key=lambda job: (self._gpus_needed(job.cell), -job.hours))
         self.running: dict[subprocess.Popen[bytes], tuple[Job, list[str], Path]] = {}
 
     def run(self) -> None:
@@ -124,7 +127,6 @@ class _Processes:
         job = next((job for job in self.waiting if unfinished.isdisjoint(job.dependencies)), None)
         if job is None or len(self.running) >= self.workers:
             return None
-        # smaller jobs do not overtake, otherwise a job that needs many GPUs would starve
         return job if len(self.free) >= self._gpus_needed(job.cell) else None
 
     def _gpus_needed(self, cell: Cell) -> int:

@@ -84,8 +84,16 @@ def test_fine_tuning_gets_all_gpus(
     with assume_gpus(2):
         assert run(rows("coco_det", "cifar10_knn"), 2) == []
     lines = (tmp_path / "log").read_text().splitlines()
-    assert lines[0] == "coco_det 0,1 1"
-    assert re.fullmatch("cifar10_knn [01] 2", lines[1])
+    assert re.fullmatch("cifar10_knn [01] 2", lines[0])
+    assert re.fullmatch("coco_det (0,1|1,0) 1", lines[1])
+
+
+def test_long_jobs_start_first(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmarks.execution.local, "visible_gpus", lambda: ["0"])
+    monkeypatch.setattr(benchmarks.execution.local, "record_of", lambda _: "a record")
+    instead(monkeypatch, f"echo $1 >> {tmp_path}/log")
+    run([*rows("cifar10_knn"), *rows("voc07_svm", hours=2.0)], 2)
+    assert (tmp_path / "log").read_text().split() == ["voc07_svm", "cifar10_knn"]
 
 
 def test_runs_with_equal_process_ids_have_different_job_files(
