@@ -6,7 +6,7 @@ with each value of --colors-in and with 8 and 16 cores. On a CPU, the smoke reci
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from benchmarks.gpu.timing import (
 )
 from pretrain.command import parse
 from pretrain.data import augment_device
-from pretrain.data.feed import pin_memory
+from pretrain.data.feed import HostBatch, pin_memory
 from pretrain.data.listing import find_images
 from pretrain.job import Job, prepare
 from pretrain.loop import Training, training_step, wrap_network
@@ -84,7 +84,6 @@ def step_throughput(
     A CPU computes the same steps without a graph or a compiler.
     """
     on_gpu = device.type == "cuda"
-    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
     recipe, *options = RECIPES[name].split() if on_gpu else [f"{name}/smoke"]
     if on_gpu and variant == "compiled":
         options.append("--compile")
@@ -92,36 +91,9 @@ def step_throughput(
     def measure(batch_size: int) -> Quantities:
         job = step_job(recipe, device, folder, batch_size, *options)
         needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
-        cv2.setNumThreads(0)  # as in workers
-        with one_thread():
-            started_s = process_time()
-            prepared = job.feed.make(0)
-            core_throughput = batch_size / (process_time() - started_s)
-        prepared = pin_memory(prepared) if on_gpu else prepared
-        arch, stem, px = job.recipe.arch, job.recipe.stem, job.recipe.views.size_px
-        precision: Precision = "bfloat16" if job.dtype == torch.bfloat16 else "float32"
-        plain = evaluation.new_classifier(arch, px, 1000, device, batch_size, stem)
-        plain.network.train()
-        plain_step = partial(evaluation.training_step, plain, device, precision)
-        with measured_convolutions(device, one_size=True):
-            plain_s = seconds_per_call(plain_step, device, warm_up=warm_up, calls=calls)
-        del plain, plain_step
-        training = Training(job)
-        batch = partial(job.feed.finish, prepared)  # upload and normalize in each step, as in a run
-
-        def step() -> None:
-            training_step(job, training, training.method, batch())
-
-        views = count_views(job, step)
-        wrap_network(job, training.method)  # compiles it if the options say so
-        is_static = variant == "graph"
-        static = StaticStep(job, training, batch()) if is_static else None
-        if static is not None and on_gpu:
-            static.take(batch())  # draws the first permutations
-            static.capture()
-        timed = step if static is None else lambda: static.take(batch())
-        time = partial(seconds_per_call, timed, device, warm_up=warm_up, calls=calls)
-        seconds, memory = with_peak_memory(time, device)
+        host_batch, core_throughput = make_batch(job)
+        plain_s = seconds_of_plain_step(job)
+        views, seconds, memory = measure_steps(job, host_batch, variant)
         throughput = batch_size / seconds
         hours = job.recipe.epochs * DATASETS["in1k"].counts["trainval"] / throughput / 3600
         return {
@@ -139,6 +111,64 @@ def step_throughput(
         }
 
     return first_that_fits(measure, batches if on_gpu else CPU_BATCHES)
+
+
+def make_batch(job: Job) -> tuple[HostBatch, float]:
+    """Make a batch on one core, like a worker; return it and the images/s."""
+    num_threads = cv2.getNumThreads()
+    cv2.setNumThreads(0)
+    try:
+        with one_thread():
+            started_s = process_time()
+            host_batch = job.feed.make(0)
+            throughput = job.recipe.batch_size / (process_time() - started_s)
+    finally:
+        cv2.setNumThreads(num_threads)
+    return pin_memory(host_batch) if job.process.device.type == "cuda" else host_batch, throughput
+
+
+def seconds_of_plain_step(job: Job) -> float:
+    """Return the seconds of a supervised step with the network and batch of a job."""
+    recipe, device = job.recipe, job.process.device
+    precision: Precision = "bfloat16" if job.dtype == torch.bfloat16 else "float32"
+    px, images = recipe.views.size_px, recipe.batch_size
+    plain = evaluation.new_classifier(recipe.arch, px, 1000, device, images, recipe.stem)
+    plain.network.train()
+    with measured_convolutions(device, one_size=True):
+        return seconds_per_step(partial(evaluation.training_step, plain, device, precision), device)
+
+
+def measure_steps(
+    job: Job, host_batch: HostBatch, variant: Variant
+) -> tuple[tuple[float, float], float, float]:
+    """Return the views as counted by `count_views`, the seconds per step, and the peak GB.
+
+    All steps upload and normalize the same batch.
+    """
+    device, training = job.process.device, Training(job)
+    static: StaticStep | None = None
+
+    def step() -> None:
+        batch = job.feed.finish(host_batch)
+        if static is None:
+            training_step(job, training, training.method, batch)
+        else:
+            static.take(batch)
+
+    views = count_views(job, step)
+    wrap_network(job, training.method)  # compiles it if the options say so
+    if variant == "graph":
+        static = StaticStep(job, training, job.feed.finish(host_batch))
+        if device.type == "cuda":
+            step()  # draws the first permutations
+            static.capture()
+    return views, *with_peak_memory(partial(seconds_per_step, step, device), device)
+
+
+def seconds_per_step(step: Callable[[], None], device: torch.device) -> float:
+    """Return the mean seconds of a step; a CPU computes only one."""
+    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if device.type == "cuda" else (0, 1)
+    return seconds_per_call(step, device, warm_up=warm_up, calls=calls)
 
 
 def fed_step_throughput(

@@ -4,6 +4,7 @@ import os
 from functools import partial
 from pathlib import Path
 
+import cv2
 import pytest
 import torch
 
@@ -100,6 +101,17 @@ def test_views_with_and_without_gradient_are_counted(tmp_path: Path) -> None:
     batch = job.feed.finish(job.feed.make(0))
     step = partial(training_step, job, training, training.method, batch)
     assert count_views(job, step) == (16, 32)  # a query and two keys of each image
+
+
+def test_a_batch_of_one_core_leaves_opencv_its_threads(tmp_path: Path) -> None:
+    job = pretraining.step_job("jcl/smoke", torch.device("cpu"), tmp_path, 16)
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(2)
+    pretraining.make_batch(job)
+    try:
+        assert cv2.getNumThreads() == 2
+    finally:
+        cv2.setNumThreads(before)
 
 
 def test_colors_on_the_device_are_compiled_once_for_all_steps(tmp_path: Path) -> None:
