@@ -39,6 +39,7 @@ from transfer.cells.request import Request, Settings, from_json, to_json
 from transfer.cells.state import read_states
 from transfer.hours import Measured, measured_seconds
 from transfer.record import state_path
+from transfer.tasks import task_of
 
 GPUS_OF_A_NODE = 8
 CPUS_PER_GPU = 8
@@ -306,6 +307,7 @@ def retry_failed(results: Path, options: SlurmOptions) -> int:
             # the folder may have been moved
             settings = replace(request.settings, results=results.absolute())
             try:
+                task_of(request.task)  # TaskError if its plugin is not installed
                 cells.append(_without_weights(replace(request, settings=settings)))
             except (SuiteError, OSError) as error:
                 _print_not_submitted(earlier.content["backbone"], earlier.key, str(error))

@@ -384,6 +384,18 @@ def test_retry_submits_the_other_cells_if_a_checkpoint_is_gone(
     assert len(list(programs.glob("job.*"))) == 4  # two arrays and twice the tables
 
 
+def test_retry_submits_the_other_cells_if_a_plugin_is_absent(
+    from_file: FromFile, settings: Settings, programs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(from_file("cifar10_knn", "in100_knn"), settings)
+    end_jobs(settings, programs)
+    stored = read_states(settings.results)[0]
+    request = stored.content["request"] | {"task": "cifar10_knn@plugin"}
+    state.store(stored.path, stored.content | {"request": request})
+    assert retry_failed(settings.results, SlurmOptions()) == 1
+    assert "mine cifar10_knn@plugin: not submitted: " in capsys.readouterr().err
+
+
 def test_retry_names_cells_whose_data_are_missing(
     from_file: FromFile,
     settings: Settings,
