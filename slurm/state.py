@@ -110,13 +110,13 @@ def log_path(folder: Path, job: str) -> Path:
 def last_log_line(log: Path) -> str:
     """Return the last log line of a job's command, or "".
 
-    Lines of srun, submitit and `slurm.requeue` are skipped.
+    Lines of srun, submitit and `slurm.requeue` are skipped. The log may belong to another user.
     """
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
             text = file.read().decode(errors="replace").replace("\r", "\n")
-    except FileNotFoundError:
+    except OSError:
         return ""
     lines = [line.strip() for line in text.split("\n")]
     of_command = [line for line in lines if line and not line.startswith(LAUNCHER_PREFIXES)]

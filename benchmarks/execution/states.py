@@ -4,6 +4,7 @@ Each cell has a state file (transfer/cells/state.py). The states of cells on a c
 on the states of their Slurm jobs.
 """
 
+import os
 import sys
 import time
 from collections import Counter
@@ -55,7 +56,7 @@ class CellState:
     def log(self) -> str:
         """Path of the log of a failed job, or ""."""
         log = self.stored.content["log"]
-        return log if self.name == "failed" and log and Path(log).exists() else ""
+        return log if self.name == "failed" and os.access(log, os.R_OK) else ""
 
 
 States = Sequence[CellState]
@@ -104,8 +105,8 @@ def _submitted_state(
         return "done", ""
     if unanswered:
         return "queued", "or running or killed; the cluster does not respond"
-    if job.stage == "unknown" and not log.exists():  # Slurm forgets cancelled elements of an array
-        return "cancelled", "before it started"
+    if job.stage == "unknown" and not os.access(log, os.F_OK):
+        return "cancelled", "before it started"  # Slurm forgets such elements of an array
     return "failed", (job.slurm_state or "killed; the cluster reports no reason") + log_note
 
 

@@ -248,6 +248,20 @@ def test_each_state_is_told_from_what_there_is(
         assert fact in output
 
 
+@pytest.mark.parametrize("stage", ["TIMEOUT", ""])
+def test_log_that_cannot_be_read_is_not_shown(
+    submission: list[State], settings: Settings, programs: Path, stage: str
+) -> None:
+    log = settings.runs / ("x" * 300)  # stands for another user's folder: stat raises an error
+    for stored in submission:
+        state.store(stored.path, stored.content | {"log": str(log)})
+    lines = f"1_0|{stage}|None|n1\n1_1|{stage}|None|n1\n"
+    (programs / "queue").write_text(lines if stage else "")
+    shown = all_states(settings.results)[0]
+    assert {item.name for item in shown} == {"failed" if stage else "cancelled"}
+    assert {item.log for item in shown} == {""}
+
+
 def test_failed_cell_of_a_running_job_has_failed(
     submission: list[State], rows: Rows, settings: Settings, programs: Path
 ) -> None:
