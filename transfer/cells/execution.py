@@ -199,7 +199,8 @@ def _record(
         metrics=cell.task.metrics(predictions),
         details=json.loads(
             json.dumps(
-                cell.task.details(predictions) | _run_details(cell, reports, classifier_record)
+                # a head that convolves states TF32 itself
+                _run_details(cell, reports, classifier_record) | cell.task.details(predictions)
             )
         ),
         data={

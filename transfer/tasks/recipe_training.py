@@ -205,6 +205,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         predictions = self.test(network, data, folder, folders)
         # plain batch norm uses only the images of its own process
         norm_groups = process.num_processes if norm == "BN" else 1
+        precisions = [recipe.precision, *([] if self.trains_backbone else [backbone.precision])]
         details = {
             "norm": norm,
             "num_processes": process.num_processes,
@@ -212,7 +213,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             "largest_difference_of_maps": differences,
             "images_per_norm_statistic": recipe.batch_size // (recipe.accumulated * norm_groups),
             "learning_rate": rate,
-            "tf32_convolutions": recipe.precision == "float32" and tf32_convolutions(),
+            "tf32_convolutions": "float32" in precisions and tf32_convolutions(),
             "training": training_summary,
             "num_train": samples.num_images,
             "num_test": len(data.test),

@@ -154,6 +154,17 @@ def test_records_of_both_arithmetics_lie_beside_each_other(
     assert file_for_record(cell.path, second) != cell.path
 
 
+@pytest.mark.slow  # it trains on and predicts masks
+def test_a_record_tells_tf32_of_a_head_on_features_in_bfloat16(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("transfer.cells.execution", "transfer.tasks.recipe_training"):
+        monkeypatch.setattr(f"{module}.tf32_convolutions", lambda: True)
+    settings = replace(cell.settings, features_in="bfloat16")
+    record = evaluate(cell.with_request(task="voc12_seg_linear", settings=settings))
+    assert record.details["tf32_convolutions"] is True
+
+
 def test_a_record_that_tells_no_arithmetic_is_of_float32(cell: Cell) -> None:
     record = evaluate(cell)
     del record.details["features_in"]
