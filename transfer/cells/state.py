@@ -43,6 +43,8 @@ class State:
 
     path: Path
     content: dict[str, Any]
+    updated_s: float = 0.0
+    """Time when its process last wrote a state, also of another cell."""
 
     @property
     def name(self) -> StateName:
@@ -73,23 +75,30 @@ class State:
     @property
     def runs_here(self) -> bool:
         """Return whether a running process of this machine wrote the state."""
-        return self.content["host"] == socket.gethostname() and is_alive(int(self.content["pid"]))
+        host, pid, started = self.process
+        return host == socket.gethostname() and bool(started) and started == started_at(pid)
+
+    @property
+    def process(self) -> tuple[object, ...]:
+        """Process that wrote the state: host, number and start."""
+        return tuple(self.content.get(name) for name in ("host", "pid", "started"))
 
     def _is_alive(self) -> bool:
         if self.content["host"] != socket.gethostname():
-            with suppress(OSError):
-                return time.time() - self.path.stat().st_mtime < STALE_S
-            return False
+            return time.time() - self.updated_s < STALE_S
         return self.runs_here
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether a process on this machine runs; zombies do not count."""
+def started_at(pid: object) -> str:
+    """Return when a process started, in clock ticks since boot; empty if it does not run.
+
+    Another process may get the number later, such as 1 in a container. Zombies do not run.
+    """
     try:
-        status = Path(f"/proc/{pid}/stat").read_text()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
 
 
 def write(cell: Cell, name: StateName, reason: str = "", **fields: Any) -> None:
@@ -158,7 +167,11 @@ def failure(cell: Cell) -> str:
 def read_state(path: Path) -> State | None:
     """Return the state in a file, or None if it is unusable."""
     content = read_json(path) or {}
-    return State(path=path, content=content) if content.get("format") == STATE_FORMAT else None
+    if content.get("format") != STATE_FORMAT:
+        return None
+    with suppress(OSError):
+        return State(path=path, content=content, updated_s=path.stat().st_mtime)
+    return None
 
 
 def read_states(results: Path) -> list[State]:
@@ -169,8 +182,11 @@ def read_states(results: Path) -> list[State]:
     pattern = f"{glob.escape(str(results / RECORDS))}/**/*{STATE}"
     # Path.glob does not follow links
     files = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
-    states = (read_state(Path(file)) for file in files)
-    return [state for state in states if state is not None]
+    states = [state for file in files if (state := read_state(Path(file))) is not None]
+    updated_s: dict[object, float] = {}
+    for state in states:  # a process that evaluates one cell writes no states of waiting ones
+        updated_s[state.process] = max(state.updated_s, updated_s.get(state.process, 0.0))
+    return [replace(state, updated_s=updated_s[state.process]) for state in states]
 
 
 def content(cell: Cell, name: StateName, reason: str = "") -> dict[str, Any]:
@@ -198,6 +214,7 @@ def content(cell: Cell, name: StateName, reason: str = "") -> dict[str, Any]:
         "request": to_json(cell.request.absolute()),
         "host": socket.gethostname(),
         "pid": os.getpid(),
+        "started": started_at(os.getpid()),
     }
 
 

@@ -90,6 +90,20 @@ def test_process_of_another_machine_ends_by_silence(cell: Cell) -> None:
     assert shown(cell)[0] == "stopped"
 
 
+def test_waiting_cell_of_another_machine_is_queued_while_its_process_writes(cell: Cell) -> None:
+    os.utime(change(cell, host="other"), (1e9, 1e9))
+    second = cell.with_request(seed=1)
+    state.write(second, "running")
+    change(second, host="other")
+    names = [item.name for item in state.read_states(cell.settings.results)]
+    assert names == ["queued", "running"]
+
+
+def test_process_with_the_number_of_an_ended_one_does_not_run_its_cells(cell: Cell) -> None:
+    change(cell, state="running", started="1")
+    assert shown(cell)[0] == "stopped"
+
+
 @pytest.mark.parametrize("content", ["", "[1]", '{"format": "other"}'])
 def test_truncated_and_foreign_files_are_no_states(cell: Cell, content: str) -> None:
     state_path(cell.path).write_text(content)
