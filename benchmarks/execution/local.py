@@ -39,9 +39,20 @@ def run_jobs(jobs: Sequence[Job], workers: int, settings: Settings) -> None:
     Each cell without a record gets a reason in its state file. Raises Stopped after a signal, once
     all cells have saved.
     """
-    if workers > 1:
-        _Processes(jobs, workers, settings).run()
-        return
+    try:
+        if workers > 1:
+            _Processes(jobs, workers, settings).run()
+        else:
+            _run_in_sequence(jobs, settings)
+    except BaseException:  # other machines cannot see that this process has ended
+        for job in jobs:
+            for cell in job.cells:
+                state.note_stopped(cell)
+        write_status_page(settings.results, settings.runs)
+        raise
+
+
+def _run_in_sequence(jobs: Sequence[Job], settings: Settings) -> None:
     with live_bars() as bars:
         bar = None
         if bars is not None:

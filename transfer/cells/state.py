@@ -158,6 +158,16 @@ def note_finished(cell: Cell) -> None:
         write(cell, "done")
 
 
+def note_stopped(cell: Cell) -> None:
+    """Write that a cell is stopped, if this process runs it or its process has ended."""
+    earlier = read_state(state_path(cell.path))
+    if earlier is None:
+        return
+    is_ours = earlier.runs_here and earlier.content["pid"] == os.getpid()
+    if earlier.name == "stopped" or (is_ours and earlier.name in ("queued", "running")):
+        write(cell, "stopped", STOPPED)
+
+
 def failure(cell: Cell) -> str:
     """Return the reason of the cell's failure, or an empty text."""
     content = read_json(state_path(cell.path)) or {}

@@ -171,6 +171,31 @@ def test_second_ctrl_c_ends_a_stopped_cell_at_once(
     assert not (Path("/proc") / (tmp_path / "pid").read_text().strip()).exists()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_states_of_a_stopped_run_say_so(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    planned = rows("cifar10_knn", "in100_knn", "voc07_svm")
+    extracting, _, elsewhere = (row.cell for row in planned)
+    for row in planned:
+        state.write(row.cell, "queued")
+
+    def stopped(*_: object, **options: object) -> int:
+        state.write(extracting, "running", "features  10 %")
+        state.write(elsewhere, "running", host="another machine")
+        raise stop.Stopped(75)
+
+    monkeypatch.setattr(benchmarks.execution.local, "run", stopped)
+    monkeypatch.setattr("benchmarks.execution.local.subprocess.Popen", stopped)
+    with pytest.raises(stop.Stopped):
+        run(planned, workers)
+    states = state.read_states(extracting.settings.results)
+    stored = {item.key: item.content["state"] for item in states}
+    assert stored == {"cifar10_knn": "stopped", "in100_knn": "stopped", "voc07_svm": "running"}
+    page = (extracting.settings.runs / "status.html").read_text()
+    assert page.count('<tr class="stopped">') == 2
+
+
 def test_cells_end_with_the_process_that_runs_them(
     rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
