@@ -2,8 +2,10 @@
 
 It measures training steps of published recipes, features, a linear probe and fine-tuning steps. The
 page is updated after each measurement, so that an interrupted run keeps its results. Plans then use
-these numbers. `pytest -m gpu` tests the results of GPU computations; `make gpu-check` runs both. On
-a CPU, everything is measured at a tiny size, and the page is written to --runs.
+these numbers. Evaluations are measured in a separate process: they limit the workspace of
+convolutions, pre-training does not, and cudnn may read the limit only once. `pytest -m gpu` tests
+the results of GPU computations; `make gpu-check` runs both. On a CPU, everything is measured at a
+tiny size, and the page is written to --runs.
 """
 
 import gc
@@ -12,10 +14,12 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,23 +81,24 @@ def run(request: GPUCheckOptions) -> int:
         raise OptionError("pre-training needs OpenCV: pip install opencv-python-headless")
     from benchmarks.gpu import evaluation, pretraining
     from benchmarks.gpu.fused import fused_throughput
-    from transfer.finetuning.loop import use_expandable_segments
-    from transfer.frozen.network import limit_workspaces
 
     has_gpu = torch.cuda.is_available()
     if request.device == "cuda" and not has_gpu:
         raise OptionError("--device cuda: no CUDA device on this machine. Pass --device cpu")
     device = torch.device("cuda" if has_gpu and request.device != "cpu" else "cpu")
-    measurements = {
+    trainings = {
         "kernels of batch norm": pretraining.norm_kernels,
-        "fused convolutions": fused_throughput,
         **{STEP + name: call for name, call in pretraining.STEPS.items()},
         **{f"feeding {name}": call for name, call in pretraining.FEEDS.items()},
+    }
+    evaluations = {
+        "fused convolutions": fused_throughput,
         **{f"features of {name}": call for name, call in evaluation.FEATURES.items()},
         "linear probe": evaluation.probe_throughput,
         "one core": evaluation.core_throughput,
         **{f"fine-tuning of {name}": call for name, call in evaluation.TRAININGS.items()},
     }
+    measurements = {**trainings, **evaluations}
     for text in request.only:
         if not any(text in name for name in measurements):
             raise OptionError(f"--only {text}: did you mean {nearest(text, measurements)}?")
@@ -102,32 +107,61 @@ def run(request: GPUCheckOptions) -> int:
         for name in measurements
         if not request.only or any(text in name for text in request.only)
     ]
-    limit_workspaces()  # as in trainings; must precede the first convolution
-    use_expandable_segments()  # as in trainings of detectors
     page = (request.runs if device.type == "cpu" else request.results) / "gpu_check.md"
     quantities_by_name: dict[str, Quantities] = {}
-    for name in selected:
-        started_s = time.monotonic()
-        torch.backends.cudnn.benchmark = False  # pre-training sets it for its whole process
-        with tempfile.TemporaryDirectory() as folder:
+    with ProcessPoolExecutor(
+        1, mp_context=get_context("spawn"), initializer=set_up_evaluations
+    ) as pool:
+        for name in selected:
+            started_s = time.monotonic()
             try:
-                quantities_by_name[name] = measurements[name](device, Path(folder))
+                if name in evaluations:
+                    future = pool.submit(measure, evaluations[name], device)
+                    quantities_by_name[name] = future.result()
+                else:
+                    quantities_by_name[name] = measure(trainings[name], device)
             except Exception as error:  # the page shows the error; other measurements continue
                 traceback.print_exc()
                 reason = f"{type(error).__name__}: {error}".partition("\n")[0]
                 quantities_by_name[name] = {"failed": reason}
-        duration_s = time.monotonic() - started_s
-        print(f"{name}: {duration_s:.1f} s  {quantities_by_name[name].get('failed', '')}")
-        text = render(describe_machine(device), quantities_by_name)
-        write_whole(page, text.encode(), "--results")
-        if device.type == "cuda":
-            seconds = seconds_of(quantities_by_name)
-            add_seconds(request.runs, torch.cuda.get_device_name(device), seconds)
-        gc.collect()
-        torch.cuda.empty_cache()
+            free_memory()
+            duration_s = time.monotonic() - started_s
+            print(f"{name}: {duration_s:.1f} s  {quantities_by_name[name].get('failed', '')}")
+            text = render(describe_machine(device), quantities_by_name)
+            write_whole(page, text.encode(), "--results")
+            if device.type == "cuda":
+                seconds = seconds_of(quantities_by_name)
+                add_seconds(request.runs, torch.cuda.get_device_name(device), seconds)
     failed = sum("failed" in quantities for quantities in quantities_by_name.values())
     print(f"{failed} of {len(quantities_by_name)} failed  ->  {page}")
     return 1 if failed else 0
+
+
+def set_up_evaluations() -> None:
+    """Set the environment of evaluations, before the first convolution and before CUDA starts."""
+    from transfer.finetuning.loop import use_expandable_segments
+    from transfer.frozen.network import limit_workspaces
+
+    limit_workspaces()
+    use_expandable_segments()  # as in trainings of detectors
+
+
+def measure(call: Callable[[Any, Path], Quantities], device: Any) -> Quantities:
+    """Return the quantities of one measurement."""
+    import torch
+
+    free_memory()
+    torch.backends.cudnn.benchmark = False  # pre-training sets it for its whole process
+    with tempfile.TemporaryDirectory() as folder:
+        return call(device, Path(folder))
+
+
+def free_memory() -> None:
+    """Free the memory that an earlier measurement of this process has left."""
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def describe_machine(device: Any) -> str:

@@ -38,7 +38,6 @@ from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
 from pretrain.step_memory import memory_needs
 from transfer.datasets.catalog import DATASETS
-from transfer.finetuning.loop import measured_convolutions
 from transfer.finetuning.schedule import Precision
 from transfer.process_state import one_thread
 
@@ -134,8 +133,8 @@ def seconds_of_plain_step(job: Job) -> float:
     px, images = recipe.views.size_px, recipe.batch_size
     plain = evaluation.new_classifier(recipe.arch, px, 1000, device, images, recipe.stem)
     plain.network.train()
-    with measured_convolutions(device, one_size=True):
-        return seconds_per_step(partial(evaluation.training_step, plain, device, precision), device)
+    torch.backends.cudnn.benchmark = device.type == "cuda"  # as in `Training`
+    return seconds_per_step(partial(evaluation.training_step, plain, device, precision), device)
 
 
 def measure_steps(

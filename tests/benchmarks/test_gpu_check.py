@@ -12,6 +12,7 @@ from benchmarks.gpu import evaluation, pretraining
 from benchmarks.gpu.floor import count_views, floor_us
 from benchmarks.gpu_check import Quantities, add_seconds, main, render, seconds_of
 from pretrain.loop import Training, training_step
+from transfer.frozen.network import WORKSPACE_MB, WORKSPACE_VARIABLE
 from transfer.hours import measured_seconds
 
 
@@ -34,12 +35,30 @@ def test_everything_is_measured_on_a_cpu(tmp_path: Path) -> None:
     assert "failed" not in (tmp_path / "gpu_check.md").read_text()
 
 
+def fail(*_: object) -> Quantities:
+    raise RuntimeError("no kernel")
+
+
+def workspace_limit(*_: object) -> Quantities:
+    return {"limit": os.environ.get(WORKSPACE_VARIABLE, "none")}
+
+
+def test_only_evaluations_limit_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(WORKSPACE_VARIABLE, raising=False)
+    monkeypatch.setattr(pretraining, "STEPS", {"moco": workspace_limit})
+    monkeypatch.setitem(evaluation.TRAININGS, "classifier", workspace_limit)
+    args = ["--device", "cpu", "--runs", str(tmp_path), "--only", "classifier", "step of"]
+    assert main(args) == 0
+    page = rows((tmp_path / "gpu_check.md").read_text())
+    assert ["step of moco", "limit", "none"] in page
+    assert ["fine-tuning of classifier", "limit", WORKSPACE_MB] in page
+
+
 def test_other_measurements_go_on_after_a_failed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> Quantities:
-        raise RuntimeError("no kernel")
-
     monkeypatch.setitem(evaluation.TRAININGS, "classifier", fail)
     args = ["--device", "cpu", "--runs", str(tmp_path), "--only", "classifier", "resnet18 in"]
     assert main(args) == 1
