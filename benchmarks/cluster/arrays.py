@@ -240,9 +240,9 @@ def submit_cells(rows: Sequence[PlannedCell], options: SlurmOptions, site: Clust
                     count += 1
     except WriteError as error:  # without states, the next run would submit the cells again
         raise ClusterError(f"{error}; {cancel_submitted(folder, ids)}") from error
+    masters = dict.fromkeys(number.partition("_")[0] for numbers in ids for number in numbers)
     print(
-        f"evaluations submitted: {count}; jobs "
-        f"{', '.join(dict.fromkeys(numbers[0].partition('_')[0] for numbers in ids))}  ->  {folder}"
+        f"evaluations submitted: {count}; jobs {', '.join(masters)}  ->  {folder}"
         "\nNo process needs to stay open. To show the states: run_all.py --status"
     )
     return count

@@ -114,6 +114,14 @@ def test_cells_of_one_size_are_one_array(rows: Rows) -> None:
     assert [array.resources.hours for array in arrays_of(result, 30)] == [0.5, 0.5]
 
 
+def test_all_jobs_of_a_split_array_are_printed(
+    rows: Rows, settings: Settings, programs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = Cluster({"MaxArraySize": "2"})  # arrays of one job
+    assert submit_cells(rows("cifar10_knn", "in100_knn"), OPTIONS, small) == 2
+    assert "jobs 1, 2, 3  ->" in capsys.readouterr().out
+
+
 PASS = ("in100_linear@jcl", "in100_linear@looc")
 FromFile = Callable[..., list[PlannedCell]]
 
