@@ -1,9 +1,9 @@
 """Jobs of a run: cells that one process evaluates, and their dependencies.
 
 Cells that share work form one job. All backbones on tasks that use only features of the same
-datasets share a job, so that each image is decoded once. They are split into several jobs if their
-networks take longer than decoding and jobs run in parallel. Probes of one pass over images share a
-job, and so do the other tasks of one backbone on the same datasets, which share features.
+datasets share a job, so that each image is decoded once, and so do probes on the same random crops.
+They are split into several jobs if their networks take longer than decoding and jobs run in
+parallel. The other tasks of one backbone on the same datasets also share a job, and features.
 """
 
 import os
@@ -87,6 +87,6 @@ def _shared_work(row: PlannedCell) -> object:
     cell = row.cell
     if cell.task.trains_backbone or cell.task.distributed_training is not None:
         return cell.path
-    if extraction := extraction_of(cell):
-        return extraction, row.job_index
-    return pass_of(cell) or (cell.backbone.sha256, cell.task.datasets())
+    if shared := extraction_of(cell) or pass_of(cell):
+        return shared, row.job_index
+    return cell.backbone.sha256, cell.task.datasets()

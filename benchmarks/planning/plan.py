@@ -152,6 +152,8 @@ def _with_added_hours(rows: Sequence[PlannedCell], cores: int) -> list[PlannedCe
         if row.state == "run" and row is not rows[0] and not reason:
             if pass_of(row.cell) is None:
                 reason = f"shares feature extraction with {first.backbone.name}"
+            elif sha256 != first.backbone.sha256:
+                reason = f"shares random crops with {first.backbone.name}"
             elif total > previous:
                 reason = f"extends the training pass of {first.key}"
             else:
@@ -171,9 +173,12 @@ def _shared_work(row: PlannedCell) -> object:
 
 
 def pass_of(cell: Cell) -> object:
-    """Return the key of a cell's shared pass over images, or None."""
+    """Return the key of a cell's pass over random crops, or None.
+
+    Cells with equal keys share the pass, even if their backbones differ.
+    """
     shared_pass = cell.task.shared_pass
-    return None if shared_pass is None else (cell.backbone.sha256, cell.seed, shared_pass)
+    return None if shared_pass is None else (cell.seed, shared_pass)
 
 
 def extraction_of(cell: Cell) -> object:

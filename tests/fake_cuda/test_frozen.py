@@ -80,11 +80,13 @@ def test_a_step_of_linear_heads_waits_as_often_as_its_budget_says(optimizer: str
 def test_batches_of_crops_wait_nowhere(in_memory: bool, labels: Labels, folder: Images) -> None:
     training = ProbeTraining(learning_rates=(1.0,), labels=labels, crop_px=8)
     with pretend_cuda(), image_memory(1.0 * in_memory):
-        batches = crop_batches(folder, training, 0, InputFormat(), 4, range(3))
+        batches = crop_batches(folder, training, 0, 4, range(3))
         with Watch():
             next(batches)
+        normalize = Normalization(InputFormat(), CUDA)
         with Watch() as watch:
-            pixels, classes = next(batches)
+            crops, classes = next(batches)
+            pixels = normalize(crops)
     assert (pixels.dtype, pixels.device, pixels.shape) == (torch.float32, CUDA, (4, 3, 8, 8))
     assert (classes.dtype, classes.device, classes.shape) == (torch.int64, CUDA, (4,))
     assert pixels.is_contiguous(memory_format=torch.channels_last)

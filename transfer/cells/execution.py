@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pretrain.running.command_line import changed_fields
 from pretrain.running.console import print_line, progress_callback
@@ -56,6 +57,9 @@ from transfer.record import (
     stored_fields,
 )
 from transfer.tasks import reading_of, task_of
+
+if TYPE_CHECKING:
+    from transfer.frozen.linear_heads import Pass
 
 
 @contextmanager
@@ -281,6 +285,61 @@ def extract_together(cells: Sequence[Cell]) -> None:
                 print(f"{first_cell.key}  {line}", file=sys.stderr, flush=True)
     for cell in cells:
         state.write(cell, "queued")
+
+
+def train_together(cells: Sequence[Cell]) -> None:
+    """Train the probes of several backbones on one stream of random crops.
+
+    Each crop is made once for all. The states of the trainings are stored, so each cell then finds
+    its own finished. An error is only printed: the cell then trains itself and reports its own
+    error.
+    """
+    for task, seed in dict.fromkeys((cell.task, cell.seed) for cell in cells):
+        by_weights = {
+            cell.backbone.sha256: cell for cell in cells if (cell.task, cell.seed) == (task, seed)
+        }
+        if len(by_weights) > 1 and task.shared_pass is not None:
+            _train_probes(list(by_weights.values()))
+    for cell in cells:
+        state.write(cell, "queued")
+
+
+def _train_probes(cells: Sequence[Cell]) -> None:
+    """Train the probes of a task for one cell of each backbone."""
+    from transfer.frozen.linear_heads import train_together as train_passes
+
+    def report(progress: str) -> None:
+        for cell in cells:
+            state.write(cell, "running", progress)
+
+    def note(cell: Cell, error: Exception) -> None:
+        line = f"joint training failed: {error}; this cell trains separately"
+        print(f"{cell.backbone.name} {cell.key}  {line}", file=sys.stderr, flush=True)
+
+    task, settings = cells[0].task, cells[0].settings
+    trainings: list[tuple[Cell, Iterator[Pass]]] = []
+    with progress_callback(report), image_memory(settings.image_memory_gb):
+        for cell in cells:
+            try:
+                with explain_errors(cell):
+                    keys, folders = task.datasets(), cell.folders
+                    load_annotations(keys, folders.data, folders.cache)
+                    _, folders = checked_folders(keys, folders, settings.tolerate)
+                    prepared = task.prepare(cell.feature_backbone, folders)
+                trainings.append((cell, task.passes(prepared, folders, cell.seed)))
+            except Exception as error:
+                note(cell, error)
+        try:
+            with explain_errors(cells[0]):
+                while passes := {
+                    shared: (cell, rest) for cell, rest in trainings for shared in islice(rest, 1)
+                }:
+                    failed = train_passes(list(passes))
+                    for shared, reason in failed.items():
+                        note(passes[shared][0], reason)
+                    trainings = [passes[shared] for shared in passes if shared not in failed]
+        except Exception as error:
+            note(cells[0], error)
 
 
 def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[str, Any]:

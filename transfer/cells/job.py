@@ -37,7 +37,7 @@ from pretrain.running.processes import (
 )
 from transfer.cells import state
 from transfer.cells.cell import Cell, classifier_error, finished
-from transfer.cells.execution import evaluate, extract_together, lock_cell
+from transfer.cells.execution import evaluate, extract_together, lock_cell, train_together
 from transfer.cells.request import Request, from_json, to_json
 from transfer.datasets.catalog import load_annotations
 from transfer.encoders.options import Checkpoint
@@ -84,7 +84,8 @@ def run(requests: Sequence[Request]) -> int:
 
     It is 0, 1 if a cell failed, or 75 if a disk could not be read. The reason of a failure is
     written to the state of the cell, and the other cells run. For cells of several backbones,
-    features are extracted first, so that each image is decoded once. KilledError if a signal killed
+    features are extracted and probes are trained first, so that each image is decoded and each
+    random crop is made once. KilledError if a signal killed
     a process of a cell, which can be resumed.
     """
     return max(map(_run_together, checkpoints_that_fit(requests)), default=0)
@@ -117,7 +118,9 @@ def _run_together(requests: Sequence[Request]) -> int:
             state.fail_request(request, error)
             status = max(status, _report_failure(request, error))
     if len({cell.backbone.sha256 for cell in cells}) > 1:
-        extract_together([cell for cell in cells if _needs_features(cell)])
+        unfinished = [cell for cell in cells if _needs_features(cell)]
+        extract_together(unfinished)
+        train_together(unfinished)
     for cell in cells:
         stop.exit_if_requested()
         status = max(status, _run_cell(cell))

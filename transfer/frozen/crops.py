@@ -2,7 +2,8 @@
 
 Each crop depends only on the seed and its number in the run, so neither the number of loader
 processes nor an interruption changes a pixel. The crops of pre-training differ: see
-pretrain/data/views.py. Loader processes send crops as bytes; they are normalized on the device.
+pretrain/data/views.py. Loader processes send crops as bytes; each network normalizes them on the
+device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,12 +16,11 @@ from pretrain.pixels.boxes import draw_box
 from pretrain.pixels.crops import crop, orient
 from pretrain.running.loader import load_batches
 from transfer.datasets.images import Images
-from transfer.encoders.encoder import InputFormat
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.image_cache import with_cached_pixels
 from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels, ProbeTraining
-from transfer.frozen.transforms import QUARTER_TURNS, Normalization
+from transfer.frozen.transforms import QUARTER_TURNS
 
 CROPS = "crops/2"
 """Version of random crops; part of the hash of a training.
@@ -82,11 +82,10 @@ def crop_batches(
     images: Images,
     training: ProbeTraining,
     seed: int,
-    input_format: InputFormat,
     batch_size: int,
     steps: range,
 ) -> Iterator[Crops]:
-    """Yield normalized pixels and labels of each step on the device.
+    """Yield pixels (n, 3, px, px) uint8 of each step, and its labels on the device.
 
     Decoded images are cached if they fit into memory and are used often enough. This changes no
     pixel.
@@ -96,7 +95,6 @@ def crop_batches(
     def pin(batch: Crops) -> Crops:
         return batch[0].pin_memory(), batch[1].pin_memory()
 
-    normalize = Normalization(input_format, target_device)
     num_crops = len(steps) * batch_size
     crops = RandomCrops(
         with_cached_pixels(images, num_crops), training.crop_px, seed, training.labels
@@ -108,7 +106,7 @@ def crop_batches(
         pin_memory=pin if target_device.type == "cuda" else None,
     )
     for pixels, labels in batches:
-        yield normalize(pixels), labels.to(target_device, non_blocking=True)
+        yield pixels, labels.to(target_device, non_blocking=True)
 
 
 def batch_draws(num_images: int, batch_size: int, seed: int, steps: range) -> Iterator[list[Draw]]:

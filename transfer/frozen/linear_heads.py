@@ -1,17 +1,21 @@
-"""Train linear heads on a frozen backbone, several at once.
+"""Train linear heads on frozen backbones, several at once.
 
-The forward pass dominates the cost. Heads that differ only in learning rate and decay are rows of
-one matrix. Probes that differ in batch size, optimizer or length read the same stream of features,
-since crops depend only on the seed and the position in the stream. Each head ends with the weights
-that a separate training would give it.
+Decoding or the forward pass dominates the cost. Heads that differ only in learning rate and decay
+are rows of one matrix. Probes that differ in batch size, optimizer or length read the same stream
+of features, and several backbones the same stream of crops, since crops depend only on the seed and
+the position in the stream. Each head ends with the weights that a separate training would give it.
 """
 
 import math
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor, nn
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash, load_stage, save_stage
@@ -28,7 +32,7 @@ from transfer.frozen.head_shares import share_details
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import RunningProbe, new_heads
-from transfer.frozen.transforms import QUARTER_TURNS
+from transfer.frozen.transforms import QUARTER_TURNS, Normalization
 
 SAVE_EVERY_S = 120
 ROTATION_NAMES = tuple(f"turned by {90 * quarters}°" for quarters in range(QUARTER_TURNS))
@@ -40,7 +44,7 @@ separate passes."""
 
 
 class Pass:
-    """Probes that read one stream of random crops.
+    """A training on a stream of random crops, and the other probes that read the stream.
 
     One file stores their states. It is named after the stream, so a training that is requested
     later is added to it. The stream is read until the requested training ends. The other trainings
@@ -51,19 +55,19 @@ class Pass:
         self,
         backbone: Encoder,
         images: Images,
-        trainings: Sequence[ProbeTraining],
+        training: ProbeTraining,
         seed: int,
         folder: Path,
         tested: Features | None = None,
+        peers: Sequence[ProbeTraining] = (),
     ) -> None:
         """Set up a probe for each training.
 
         All trainings need the same crop size and type of labels. folder: contains the file. tested:
-        features to report accuracies on after each epoch.
+        features to report accuracies on after each epoch. peers: the other trainings.
         """
-        self.backbone, self.images, self.seed = backbone, images, seed
-        first = trainings[0]
-        crop_settings = [first.crop_px, first.labels, asdict(backbone.input)]
+        self.backbone, self.images, self.training, self.seed = backbone, images, training, seed
+        crop_settings = [training.crop_px, training.labels, asdict(backbone.input)]
         name = content_hash(
             [backbone.sha256, arithmetic(backbone), images.fingerprint, crop_settings, seed, CROPS],
             16,
@@ -72,88 +76,154 @@ class Pass:
         self.states: dict[str, Any] = {}
         """State of each training that has read the stream, by hash."""
         self.probes: dict[str, RunningProbe] = {}
-        num_classes = QUARTER_TURNS if first.labels == "rotations" else len(images.class_names)
-        for training in trainings:
-            rates, std = training.learning_rates, training.weight_std
+        self.reading: list[RunningProbe] = []
+        """Unfinished probes that read the stream now."""
+        self.network: nn.Module | None = None
+        """The frozen network, while the stream is read."""
+        self.normalize = Normalization(backbone.input, device())
+        rotates = training.labels == "rotations"
+        num_classes = QUARTER_TURNS if rotates else len(images.class_names)
+        for each in (training, *peers):
+            rates, std = each.learning_rates, each.weight_std
             heads = new_heads(rates, num_classes, backbone.feature_dim, std, seed)
-            probe = RunningProbe(training, len(images), heads, device(), tested)
-            self.probes[training_hash(backbone, images, training, seed)] = probe
+            probe = RunningProbe(each, len(images), heads, device(), tested)
+            self.probes[training_hash(backbone, images, each, seed)] = probe
+        self.requested = self.probes[training_hash(backbone, images, training, seed)]
 
-    def run(self, training: ProbeTraining) -> RunningProbe:
-        """Finish one of the trainings and return its probe.
+    @property
+    def heads(self) -> Heads:
+        """The heads of the training, on the CPU."""
+        return self.requested.optimizer.heads()
 
-        If the call is interrupted and repeated, it ends with the same weights. A head with a too
-        large learning rate may diverge: its scores are not finite. If all heads of another training
-        diverge, only that training ends.
+    @property
+    def position(self) -> int:
+        """Number of images of the stream that all of its probes have used."""
+        return min(probe.position for probe in self.reading)
 
-        Raises NotFiniteError if all heads of this training diverge.
+    def run(self) -> Heads:
+        """Finish the training and return its heads; see `train_together`.
+
+        Raises NotFiniteError if all heads of the training diverge.
         """
-        probe = self.probes[training_hash(self.backbone, self.images, training, self.seed)]
-        note = f"waiting for another process that trains on these crops: {self.file}"
-        lock = self.file.with_suffix(".lock")
-        with wait_for_lock(lock, "--runs", lambda: print_line("train", note)):
-            states = load_stage(self.file)
-            if states is None and self.file.exists():
-                print_line("train", f"{self.file} is damaged; its trainings start again")
-            self.states = states or {}
-            for key in self.probes.keys() & self.states.keys():
-                self.probes[key].load(self.states[key])
-            if not probe.finished:
-                with unchanged(self.images, self):
-                    self._read_stream(probe)
-        return probe
+        train_together([self])
+        return self.heads
 
-    def _read_stream(self, requested: RunningProbe) -> None:
-        """Pass features of crops to all probes until `requested` is finished."""
-        network = frozen_network(self.backbone)
+    def load(self) -> None:
+        """Restore the states of all probes."""
+        states = load_stage(self.file)
+        if states is None and self.file.exists():
+            print_line("train", f"{self.file} is damaged; its trainings start again")
+        self.states = states or {}
+        for key in self.probes.keys() & self.states.keys():
+            self.probes[key].load(self.states[key])
         # a probe that is more than a batch behind would delay the requested one
-        training = [
+        self.reading = [
             probe
             for probe in self.probes.values()
             if not probe.finished
-            and probe.position > requested.position - probe.training.batch_size
+            and probe.position > self.requested.position - probe.training.batch_size
         ]
-        sizes = [probe.training.batch_size for probe in training]
-        chunk = min(size if size % FORWARD_IMAGES else FORWARD_IMAGES for size in sizes)
-        # a resumed run has the same chunks as an uninterrupted one
-        first = min(probe.position for probe in training) // chunk
-        chunks = range(first, math.ceil(requested.end / chunk))
-        batches = crop_batches(
-            self.images, requested.training, self.seed, self.backbone.input, chunk, chunks
-        )
 
-        def save() -> None:
-            for key, probe in self.probes.items():
-                if probe in training:
-                    self.states[key] = probe.state()
-            save_stage(self.file, self.states)
+    def save(self) -> None:
+        """Store the states of all probes."""
+        for key, probe in self.probes.items():
+            if probe in self.reading:
+                self.states[key] = probe.state()
+        save_stage(self.file, self.states)
 
-        saved_s = time.monotonic()
-        num_heads = sum(len(probe.training.learning_rates) for probe in training)
-        label, num_steps = f"linear classifiers: {num_heads}", requested.ends[-1]
-        with progress("train", label, num_steps, "steps", done=requested.step) as counter:
-            for number, (pixels, labels) in enumerate(batches, first):
-                features, step = forward(network, pixels), requested.step
-                for probe in list(training):
-                    try:
-                        probe.receive(number * chunk, features, labels)
-                    except NotFiniteError as error:
-                        training.remove(probe)
-                        if probe is requested:
-                            save()  # the other trainings resume from here
-                            raise
-                        rates = probe.training.learning_rates
-                        print_line("train", f"the probe with learning rates {rates}: {error}")
-                counter.add(requested.step - step)
-                if stop.is_requested() or time.monotonic() - saved_s > SAVE_EVERY_S:
-                    save()
-                    saved_s = time.monotonic()
-                    stop.exit_if_requested()
-        save()
+    def receive(self, position: int, crops: Tensor, labels: Tensor) -> None:
+        """Train on the crops from a position on.
+
+        crops (n, 3, H, W) uint8, labels (n,). Raises NotFiniteError if all heads of the training
+        diverge.
+        """
+        if position + len(labels) <= self.position:
+            return
+        if self.network is None:
+            self.network = frozen_network(self.backbone)
+        features = forward(self.network, self.normalize(crops))
+        for probe in list(self.reading):
+            try:
+                probe.receive(position, features, labels)
+            except NotFiniteError as error:
+                self.reading.remove(probe)
+                if probe is self.requested:
+                    self.save()  # the other trainings resume from here
+                    raise
+                rates = probe.training.learning_rates
+                print_line("train", f"the probe with learning rates {rates}: {error}")
 
     def discard(self) -> None:
         """Delete the states."""
         self.file.unlink(missing_ok=True)
+
+
+def train_together(passes: Sequence[Pass]) -> dict[Pass, Exception]:
+    """Finish the training of each pass on one stream of crops.
+
+    All passes have the same images, seed, crop size and type of labels; their backbones differ. If
+    the call is interrupted and repeated, it ends with the same weights. A head with a too large
+    learning rate may diverge: its scores are not finite. If all heads of another training of a pass
+    diverge, only that training ends.
+
+    A single pass raises its errors. If one of several fails, for example by an out-of-memory error,
+    the others go on. The errors of failed passes are returned.
+    """
+    with ExitStack() as stack:
+        for each in sorted(passes, key=lambda item: item.file):  # equal order prevents deadlocks
+            note = f"waiting for another process that trains on these crops: {each.file}"
+            lock = wait_for_lock(
+                each.file.with_suffix(".lock"), "--runs", partial(print_line, "train", note)
+            )
+            stack.enter_context(lock)
+            each.load()
+        unfinished = [each for each in passes if not each.requested.finished]
+        if not unfinished:
+            return {}
+        with unchanged(unfinished[0].images, *unfinished):
+            return _read_stream(unfinished)
+
+
+def _read_stream(passes: list[Pass]) -> dict[Pass, Exception]:
+    """Pass the crops to all passes until their trainings are finished; return the errors."""
+    first_pass, is_single, errors = passes[0], len(passes) == 1, dict[Pass, Exception]()
+    probes = [probe for each in passes for probe in each.reading]
+    sizes = [probe.training.batch_size for probe in probes]
+    chunk = min(size if size % FORWARD_IMAGES else FORWARD_IMAGES for size in sizes)
+    # a resumed run has the same chunks as an uninterrupted one
+    first = min(each.position for each in passes) // chunk
+    chunks = range(first, math.ceil(max(each.requested.end for each in passes) / chunk))
+    training, saved_s = first_pass.training, time.monotonic()
+    batches = crop_batches(first_pass.images, training, first_pass.seed, chunk, chunks)
+    label = f"linear classifiers: {sum(len(probe.training.learning_rates) for probe in probes)}"
+    if not is_single:
+        label += f" of {len(passes)} backbones"
+    size, num_steps = training.batch_size, first_pass.requested.ends[-1]
+    done = first * chunk // size
+    with progress("train", label, num_steps, "steps", done=done) as counter:
+        for number, (crops, labels) in enumerate(batches, first):
+            for each in list(passes):
+                try:
+                    each.receive(number * chunk, crops, labels)
+                except Exception as error:  # such as running out of memory
+                    if is_single:
+                        raise
+                    # a traceback would keep the network and its activations in memory
+                    errors[each] = error.with_traceback(None)
+                if each.requested.finished:
+                    each.save()
+                if each.requested.finished or each in errors:
+                    each.network = None
+                    passes.remove(each)
+            counter.add((number + 1) * chunk // size - number * chunk // size)
+            if not passes:
+                break
+            if stop.is_requested() or time.monotonic() - saved_s > SAVE_EVERY_S:
+                for each in passes:
+                    each.save()
+                saved_s = time.monotonic()
+                stop.exit_if_requested()
+    return errors
 
 
 def training_hash(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
@@ -163,38 +233,17 @@ def training_hash(backbone: Encoder, images: Images, training: ProbeTraining, se
     return content_hash(fields, 16)
 
 
-def train_heads(
-    backbone: Encoder, images: Images, training: ProbeTraining, seed: int, folder: Path
-) -> Heads:
-    """Train a head per learning rate on random crops; see `Pass.run`."""
-    return Pass(backbone, images, (training,), seed, folder).run(training).optimizer.heads()
-
-
-def train_and_score(
-    backbone: Encoder,
-    images: Images,
-    training: ProbeTraining,
-    test: Features,
-    seed: int,
-    folder: Path,
-    head: int = 0,
-    passes: Path | None = None,
-    peers: Sequence[ProbeTraining] = (),
-) -> Predictions:
-    """Train heads, and score test with one of them.
+def train_and_score(shared_pass: Pass, test: Features, folder: Path, head: int = 0) -> Predictions:
+    """Finish the training of a pass, and score test with one of its heads.
 
     head: index of this head. Its weights are stored in `folder` for tasks that use the classifier,
     and the details name the file. The details also contain the contributions of a network's heads,
     and top-1 after each epoch with its maximum, which is not the result. Top-1 is left out if test
     was replaced during the training.
-
-    passes: folder of the passes that evaluations share. peers: the trainings of other evaluations
-    that read the same crops, which are trained at the same time.
     """
-    shared_pass = Pass(backbone, images, (training, *peers), seed, passes or folder, test)
-    probe = shared_pass.run(training)
+    trained, probe = shared_pass.run(), shared_pass.requested
+    backbone, training = shared_pass.backbone, shared_pass.training
     rows = slice(head, head + 1)
-    trained = probe.optimizer.heads()
     heads = Heads(trained.weight[rows], trained.bias[rows])
     scores = heads.scores(test.features)[0]
     require_converged(scores, training.learning_rates[head])
@@ -208,7 +257,7 @@ def train_and_score(
         }
     if backbone.num_heads:
         details |= share_details(heads, test.features, test.labels, backbone.num_heads)
-    names, repeats = images.class_names, 1
+    names, repeats = shared_pass.images.class_names, 1
     if training.labels == "rotations":
         names, repeats = ROTATION_NAMES, QUARTER_TURNS
     details |= class_results(scores, test.labels, names, repeats=repeats)

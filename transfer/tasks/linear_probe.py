@@ -8,9 +8,9 @@ probe predicts the rotation of an image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Never, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self
 
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
@@ -22,6 +22,9 @@ from transfer.frozen.probe_training import Decay, ProbeTraining, settings_of
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.metrics import top1
 from transfer.tasks.task import CROPS, CenterCrops, TrainingData
+
+if TYPE_CHECKING:
+    from transfer.frozen.linear_heads import Pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,22 +108,28 @@ class LinearProbe(Probe):
         (test,) = self.features(backbone, folders)
         return TrainingData(backbone, train, test)
 
+    def passes(self, prepared: TrainingData, folders: Folders, seed: int) -> Iterator[Pass]:
+        """Yield the training, with the other protocol variants on the same crops."""
+        from transfer.frozen.linear_heads import Pass
+
+        yield Pass(
+            prepared.backbone,
+            prepared.train,
+            self.training(),
+            seed,
+            folders.cache / "passes",
+            prepared.test,
+            tuple(peer.training() for peer in self.peers),
+        )
+
     def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
         """Train, and return the test scores of the final weights."""
         from transfer.frozen.linear_heads import train_and_score
 
         heads = self.heads
-        predictions = train_and_score(
-            prepared.backbone,
-            prepared.train,
-            self.training(),
-            prepared.test,
-            seed,
-            folders.work,
-            heads.index((self.learning_rate, self.decay)),
-            folders.cache / "passes",
-            tuple(peer.training() for peer in self.peers),
-        )
+        head = heads.index((self.learning_rate, self.decay))
+        (shared_pass,) = self.passes(prepared, folders, seed)
+        predictions = train_and_score(shared_pass, prepared.test, folders.work, head)
         if len(heads) > 1:
             predictions.details["heads_of_the_training"] = [list(head) for head in heads]
         if examples := predictions.details.get("head_share_examples"):
@@ -157,6 +166,11 @@ class RotationProbe(Probe):
     protocol: str = "looc-2020/1"
     epochs: float = 200.0
 
+    @property
+    def shared_pass(self) -> Self:
+        """Return the task: only the same training of another backbone shares its crops."""
+        return self
+
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test split in each rotation."""
         return [
@@ -175,17 +189,22 @@ class RotationProbe(Probe):
         train = open_images(self.dataset, "trainval", folders)
         return TrainingData(backbone, train, Features(torch.cat(features), labels))
 
-    def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
-        """Train, and return the test scores of the final weights."""
-        from transfer.frozen.linear_heads import train_and_score
+    def passes(self, prepared: TrainingData, folders: Folders, seed: int) -> Iterator[Pass]:
+        """Yield the training."""
+        from transfer.frozen.linear_heads import Pass
 
         rates = (self.learning_rate,)
         training = settings_of(
             ProbeTraining, self, learning_rates=rates, decays=("step",), labels="rotations"
         )
-        return train_and_score(
-            prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
-        )
+        yield Pass(prepared.backbone, prepared.train, training, seed, folders.work, prepared.test)
+
+    def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
+        """Train, and return the test scores of the final weights."""
+        from transfer.frozen.linear_heads import train_and_score
+
+        (training,) = self.passes(prepared, folders, seed)
+        return train_and_score(training, prepared.test, folders.work)
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return accuracy in percent."""

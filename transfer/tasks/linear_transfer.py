@@ -7,7 +7,7 @@ the val split is used to train on train and val together, and the test split is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -24,6 +24,7 @@ from transfer.tasks.task import CROPS, FrozenTask, TrainingData, too_few_of_a_cl
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
+    from transfer.frozen.linear_heads import Pass
 
 METRICS: dict[str, Metric] = {"mean_per_class": mean_per_class, "top1": top1}
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
@@ -51,6 +52,11 @@ class LinearTransfer(FrozenTask):
     def primary_metric(self) -> str:
         """Return mean_per_class or top1, as the paper reports for the dataset."""
         return DATASETS[self.dataset].metric
+
+    @property
+    def shared_pass(self) -> LinearTransfer:
+        """Return the task: only the same training of another backbone shares its crops."""
+        return self
 
     def at_schedule(self, schedule: str) -> LinearTransfer:
         """Return the protocol at the length of a schedule."""
@@ -91,6 +97,19 @@ class LinearTransfer(FrozenTask):
         val, test = self.features(backbone, folders)
         return TrainingData(backbone, trainval, test, held_out=TrainingData(backbone, train, val))
 
+    def passes(self, prepared: TrainingData, folders: Folders, seed: int) -> Iterator[Pass]:
+        """Yield the search for the learning rate, then the training with the best one."""
+        from transfer.frozen.linear_heads import Pass
+
+        backbone, held_out = prepared.backbone, cast("TrainingData", prepared.held_out)
+        training = settings_of(ProbeTraining, self)
+        search = Pass(backbone, held_out.train, training, seed, folders.work)
+        yield search
+        accuracies = search.heads.accuracies(held_out.test, METRICS[self.primary_metric])
+        best = self.learning_rates[accuracies.index(max(accuracies))]
+        training = replace(training, learning_rates=(best,))
+        yield Pass(backbone, prepared.train, training, seed, folders.work)
+
     def run(self, prepared: TrainingData, folders: Folders, seed: int) -> Predictions:
         """Choose the learning rate, train on trainval, return test scores.
 
@@ -98,16 +117,12 @@ class LinearTransfer(FrozenTask):
         """
         from transfer.frozen.crops import CROPS
         from transfer.frozen.finite import require_converged
-        from transfer.frozen.linear_heads import train_heads
 
-        backbone, held_out = prepared.backbone, cast("TrainingData", prepared.held_out)
-        training = settings_of(ProbeTraining, self)
-        heads = train_heads(backbone, held_out.train, training, seed, folders.work)
-        accuracies = heads.accuracies(held_out.test, METRICS[self.primary_metric])
+        search, final = [each.run() for each in self.passes(prepared, folders, seed)]
+        held_out = cast("TrainingData", prepared.held_out)
+        accuracies = search.accuracies(held_out.test, METRICS[self.primary_metric])
         best = accuracies.index(max(accuracies))
         rate = self.learning_rates[best]
-        training = replace(training, learning_rates=(rate,))
-        final = train_heads(backbone, prepared.train, training, seed, folders.work)
         scores = final.scores(prepared.test.features)[0]
         require_converged(scores, rate)
         details: dict[str, Any] = {

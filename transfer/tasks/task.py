@@ -6,7 +6,7 @@ A task is a frozen dataclass. No code outside of a task's file tests for its cla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -27,6 +27,7 @@ from transfer.metrics import top1, topk
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
+    from transfer.frozen.linear_heads import Pass
     from transfer.galleries.tile import Tile
 
 
@@ -94,7 +95,7 @@ class Task(ABC):
     def shared_pass(self) -> Hashable | None:
         """Return a key; probes with equal keys share one pass over crops.
 
-        None if the task trains no such probe.
+        None if the task trains no such probe. Backbones share the pass, too.
         """
         return None
 
@@ -194,6 +195,10 @@ class Task(ABC):
     @abstractmethod
     def prepare(self, backbone: Encoder, folders: Folders) -> Any:
         """Read every file that the run needs; return the input of `run`."""
+
+    def passes(self, prepared: Any, folders: Folders, seed: int) -> Iterator[Pass]:
+        """Yield the trainings of `run` on random crops; each must end before the next is made."""
+        return iter(())
 
     @abstractmethod
     def run(self, prepared: Any, folders: Folders, seed: int) -> Any:

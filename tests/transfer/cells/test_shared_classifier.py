@@ -18,11 +18,11 @@ from transfer.cells import state
 from transfer.cells.cell import Cell, finished
 from transfer.cells.execution import evaluate, extract_together
 from transfer.cells.request import Request, Settings
-from transfer.datasets.images import Images
-from transfer.encoders.encoder import Encoder, random_backbone
+from transfer.encoders.encoder import random_backbone
 from transfer.encoders.options import Checkpoint
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
-from transfer.frozen.feature_cache import Predictions
+from transfer.frozen.feature_cache import Features, Predictions
+from transfer.frozen.linear_heads import Pass
 from transfer.hours import Measured
 from transfer.record import read_record, write_json_record
 
@@ -45,9 +45,8 @@ def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Backbones with trained classifiers; here these are drawn from their weights."""
     names: list[str] = []
 
-    def drawn(backbone: Encoder, images: Images, *rest: object) -> Predictions:
-        folder = rest[3]
-        assert isinstance(folder, Path)
+    def drawn(training: Pass, test: Features, folder: Path, head: int) -> Predictions:
+        backbone, images = training.backbone, training.images
         names.append(backbone.source)
         generator = torch.Generator().manual_seed(int(backbone.sha256[:8], 16))
         classes = len(images.class_names)

@@ -13,7 +13,6 @@ from pretrain.running.host_memory import image_memory
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
-from transfer.encoders.encoder import InputFormat
 from transfer.frozen.crops import crop_batches
 from transfer.frozen.image_cache import ImageMemoryError, with_cached_pixels
 from transfer.frozen.probe_training import ProbeTraining
@@ -42,7 +41,7 @@ def test_batches_from_kept_images_are_those_of_decoding_each_time(
     images: Images, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        return list(crop_batches(images, TRAINING, 0, InputFormat(), 5, range(1, 6)))
+        return list(crop_batches(images, TRAINING, 0, 5, range(1, 6)))
 
     for module in (transfer.frozen.crops, transfer.frozen.image_cache):
         monkeypatch.setattr(module, "num_workers", lambda _: workers)

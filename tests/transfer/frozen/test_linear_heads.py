@@ -18,7 +18,7 @@ from transfer.datasets.catalog import open_split
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
-from transfer.frozen.linear_heads import train_and_score
+from transfer.frozen.linear_heads import Pass, train_and_score
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import HeadOptimizer, RunningProbe, new_heads
 from transfer.metrics import top1
@@ -134,7 +134,8 @@ def score(small_backbone: Encoder, small_data: Path) -> Callable[..., Prediction
     def scored(folder: Path, labels: Tensor = LABELS, epochs: int = 3) -> Predictions:
         training = ProbeTraining(learning_rates=(1.0,), epochs=epochs, batch_size=8, crop_px=32)
         test = Features(TEST, labels)
-        return train_and_score(small_backbone, images, training, test, 0, folder)
+        shared = Pass(small_backbone, images, training, 0, folder, test)
+        return train_and_score(shared, test, folder)
 
     return scored
 

@@ -1,6 +1,7 @@
 """Different probes on one stream of crops equal separate trainings."""
 
 import errno
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,7 +24,7 @@ from transfer.datasets.images import Images
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
-from transfer.frozen.linear_heads import Pass, train_and_score
+from transfer.frozen.linear_heads import Pass, train_and_score, train_together
 from transfer.frozen.probe_training import ProbeTraining
 
 SMALL = ProbeTraining(learning_rates=(1.0, 0.1), epochs=2, batch_size=4, crop_px=32)
@@ -76,8 +77,8 @@ def train(small_backbone: Encoder, images: Images) -> Train:
     def trained(
         item: ProbeTraining, folder: Path, together: tuple[ProbeTraining, ...] = ALL
     ) -> Heads:
-        shared = Pass(small_backbone, images, (item, *peers(item, together)), 0, folder)
-        return shared.run(item).optimizer.heads()
+        others = peers(item, together)
+        return Pass(small_backbone, images, item, 0, folder, peers=others).run()
 
     return trained
 
@@ -180,15 +181,87 @@ def test_diverged_probe_does_not_end_the_others(
     assert sum(SIZES) == 40 - 16  # its fifth batch ends the other before SMALL gets it
 
 
+@pytest.fixture(scope="module")
+def backbones(small_backbone: Encoder) -> list[Encoder]:
+    """Two backbones; another normalization gives other sums of pixels."""
+    form = replace(small_backbone.input, std=(0.5, 0.6, 0.7))
+    return [small_backbone, replace(small_backbone, sha256="another", input=form)]
+
+
+@pytest.mark.parametrize("ahead", [None, 0, 1])
+def test_backbones_of_one_stream_equal_separate_ones(
+    backbones: list[Encoder], images: Images, tmp_path: Path, ahead: int | None
+) -> None:
+    """Also if one of them has trained for a while."""
+
+    def passes(folder: Path) -> list[Pass]:
+        rates = (SMALL, replace(SMALL, learning_rates=(0.3,)))
+        return [
+            Pass(backbone, images, training, 0, folder, peers=(LARGE, LONG))
+            for backbone, training in zip(backbones, rates, strict=True)
+        ]
+
+    expected = [each.run() for each in passes(tmp_path / "alone")]
+    assert not equal(expected[0], expected[1])
+    if ahead is not None:
+        calls = count(1)
+        with pytest.MonkeyPatch.context() as patch, image_memory(0):
+            patch.setattr(stop, "_received_signals", [15])
+            patch.setattr(stop, "is_requested", lambda: next(calls) == LARGE.batch_size // 4 + 1)
+            with pytest.raises(stop.Stopped):
+                passes(tmp_path)[ahead].run()
+    together = passes(tmp_path)
+    SIZES.clear()
+    assert train_together(together) == {}
+    assert all(equal(each.heads, heads) for each, heads in zip(together, expected, strict=True))
+    repeated = 0 if ahead is None else 20 - LARGE.batch_size
+    assert sum(SIZES) == (2 if ahead is None else 1.5) * 40 + repeated
+    SIZES.clear()
+    assert equal(passes(tmp_path)[1].run(), expected[1])  # stored
+    assert not SIZES
+
+
+def test_a_backbone_that_fails_leaves_the_stream_to_the_others(
+    backbones: list[Encoder],
+    images: Images,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    alone: list[Heads],
+) -> None:
+    class Activation:
+        """Stands for what a failed forward pass holds."""
+
+    held: list[weakref.ref[Activation]] = []
+    calls = count()
+
+    def use(network: nn.Module, pixels: Tensor) -> Tensor:
+        if held:
+            assert held[0]() is None, "the failed network's memory is still used"
+        elif next(calls) == 3:  # the second backbone's second chunk
+            activation = Activation()
+            held.append(weakref.ref(activation))
+            raise torch.OutOfMemoryError("no memory")
+        return pixels.reshape(len(pixels), 512, -1).sum(dim=2)
+
+    passes = [Pass(backbone, images, SMALL, 0, tmp_path) for backbone in backbones]
+    monkeypatch.setattr(transfer.frozen.linear_heads, "forward", use)
+    errors = train_together(passes)
+    assert [*errors] == [passes[1]]
+    assert str(errors[passes[1]]) == "no memory"
+    assert equal(passes[0].heads, alone[0])
+    assert passes[1].requested.step < passes[0].requested.step
+
+
 def test_each_probe_keeps_its_own_curve(
     small_backbone: Encoder, images: Images, tmp_path: Path
 ) -> None:
     test = Features(torch.randn(6, 512), torch.arange(6) % 3)
     for item in (SMALL, LONG):
-        location = tmp_path / str(item.epochs)
-        what = (small_backbone, images, item, test, 0)
-        by_itself = train_and_score(*what, location / "alone")
-        shared = train_and_score(*what, location / "own", 0, tmp_path / "passes", peers(item))
+        location, what = tmp_path / str(item.epochs), (small_backbone, images, item, 0)
+        alone = Pass(*what, location / "alone", test)
+        by_itself = train_and_score(alone, test, location / "alone")
+        with_peers = Pass(*what, tmp_path / "passes", test, peers(item))
+        shared = train_and_score(with_peers, test, location / "own")
         assert shared.details == by_itself.details
         assert len(shared.details["top1_after_each_pass"]) == item.epochs
     assert len(list((tmp_path / "passes").glob("*.stage"))) == 1
@@ -205,9 +278,8 @@ def test_only_missing_heads_are_trained_after_waiting(
     passes = tmp_path / "passes"
 
     def run(name: str, item: ProbeTraining, together: tuple[ProbeTraining, ...]) -> Predictions:
-        return train_and_score(
-            *(small_backbone, images, item, test, 0, tmp_path / name, 0, passes, together)
-        )
+        shared = Pass(small_backbone, images, item, 0, passes, test, together)
+        return train_and_score(shared, test, tmp_path / name)
 
     expected = run("holder", SMALL, ())
     (lock,) = passes.glob("*.lock")
@@ -246,7 +318,7 @@ def test_the_stream_alone_names_the_file(
     small_backbone: Encoder, images: Images, tmp_path: Path
 ) -> None:
     def file(*trainings: ProbeTraining, seed: int = 0) -> Path:
-        return Pass(small_backbone, images, trainings, seed, tmp_path).file
+        return Pass(small_backbone, images, trainings[0], seed, tmp_path, peers=trainings[1:]).file
 
     assert file(SMALL) == file(LONG, SMALL) == file(LARGE)
     remaining = [replace(SMALL, crop_px=64), replace(SMALL, labels="rotations")]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from transfer.datasets.images import ImageArrays, Images
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
-from transfer.frozen.probe_training import ProbeTraining
 from transfer.tasks.linear_transfer import LinearTransfer
 from transfer.tasks.task import TrainingData
 
@@ -46,13 +46,16 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, 
     """
     calls: list[tuple[object, tuple[float, ...]]] = []
 
-    def train(
-        backbone: Encoder, images: Images, training: ProbeTraining, seed: int, folder: Path
-    ) -> Heads:
-        calls.append((images, training.learning_rates))
-        return heads_scoring([2, 4, 3] if len(training.learning_rates) == 3 else [5])
+    class Trained:
+        def __init__(self, backbone: Encoder, images: Images, *rest: Any) -> None:
+            self.called = (images, rest[0].learning_rates)
+            self.heads = heads_scoring([2, 4, 3] if len(self.called[1]) == 3 else [5])
 
-    monkeypatch.setattr(transfer.frozen.linear_heads, "train_heads", train)
+        def run(self) -> Heads:
+            calls.append(self.called)
+            return self.heads
+
+    monkeypatch.setattr(transfer.frozen.linear_heads, "Pass", Trained)
     return calls
 
 
