@@ -82,7 +82,7 @@ class Record:
     heading: str
     """Task group in the overview."""
     speed: dict[str, float] = field(default_factory=dict)
-    """Throughput of the frozen network in images/s, by image size in px."""
+    """Throughput of the frozen network in images/s, by image size in px; older records only."""
     declared: str = ""
     """Recipe that the user declared, if the file does not record one."""
     commit: str = ""

@@ -41,7 +41,7 @@ from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.encoders.hub import address_of
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.feature_cache import features_of_backbones, measured_speed
+from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.rankme import rankme_details
 from transfer.galleries.tile import update_gallery
 from transfer.record import (
@@ -222,9 +222,6 @@ def _record(
         request=stored_request(cell, classifier_record),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
-        speed={}
-        if cell.task.trains_backbone
-        else measured_speed(cell.folders, cell.feature_backbone),
         declared=cell.backbone.declared,
         **run_environment(),
     )

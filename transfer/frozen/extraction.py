@@ -1,12 +1,10 @@
 """Extract features into files of the cache, chunk by chunk."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from shutil import disk_usage
-from statistics import median
 
 import numpy as np
 import torch
@@ -63,8 +61,6 @@ class _Entry:
     def __init__(self, backbone: Encoder, rows: UnfinishedRows) -> None:
         self.backbone, self.rows = backbone, rows
         self.normalize = Normalization(backbone.input, device())
-        self.throughputs: list[float] = []
-        """Throughput of each batch in images/s."""
 
     @cached_property
     def network(self) -> nn.Module:
@@ -77,9 +73,7 @@ class _Entry:
         raw: uint8 pixels.
         """
         if start + len(raw) > self.rows.done:
-            network, pixels, begin_s = self.network, self.normalize(raw), time.perf_counter()
-            features = forward(network, pixels).cpu()
-            self.throughputs.append(len(pixels) / (time.perf_counter() - begin_s))
+            features = forward(self.network, self.normalize(raw)).cpu()
             self.rows.write(start, features.numpy())
 
 
@@ -89,7 +83,7 @@ def extract(
     transform: EvalTransform,
     subject: str,
     crops: Path | None = None,
-) -> dict[Path, float]:
+) -> None:
     """Extract features into cache entries.
 
     A repeated call resumes after the last finished chunk.
@@ -112,7 +106,7 @@ def extract(
             if rows is not None:
                 entries.append(_Entry(backbones[path], rows))
         if not entries:
-            return {}
+            return
         suffix = f" for {len(entries)} backbones" if len(entries) > 1 else ""
         prepared, crop_rows = _cached_crops(crops, EvalImages(images, transform), files)
         all_rows = [*(entry.rows for entry in entries), *crop_rows]
@@ -148,7 +142,6 @@ def extract(
             rows.publish()
     if errors:
         raise errors[0]
-    return {e.rows.path: median(e.throughputs[1:]) for e in entries if e.throughputs[1:]}
 
 
 def _cached_crops(

@@ -12,12 +12,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from pretrain.running.atomic_files import content_hash, write_whole
+from pretrain.running.atomic_files import content_hash
 from pretrain.running.processes import has_bfloat16, num_gpus, tf32_convolutions
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder, Precision
@@ -115,30 +114,10 @@ def features_of_backbones(
             name = content_hash([images.fingerprint, asdict(transform), CODE_VERSION], 24)
             crops = folders.cache / "crops" / f"{name}.npy"
         rotated = f" turned by {90 * transform.turns}°" if transform.turns else ""
-        throughputs = extract(missing, images, transform, f"{key} {split}{rotated}", crops)
-        for path, images_per_s in throughputs.items():
-            file = _speed_file(folders.cache, entries[path], str(transform.crop_px))
-            write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
+        extract(missing, images, transform, f"{key} {split}{rotated}", crops)
     return [
         Features(torch.from_numpy(np.load(path, mmap_mode="c")), images.labels) for path in paths
     ]
-
-
-def measured_speed(folders: Folders, backbone: Encoder) -> dict[str, float]:
-    """Return the network's throughput in images/s by image size in px.
-
-    It was measured on this type of device.
-    """
-    pattern = _speed_file(folders.cache, backbone, "*")
-    files = pattern.parent.glob(pattern.name)
-    return {file.stem.rpartition("-")[2]: float(file.read_text()) for file in files}
-
-
-def _speed_file(cache: Path, backbone: Encoder, size_px: str) -> Path:
-    from transfer.frozen.network import device
-
-    name = f"{backbone.sha256[:24]}-{backbone.precision}-{device().type}-{size_px}.txt"
-    return cache / "speed" / name
 
 
 def arithmetic(backbone: Encoder) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
+from pretrain.running.console import print_line
 from pretrain.running.lock import wait_for_lock
 
 Shape = tuple[int, int]
@@ -104,7 +105,9 @@ def unfinished_rows(
     Waits while another process writes it. The lock ends with the process that holds it.
     """
     partial = path.with_suffix(".partial")
-    with wait_for_lock(path.with_suffix(".lock"), "--runs"):
+    note = f"waiting for another process that extracts: {path}"
+    lock = path.with_suffix(".lock")
+    with wait_for_lock(lock, "--runs", lambda: print_line("features", note)):
         if read_rows(path, shape, dtype) is not None:
             partial.unlink(missing_ok=True)
             path.with_suffix(".rows").unlink(missing_ok=True)

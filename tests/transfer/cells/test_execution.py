@@ -35,8 +35,6 @@ def test_a_record_tells_how_its_number_was_made(
     assert record.data["cars"]["small"] == "generated"
     weights = sum(p.numel() for p in cell.backbone.network().parameters())
     assert record.backbone["num_parameters"] == weights
-    assert list(record.speed) == [str(record.protocol["fields"]["crop_px"])]
-    assert min(record.speed.values()) > 0
     assert torch.__version__.startswith(record.versions["torch"])
 
 

@@ -257,7 +257,11 @@ def test_truncated_cache_entry_is_computed_again(
 
 
 def test_what_another_process_finishes_meanwhile_is_not_made_again(
-    extract: Work, expected: list[Tensor], cache: Path, monkeypatch: pytest.MonkeyPatch
+    extract: Work,
+    expected: list[Tensor],
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     extract()
     path = min(cache.glob("*.npy"))
@@ -272,6 +276,7 @@ def test_what_another_process_finishes_meanwhile_is_not_made_again(
         monkeypatch.setattr(time, "sleep", sleep)
         monkeypatch.delattr(transfer.frozen.extraction, "forward")
         assert same(extract(), expected)
+    assert f"waiting for another process that extracts: {path}" in capsys.readouterr().err
 
 
 def test_finished_rows_are_not_written_again(tmp_path: Path) -> None:
