@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -32,6 +32,13 @@ def square(number: int) -> Tensor:
 def children() -> set[int]:
     listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
     return {int(pid) for pid in listed.split()}
+
+
+@pytest.fixture
+def new_children() -> Callable[[], set[int]]:
+    """A function that returns the processes that the test has started and that still run."""
+    earlier = children()  # such as multiprocessing's resource tracker
+    return lambda: children() - earlier
 
 
 def worker_pids(batches: Iterator[int]) -> list[int]:
@@ -86,7 +93,7 @@ def failing(location: int) -> int:
     return location
 
 
-def test_an_error_of_a_worker_is_the_error_it_was() -> None:
+def test_an_error_of_a_worker_is_the_error_it_was(new_children: Callable[[], set[int]]) -> None:
     batches = load_batches(failing, range(9), num_workers=2)
     assert [next(batches) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(FileError, match="does not decode") as output:
@@ -94,16 +101,18 @@ def test_an_error_of_a_worker_is_the_error_it_was() -> None:
     assert str(output.value) == "n01/cat.jpg does not decode"
     assert output.value.size == 17
     assert "in failing" in "".join(traceback.format_exception(output.value))
-    assert not children()
+    assert not new_children()
 
 
-def test_a_killed_worker_is_told_as_memory_that_ran_out() -> None:
+def test_a_killed_worker_is_told_as_memory_that_ran_out(
+    new_children: Callable[[], set[int]],
+) -> None:
     batches = load_batches(lambda _: os.getpid(), count(), num_workers=2)
     os.kill(worker_pids(batches)[1], signal.SIGKILL)
     with pytest.raises(WorkerKilledError, match=r"SIGKILL.*memory ran out.*--cpus.*to resume"):
         for _ in batches:
             pass
-    assert not children()
+    assert not new_children()
 
 
 @pytest.mark.parametrize("status", [0, 3])
@@ -163,16 +172,18 @@ def test_a_signal_that_comes_while_a_worker_starts_does_not_end_it() -> None:
 
 
 @pytest.mark.parametrize("pin", [None, lambda batch: batch])
-def test_an_iteration_that_is_left_ends_its_workers(pin: None) -> None:
+def test_an_iteration_that_is_left_ends_its_workers(
+    pin: None, new_children: Callable[[], set[int]]
+) -> None:
     def slow(location: int) -> int:
         time.sleep(0.0 if location < 2 else 600)
         return location
 
     batches = load_batches(slow, range(9), num_workers=2, pin_memory=pin)
     assert next(batches) == 0
-    assert len(children()) == 2
+    assert len(new_children()) == 2
     del batches
-    assert not children()
+    assert not new_children()
 
 
 def test_batches_are_copied_when_shared_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
