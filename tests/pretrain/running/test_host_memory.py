@@ -11,6 +11,8 @@ from pretrain.running.host_memory import (
     JOB_CPUS,
     JOB_MEMORY,
     SHARERS,
+    TASK_CPUS,
+    TASKS,
     free_memory,
     image_memory,
     image_memory_bytes,
@@ -125,6 +127,8 @@ def test_cores_of_a_process(
     available: int, variables: str, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(available))
+    for name in (SHARERS, JOB_CPUS, TASKS, TASK_CPUS, "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
     for variable in variables.split():
         monkeypatch.setenv(*variable.split("="))
     assert num_cores() == expected
