@@ -156,7 +156,7 @@ def test_several_backbones_pass_the_images_whose_features_they_read_together(
     ]
     looc, svms = keys[1], keys[2:]
     assert cells == [
-        *([(name, looc)] for name in ("mine", "other")),
+        [("mine", looc), ("other", looc)],
         [(name, key) for name in ("mine", "other") for key in svms],
         [("mine", keys[0]), ("other", keys[0])],
     ]
