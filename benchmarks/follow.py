@@ -4,8 +4,9 @@ A file whose size and time have not changed for a while is copied into the folde
 there, evaluated, and the copy is removed. A file is identified by the hash of its content, so that
 an overwritten last.ckpt is another checkpoint, and a second name of the same bytes is not.
 
-Exit status: 0 the run ended, 1 a task failed, 2 the request is wrong or the folder never existed,
-3 a result is below --stop-below, 75 stopped by a signal; the same command continues.
+Exit status: 0 the run ended, 1 a task failed or the cluster did not respond, 2 the request is wrong
+or refused, or the folder never existed, 3 a result is below --stop-below, 75 stopped by a signal;
+the same command continues.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, explain_write_errors
 from pretrain.running.console import print_line
 from pretrain.running.lock import BusyError, lock_folder
-from slurm.cluster import ClusterError, cluster
+from slurm.cluster import ClusterError, NoResponseError, cluster
 from slurm.state import job_states
 from transfer.cells.cell import open_checkpoint
 from transfer.cells.request import from_json
@@ -47,6 +48,8 @@ EXIT_BELOW = 3
 """Exit status if a result is below --stop-below."""
 POLL_S, JOBS_POLL_S = 5.0, 60.0
 """Seconds between checks of the folder, and between queries of Slurm."""
+LAST_TRIES_S = 600.0
+"""Seconds after the end of the training in which a cluster that does not respond is tried again."""
 ENDINGS = re.compile(r"(\.(pth|pt|ckpt|tar))+$")
 KEYS = {
     "epoch": ("epoch", "current_epoch", "meta.epoch"),
@@ -254,8 +257,8 @@ class _Follower:
     """Names of the checkpoints that were evaluated or refused, by SHA-256."""
     submitted: dict[str, Path] = field(default_factory=dict)
     """Copies that jobs of a cluster read or will read, by the name of the checkpoint."""
-    refused: dict[str, tuple[Checkpoint, str]] = field(default_factory=dict)
-    """Checkpoints to submit again, with their SHA-256, by name."""
+    unanswered: dict[str, tuple[Checkpoint, str]] = field(default_factory=dict)
+    """Checkpoints to submit again, since the cluster did not respond, with their SHA-256."""
     asked_s: float = -JOBS_POLL_S
     """Time of the last query of Slurm."""
     job_has_ended: bool = False
@@ -269,7 +272,7 @@ class _Follower:
 
         ValueError if the folder does not exist at the end.
         """
-        options = self.request.following
+        options, unended_s = self.request.following, now()
         self.resume()
         while True:
             stop.exit_if_requested()
@@ -286,6 +289,8 @@ class _Follower:
                 end_reason = (
                     f"no new or changed checkpoint for {options.until_idle:g} h (--until-idle)"
                 )
+            if not end_reason:
+                unended_s = now()
             ready = watch.ready(now())  # what was written before the end is evaluated
             if ready and self.ended is None:
                 path = ready[-1 if options.newest else 0]
@@ -294,6 +299,10 @@ class _Follower:
                     self.take(path, modified_ns, *copied)
             if self.ended is not None:
                 return self.ended
+            for name in [*self.unanswered] if now() - unended_s >= LAST_TRIES_S else ():
+                print_line("follow", f"{name}: not submitted; the same command tries again")
+                del self.submitted[name], self.unanswered[name]
+                self.failed = True
             if end_reason and not watch.waiting and not self.submitted:
                 if not watch.folder.exists():
                     raise ValueError(
@@ -309,7 +318,7 @@ class _Follower:
     def ask_slurm(self, job: str) -> None:
         """Check whether the followed job, and jobs that read copies, have ended.
 
-        Checkpoints that the cluster has refused are submitted again.
+        Checkpoints are submitted again if the cluster did not respond.
         """
         if job and not self.job_has_ended:
             try:
@@ -320,8 +329,8 @@ class _Follower:
                 self.job_has_ended = state is None or state.stage == "ended"
         states = self._states() if self.submitted else []
         for name, copy in [*self.submitted.items()]:
-            if name in self.refused:
-                self._evaluate(*self.refused.pop(name))
+            if name in self.unanswered:
+                self._evaluate(*self.unanswered.pop(name))
                 continue
             names = {state.name for state in states if state.identity[0] == name}
             if not {"queued", "running"} & names:
@@ -402,9 +411,9 @@ class _Follower:
         self.seen[sha256] = name
         try:
             status = self.evaluate(self.request, [checkpoint])
-        except ClusterError as error:
+        except NoResponseError as error:
             print_line("follow", f"{name}: {error}; trying again in {JOBS_POLL_S:g} s")
-            self.submitted[name], self.refused[name] = checkpoint.ckpt, (checkpoint, sha256)
+            self.submitted[name], self.unanswered[name] = checkpoint.ckpt, (checkpoint, sha256)
             return
         if status == stop.EXIT_RESUMABLE:  # a disk could not be read; the copy stays
             self.ended = status

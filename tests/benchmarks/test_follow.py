@@ -9,18 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import benchmarks.follow
-from benchmarks.follow import EXIT_BELOW, PATTERNS, Watch, curve_name, follow, origin_of
+from benchmarks.follow import (
+    EXIT_BELOW,
+    LAST_TRIES_S,
+    PATTERNS,
+    Watch,
+    curve_name,
+    follow,
+    origin_of,
+)
 from benchmarks.planning.options import FollowOptions, RunAll, SlurmOptions
 from benchmarks.results.overview import curve_positions
 from benchmarks.results.records import Backbone
 from benchmarks.run_all import main
 from pretrain.running import stop
 from pretrain.running.stop import EXIT_RESUMABLE, Stopped
-from slurm.cluster import ClusterError
+from slurm.cluster import ClusterError, NoResponseError
 from transfer.cells.request import Settings
 from transfer.datasets.expected import DataError
 from transfer.encoders.architectures import BackboneError
@@ -282,8 +291,9 @@ def job(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
-def run_on_cluster(trainer: Trainer, settings: Settings) -> int:
-    following = FollowOptions(follow=trainer.folder, until_idle=0.5)
+def run_on_cluster(trainer: Trainer, settings: Settings, **options: Any) -> int:
+    options = {"until_idle": 0.5} | options
+    following = FollowOptions(follow=trainer.folder, **options)
     request = RunAll(settings=settings, following=following, cluster=SlurmOptions(slurm=True))
     return follow(request, trainer.evaluate, trainer.now, trainer.sleep)
 
@@ -304,14 +314,14 @@ def test_copies_on_a_cluster_stay_until_their_jobs_end(
     assert trainer.now_s >= 5000
 
 
-def test_refused_checkpoint_is_submitted_again(
+def test_checkpoint_is_submitted_again_if_the_cluster_did_not_respond(
     trainer: Trainer,
     settings: Settings,
     job: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    evaluate, answers = trainer.evaluate, iter([ClusterError("no response"), None])
+    evaluate, answers = trainer.evaluate, iter([NoResponseError("no response"), None])
 
     def submit(request: RunAll, checkpoints: Sequence[Checkpoint]) -> int:
         if (error := next(answers)) is not None:
@@ -331,6 +341,36 @@ def test_refused_checkpoint_is_submitted_again(
     assert run_on_cluster(trainer, settings) == 0
     assert (trainer.names, trainer.contents) == (["mine@a"], [b"a"])
     assert "mine@a: no response; trying again in 60 s" in capsys.readouterr().err
+
+
+def test_refusal_of_the_cluster_ends_the_run(
+    trainer: Trainer, settings: Settings, job: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = Mock(side_effect=ClusterError("invalid partition"))
+    monkeypatch.setattr(trainer, "evaluate", refusal)
+    trainer.actions = {30: trainer.write("a.pth", b"a")}
+    with pytest.raises(ClusterError, match="invalid partition"):
+        run_on_cluster(trainer, settings)
+    refusal.assert_called_once()
+
+
+@pytest.mark.parametrize("until", [True, False])
+def test_run_ends_with_1_if_the_cluster_does_not_respond_after_its_end(
+    trainer: Trainer,
+    settings: Settings,
+    job: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    until: bool,
+) -> None:
+    tries = Mock(side_effect=NoResponseError("no response"))
+    monkeypatch.setattr(trainer, "evaluate", tries)
+    done = trainer.folder / "DONE"
+    trainer.actions = {30: trainer.write("a.pth", b"a"), 4000: done.touch}
+    options = {"until": done, "until_idle": 0.0} if until else {"until_idle": 1.0}
+    assert run_on_cluster(trainer, settings, **options) == 1
+    end_s = 4000 if until else 30 + 3600
+    assert trainer.now_s == pytest.approx(end_s + LAST_TRIES_S, abs=60)
+    assert tries.call_count > 50
 
 
 def test_unsupported_task_on_a_cluster_is_not_a_failure(

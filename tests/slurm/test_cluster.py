@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.cluster import Cluster, ClusterError, cluster
+from slurm.cluster import Cluster, ClusterError, NoResponseError, ask, cluster
 from tests.slurm.fake_programs import fake_programs
 
 SOUND = {
@@ -46,3 +46,25 @@ def test_complaints_of_slurm_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path
     fake_programs(tmp_path, monkeypatch, **lines)
     with pytest.raises(ClusterError, match="scontrol show config: Unable to contact"):
         cluster()
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("exec sleep 60", NoResponseError),
+        (
+            "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1",
+            NoResponseError,
+        ),
+        ("echo 'Socket timed out on send/recv operation' >&2; exit 1", NoResponseError),
+        ("echo 'Invalid partition name specified' >&2; exit 1", ClusterError),
+    ],
+)
+def test_missing_response_is_not_a_refusal(
+    program: str, error: type[ClusterError], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("slurm.cluster.PATIENCE_S", 0.5)
+    fake_programs(tmp_path, monkeypatch, squeue=program)
+    with pytest.raises(ClusterError) as output:
+        ask("squeue")
+    assert output.type is error

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from slurm.__main__ import main
-from slurm.cluster import Cluster, ClusterError
+from slurm.cluster import Cluster, ClusterError, NoResponseError
 from slurm.requeue import Command
 from slurm.resources import Queue, RequestError, Resources
 from slurm.submit import PROJECT, Array, hide_variables, script, submit
@@ -90,6 +90,15 @@ def test_what_was_accepted_before_a_refusal_is_taken_back(
     ):
         submit([array(2), array(1), array(1)], Queue(), tmp_path / "jobs", Cluster({}))
     assert (tmp_path / "cancelled").read_text().split() == ["1_0", "1_1", "2"]
+
+
+def test_missing_response_to_sbatch_is_not_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
+    fake_programs(tmp_path, monkeypatch, sbatch=f"echo '{message}' >&2; exit 1", srun="")
+    with pytest.raises(NoResponseError, match="nothing was submitted"):
+        submit([array(1)], Queue(), tmp_path / "jobs", Cluster({}))
 
 
 def test_too_large_array_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
