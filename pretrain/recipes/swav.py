@@ -32,7 +32,9 @@ MAX_QUEUE = 2**27
 class SwAVConfig:
     """Settings of SwAV; by default, the paper's for 800 ImageNet-1k epochs."""
 
-    effective_with: ClassVar[EffectiveWith] = {"queue_from": ("queue_size", range(1, MAX_QUEUE))}
+    effective_with: ClassVar[EffectiveWith] = {
+        "queue_from": ("queue_size", range(1, MAX_QUEUE + 1))
+    }
 
     temperature: Positive = 0.1
     """Tau, temperature: divides the cosines of embeddings and prototypes."""

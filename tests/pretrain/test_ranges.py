@@ -146,6 +146,7 @@ def test_zero_is_accepted_only_where_it_means_something() -> None:
         ("simaffinity/smoke", "--predictor-dim 3 --predictor", ""),
         ("swav/in1k-r50", "--queue-from 0.5", "--queue-size 0"),
         ("swav/in1k-r50", "--queue-from 0.5 --queue-size 3840", ""),
+        ("swav/in1k-r50", f"--queue-from 0.5 --queue-size {2**27}", ""),
         ("jcl/smoke", "--epochs 3 --steps 10", "--steps 10"),
         ("simclr/in1k-r50", "--epochs 300 --steps 10", ""),  # the warm-up is a fraction of them
     ],
