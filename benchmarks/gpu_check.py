@@ -15,8 +15,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -109,9 +109,8 @@ def run(request: GPUCheckOptions) -> int:
     ]
     page = (request.runs if device.type == "cpu" else request.results) / "gpu_check.md"
     quantities_by_name: dict[str, Quantities] = {}
-    with ProcessPoolExecutor(
-        1, mp_context=get_context("spawn"), initializer=set_up_evaluations
-    ) as pool:
+    with ExitStack() as stack:
+        pool = stack.enter_context(evaluation_process())
         for name in selected:
             started_s = time.monotonic()
             try:
@@ -124,6 +123,8 @@ def run(request: GPUCheckOptions) -> int:
                 traceback.print_exc()
                 reason = f"{type(error).__name__}: {error}".partition("\n")[0]
                 quantities_by_name[name] = {"failed": reason}
+                if isinstance(error, BrokenExecutor):  # the process has ended
+                    pool = stack.enter_context(evaluation_process())
             free_memory()
             duration_s = time.monotonic() - started_s
             print(f"{name}: {duration_s:.1f} s  {quantities_by_name[name].get('failed', '')}")
@@ -135,6 +136,11 @@ def run(request: GPUCheckOptions) -> int:
     failed = sum("failed" in quantities for quantities in quantities_by_name.values())
     print(f"{failed} of {len(quantities_by_name)} failed  ->  {page}")
     return 1 if failed else 0
+
+
+def evaluation_process() -> ProcessPoolExecutor:
+    """Return one process, which the first evaluation starts."""
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=set_up_evaluations)
 
 
 def set_up_evaluations() -> None:

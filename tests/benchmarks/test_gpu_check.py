@@ -67,6 +67,22 @@ def test_other_measurements_go_on_after_a_failed_one(
     assert ["features of resnet18 in float32", "images/s"] in [row[:2] for row in rows(page)]
 
 
+def end_process(*_: object) -> Quantities:
+    os._exit(9)
+
+
+def test_other_evaluations_go_on_in_a_new_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "FEATURES", {"resnet18": end_process})
+    monkeypatch.setitem(evaluation.TRAININGS, "classifier", workspace_limit)
+    args = ["--device", "cpu", "--runs", str(tmp_path), "--only", "classifier", "resnet18"]
+    assert main(args) == 1
+    page = rows((tmp_path / "gpu_check.md").read_text())
+    assert ["features of resnet18", "failed"] in [row[:2] for row in page]
+    assert ["fine-tuning of classifier", "limit", WORKSPACE_MB] in page
+
+
 @pytest.mark.parametrize("words", [["--device", "cuda"], ["--device", "cpu", "--only", "mocho"]])
 def test_a_wrong_request_is_refused(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
