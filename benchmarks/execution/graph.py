@@ -3,7 +3,7 @@
 Cells that share work form one job. All backbones on tasks that use only features of the same
 datasets share a job, so that each image is decoded once, and so do probes on the same random crops.
 They are split into several jobs if their networks take longer than decoding and jobs run in
-parallel. The other tasks of one backbone on the same datasets also share a job, and features.
+parallel. The other tasks of one backbone on the same datasets also share a job and its features.
 """
 
 import os

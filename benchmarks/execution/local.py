@@ -97,7 +97,7 @@ class _Processes:
         self.settings = settings
         self.free = visible_gpus()
         self.num_gpus = len(self.free)
-        # a job that waits for all GPUs would leave some of them idle if it were not the last
+        # start jobs on many GPUs last: while they wait for all GPUs, some are idle
         self.waiting = sorted(jobs, key=lambda job: (self._gpus_needed(job.cell), -job.hours))
         self.running: dict[subprocess.Popen[bytes], tuple[Job, list[str], Path]] = {}
 

@@ -85,8 +85,8 @@ def run(requests: Sequence[Request]) -> int:
     It is 0, 1 if a cell failed, or 75 if a disk could not be read. The reason of a failure is
     written to the state of the cell, and the other cells run. For cells of several backbones,
     features are extracted and probes are trained first, so that each image is decoded and each
-    random crop is made once. KilledError if a signal killed
-    a process of a cell, which can be resumed.
+    random crop is made once. KilledError if a signal killed a process of a cell, which can be
+    resumed.
     """
     return max(map(_run_together, checkpoints_that_fit(requests)), default=0)
 

@@ -95,7 +95,7 @@ class Task(ABC):
     def shared_pass(self) -> Hashable | None:
         """Return a key; probes with equal keys share one pass over crops.
 
-        None if the task trains no such probe. Backbones share the pass, too.
+        None if the task trains no such probe. Probes of several backbones also share it.
         """
         return None
 
