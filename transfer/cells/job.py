@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pretrain.running import stop
@@ -271,18 +271,27 @@ def run_worker(file: Path) -> None:
     """Evaluate a job's cell as one of several processes; store any error."""
     stop.listen()
     (request,) = read_job(file)
-    cell = Cell.of(request)
+    with _storing_errors(file):
+        cell = Cell.of(request)
     if cell.task.varied_image_sizes:
         from transfer.finetuning.loop import use_expandable_segments
 
         use_expandable_segments()  # before process_group, which starts CUDA
-    with process_group() as process:
-        try:
-            evaluate(cell)
-        except Exception as error:  # the parent process raises it
-            with suppress(WriteError):  # the error is printed to stderr in any case
-                write_whole(file.with_name(f"error-{process.rank}.pickle"), pickled_error(error))
-            raise
+    # stored within the group: at its end, the other processes fail too
+    with process_group(), _storing_errors(file):
+        evaluate(cell)
+
+
+@contextmanager
+def _storing_errors(file: Path) -> Iterator[None]:
+    """Store an error of this process next to the job's file; the parent process raises it."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(WriteError):  # the error is printed to stderr in any case
+            name = f"error-{os.environ['RANK']}.pickle"
+            write_whole(file.with_name(name), pickled_error(error))
+        raise
 
 
 def main(args: list[str]) -> int:

@@ -29,14 +29,17 @@ from transfer.cells.job import (
     KilledError,
     checkpoints_that_fit,
     evaluate_on_gpus,
+    first_error,
     main,
     read_job,
     run,
+    run_worker,
     wait_for_workers,
     write_job,
 )
 from transfer.cells.request import Request, Settings
 from transfer.datasets.expected import DataError
+from transfer.encoders.architectures import BackboneError
 from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.encoders.options import Checkpoint
 from transfer.finetuning.options import TrainingOptions
@@ -301,6 +304,18 @@ def test_the_first_death_is_the_reason(line: str, status: int) -> None:
     """The peers of an ended process fail later for that reason."""
     lines = (line, "sleep 0.6; exit 1", "sleep 0.6; kill -6 $$")
     assert wait_for_workers([subprocess.Popen(["bash", "-c", line]) for line in lines]) == status
+
+
+def test_checkpoint_that_changed_is_the_reason_of_a_process(
+    cell: Cell, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_job(tmp_path / "job.json", [cell.planned_request])
+    checkpoint.write_bytes(b"torn")
+    monkeypatch.setattr(stop, "listen", lambda: None)
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(BackboneError):
+        run_worker(tmp_path / "job.json")
+    assert isinstance(first_error(tmp_path, 1), BackboneError)
 
 
 def test_missing_data_are_told_before_a_process_starts(cell: Cell, tmp_path: Path) -> None:
