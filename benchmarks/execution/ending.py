@@ -64,12 +64,13 @@ def finish_run(
 def record_of(cell: Cell) -> Record | None:
     """Return the record of an evaluated cell, or None.
 
-    The data may be gone since the evaluation, which compared it before it wrote the record.
+    The data may be gone by now. A cell that is done since the start of the run still has a record:
+    the plan or the evaluation compared the data.
     """
     try:
         return finished(cell)
     except (DataError, ReadError) as error:
-        if state.failure(cell):
+        if not state.is_done(cell):
             return None
         print(f"{cell.key}  evaluated, but its data cannot be read now: {error}", file=sys.stderr)
         return finished(cell, compares_data=False)

@@ -84,7 +84,7 @@ def _announce(number: int, total: int, job: Job) -> None:
 def _note_failures(job: Job, reason: str) -> None:
     """Store the reason for cells without a record or a reason."""
     for cell in job.cells:
-        if record_of(cell) is None and not state.failure(cell):
+        if not (state.is_done(cell) or state.failure(cell)) and record_of(cell) is None:
             state.fail(cell, RuntimeError(reason))
             print(f"{cell.key}  failed: {reason}", file=sys.stderr, flush=True)
 

@@ -24,6 +24,7 @@ from pretrain.running.processes import assume_gpus
 from tests.conftest import own_file
 from transfer.cells import state
 from transfer.cells.cell import Cell
+from transfer.cells.checked_data import fingerprint
 from transfer.cells.execution import evaluate
 from transfer.cells.job import KilledError
 from transfer.cells.request import Settings
@@ -123,6 +124,33 @@ def test_checkpoint_overwritten_after_the_plan_is_not_evaluated(
     assert "the file has changed since the plan" in stored.reason
     assert "changed since the plan" in " ".join(capsys.readouterr().out.split())
     assert run(request) == 0  # evaluates the present file
+
+
+def test_record_of_other_data_is_no_result_of_a_killed_run(
+    request_for: Request,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    generate(tmp_path / "data", keys=("cifar10",))
+    request = request_for(settings=replace(settings, data=tmp_path / "data"), tasks="cifar10_knn")
+    assert run(request) == 0
+    (file,) = settings.results.glob("records/mine/cifar10_knn*.seed0.json")
+    record = read_record(file)
+    other_data = {"cifar10": record.data["cifar10"] | {"fingerprint": "other"}}
+    write_json_record(file, replace(record, data=other_data))
+    capsys.readouterr()
+
+    def die(cell: Cell) -> Record:
+        fingerprint.cache_clear()  # as the evaluation of another cell does
+        (tmp_path / "data" / "cifar-10-batches-py" / "batches.meta").unlink()
+        raise KilledError(-9)
+
+    monkeypatch.setattr(transfer.cells.job, "evaluate_on_gpus", die)
+    assert run(request) == 1
+    assert [item.name for item in read_states(settings.results)] == ["failed"]
+    assert "cannot be read now" not in capsys.readouterr().err
 
 
 def two_runs(backbone: Encoder, folder: Path) -> list[Path]:

@@ -235,7 +235,7 @@ def finished(cell: Cell, *, compares_data: bool = True) -> Record | None:
     """Return an up-to-date record of the cell, or None.
 
     Its protocol, weights and data equal the cell's. Among several records, one with the precision
-    and engine of a new run is preferred.
+    and engine of a new run is preferred, then the newest.
 
     compares_data: read the data, to compare its fingerprint with the record's.
     """
@@ -246,6 +246,7 @@ def finished(cell: Cell, *, compares_data: bool = True) -> Record | None:
         key=lambda record: (
             record.engine == cell.task.engine,
             features_in(record) == cell.feature_backbone.precision,
+            record.finished,
         ),
         default=None,
     )

@@ -153,8 +153,7 @@ def reporting(cell: Cell) -> Iterator[None]:
 
 def note_finished(cell: Cell) -> None:
     """Write that a cell with a record is done, if necessary."""
-    earlier = read_state(state_path(cell.path))
-    if earlier is None or earlier.name != "done":
+    if not is_done(cell):
         write(cell, "done")
 
 
@@ -166,6 +165,12 @@ def note_stopped(cell: Cell) -> None:
     is_ours = earlier.runs_here and earlier.content["pid"] == os.getpid()
     if earlier.name == "stopped" or (is_ours and earlier.name in ("queued", "running")):
         write(cell, "stopped", STOPPED)
+
+
+def is_done(cell: Cell) -> bool:
+    """Return whether the cell's state is "done"."""
+    stored = read_state(state_path(cell.path))
+    return stored is not None and stored.name == "done"
 
 
 def failure(cell: Cell) -> str:

@@ -152,6 +152,15 @@ def test_records_of_both_arithmetics_lie_beside_each_other(
     assert file_for_record(cell.path, second) != cell.path
 
 
+def test_newest_of_equal_records_is_used(cell: Cell) -> None:
+    record = evaluate(cell)
+    newer = replace(record, departures=["another"], finished="2100-01-01T00:00:00Z")
+    file = file_for_record(cell.path, newer)
+    assert file != cell.path
+    write_json_record(file, newer)
+    assert finished(cell) == newer
+
+
 @pytest.mark.slow  # it trains on and predicts masks
 def test_a_record_tells_tf32_of_a_head_on_features_in_bfloat16(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
