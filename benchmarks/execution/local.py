@@ -121,6 +121,9 @@ class _Processes:
                 self._end(job, process.returncode)
             if time.monotonic() - page_s >= REFRESH_S:
                 page_s = time.monotonic()
+                for job in (*self.waiting, *(job for job, *_ in self.running.values())):
+                    for cell in job.cells:
+                        state.keep_alive(cell)
                 write_status_page(results, runs)
             try:
                 time.sleep(0.1)

@@ -158,13 +158,19 @@ def note_finished(cell: Cell) -> None:
 
 
 def note_stopped(cell: Cell) -> None:
-    """Write that a cell is stopped, if this process runs it or its process has ended."""
+    """Write that a cell is stopped, if this process runs it or its process has ended here."""
     earlier = read_state(state_path(cell.path))
-    if earlier is None:
+    if earlier is None or earlier.content["host"] != socket.gethostname():
         return
     is_ours = earlier.runs_here and earlier.content["pid"] == os.getpid()
     if earlier.name == "stopped" or (is_ours and earlier.name in ("queued", "running")):
         write(cell, "stopped", STOPPED)
+
+
+def keep_alive(cell: Cell) -> None:
+    """Update the time of a cell's state, by which other machines see that it still waits."""
+    with suppress(OSError):
+        os.utime(state_path(cell.path))
 
 
 def is_done(cell: Cell) -> bool:

@@ -175,14 +175,16 @@ def test_second_ctrl_c_ends_a_stopped_cell_at_once(
 def test_states_of_a_stopped_run_say_so(
     rows: Rows, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    planned = rows("cifar10_knn", "in100_knn", "voc07_svm")
-    extracting, _, elsewhere = (row.cell for row in planned)
+    planned = rows("cifar10_knn", "in100_knn", "voc07_svm", "cifar100_knn")
+    extracting, _, elsewhere, waits_elsewhere = (row.cell for row in planned)
     for row in planned:
         state.write(row.cell, "queued")
 
     def stopped(*_: object, **options: object) -> int:
         state.write(extracting, "running", "features  10 %")
         state.write(elsewhere, "running", host="another machine")
+        state.write(waits_elsewhere, "queued", host="another machine")
+        os.utime(state_path(waits_elsewhere.path), (1e9, 1e9))
         raise stop.Stopped(75)
 
     monkeypatch.setattr(benchmarks.execution.local, "run", stopped)
@@ -191,9 +193,28 @@ def test_states_of_a_stopped_run_say_so(
         run(planned, workers)
     states = state.read_states(extracting.settings.results)
     stored = {item.key: item.content["state"] for item in states}
-    assert stored == {"cifar10_knn": "stopped", "in100_knn": "stopped", "voc07_svm": "running"}
+    assert stored == {
+        "cifar10_knn": "stopped",
+        "in100_knn": "stopped",
+        "voc07_svm": "running",
+        "cifar100_knn": "queued",
+    }
     page = (extracting.settings.runs / "status.html").read_text()
     assert page.count('<tr class="stopped">') == 2
+
+
+def test_waiting_cells_stay_alive_for_other_machines(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = rows("cifar10_knn", "in100_knn", "voc07_svm")
+    results = planned[0].cell.settings.results
+    for row in planned:
+        state.write(row.cell, "queued", host="other")
+        os.utime(state_path(row.cell.path), (1e9, 1e9))
+    assert {item.name for item in state.read_states(results)} == {"stopped"}
+    instead(monkeypatch, "true")
+    run(planned, 2)
+    assert {item.name for item in state.read_states(results)} == {"queued"}
 
 
 def test_cells_end_with_the_process_that_runs_them(
