@@ -9,6 +9,7 @@ explain.py      python -m benchmarks.explain: details of one result
 power.py        python -m benchmarks.power: differences that seeds and test images can detect
 verify.py       python -m benchmarks.verify: checks records for contradictions
 export.py       python -m benchmarks.export: the metadata of a model card
+words.py        commands, words and groups that several of these modules need
 scripts.py      the commands of an installed wheel, such as ssl-benchmark
 gpu_check.py    python -m benchmarks.gpu_check: how fast this machine's GPU is, on one page
 planning/       what a run would do, and its cost

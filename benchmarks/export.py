@@ -18,7 +18,7 @@ import yaml
 from benchmarks.results.chosen_table import rows_of
 from benchmarks.results.contents import named_folders, read_contents
 from benchmarks.results.numbers import Number, main_numbers
-from benchmarks.results.records import plural, tolerated_notes
+from benchmarks.words import plural, tolerated_notes
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS

@@ -21,15 +21,9 @@ from benchmarks.drawing.logs import read_logs, read_run, save_log
 from benchmarks.drawing.selection import MALFORMED
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import attempt
-from benchmarks.results.records import (
-    FIGURES,
-    Results,
-    plural,
-    print_unused,
-    read_results,
-    require_folder,
-)
+from benchmarks.results.records import FIGURES, Results, print_unused, read_results, require_folder
 from benchmarks.results.tables import csv_text, escape
+from benchmarks.words import plural
 from pretrain.running.atomic_files import explain_write_errors, write_text, write_whole
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_row_name, check_writable

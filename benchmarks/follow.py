@@ -24,7 +24,8 @@ from benchmarks.execution.states import CellState, all_states
 from benchmarks.planning.cells import require_data_folder, task_keys
 from benchmarks.planning.checkpoints import followed_checkpoint
 from benchmarks.planning.options import CURVE_TASKS, FollowOptions, RunAll
-from benchmarks.results.records import CURVE_SEPARATOR, TRANSFER, read_results
+from benchmarks.results.records import CURVE_SEPARATOR, read_results
+from benchmarks.words import TRANSFER
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, explain_write_errors
 from pretrain.running.console import print_line

@@ -27,7 +27,7 @@ from benchmarks.results.differences import (
     with_errors,
 )
 from benchmarks.results.numbers import Number, main_numbers
-from benchmarks.results.records import plural
+from benchmarks.words import plural
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from pretrain.running.console import aligned
 from transfer.outcomes import Floats, read_per_image

@@ -57,7 +57,8 @@ from benchmarks.planning.plan import (
     with_classifiers,
 )
 from benchmarks.results.final_screen import first_lines
-from benchmarks.results.records import grouped, read_results, require_folder, unused_lines
+from benchmarks.results.records import read_results, require_folder, unused_lines
+from benchmarks.words import grouped
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import one_line_errors, parse, run_command

@@ -24,7 +24,8 @@ import numpy as np
 import tyro
 
 from benchmarks.results.differences import TWO_SIDED
-from benchmarks.results.records import plural, reason_of, require_folder
+from benchmarks.results.records import reason_of, require_folder
+from benchmarks.words import plural
 from pretrain.running.command_line import OptionError, one_line_errors, parse, run_command
 from transfer.encoders.public_files import recognize
 from transfer.outcomes import PER_IMAGE, read_per_image

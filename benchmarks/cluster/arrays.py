@@ -21,9 +21,9 @@ from benchmarks.planning.plan import (
     PlannedCell,
     plan_cell,
     with_classifiers,
-    with_shared_work_counted_once,
+    with_jobs_and_hours,
 )
-from benchmarks.results.records import grouped, plural
+from benchmarks.words import grouped, plural
 from pretrain.running.atomic_files import WriteError, explain_write_errors
 from pretrain.running.errors import SuiteError
 from pretrain.running.processes import assume_gpus
@@ -64,7 +64,7 @@ def plan_on_cluster(
     """Return the plan of cells, with the GPUs and hours of the cluster's jobs."""
     planned = [plan_cell(with_cluster_gpus(cell, options), measured) for cell in cells]
     cores, processes = num_cpus(options, options.cell_gpus), options.parallel or len(cells)
-    return with_shared_work_counted_once(with_classifiers(planned), cores, processes)
+    return with_jobs_and_hours(with_classifiers(planned), cores, processes)
 
 
 def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:

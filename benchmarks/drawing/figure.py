@@ -12,7 +12,8 @@ from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.selection import MALFORMED, MethodLine, is_published, is_unchanged
 from benchmarks.results.numbers import run_notes
 from benchmarks.results.published import Paper, papers
-from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Run, value_words
+from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Run
+from benchmarks.words import value_words
 from pretrain.running.reading import read_yaml
 from transfer.record import features_in
 

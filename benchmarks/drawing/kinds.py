@@ -42,7 +42,8 @@ from benchmarks.drawing.selection import (
 )
 from benchmarks.results.differences import difference
 from benchmarks.results.numbers import score_of_runs
-from benchmarks.results.records import Backbone, Results, Run, grouped
+from benchmarks.results.records import Backbone, Results, Run
+from benchmarks.words import grouped
 from transfer.datasets.catalog import DATASETS
 
 ACCURACY_TASKS = tuple(

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Conditions, Run, grouped
+from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, Conditions, Run
 from benchmarks.results.verdicts import PRETRAINING_DATA, norm_difference, trained_on
+from benchmarks.words import grouped
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Settings that describe the run and do not affect it."""

@@ -10,8 +10,9 @@ from benchmarks.planning.plan import PlannedCell
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import attempt
 from benchmarks.results.final_screen import final_screen
-from benchmarks.results.records import CellId, plural, read_results
+from benchmarks.results.records import CellId, read_results
 from benchmarks.tables import update_tables
+from benchmarks.words import plural
 from pretrain.running.console import format_duration
 from pretrain.running.reading import ReadError
 from pretrain.running.stop import EXIT_RESUMABLE

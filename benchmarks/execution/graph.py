@@ -15,9 +15,9 @@ from benchmarks.planning.plan import (
     decoding_hours,
     extraction_of,
     pass_of,
-    with_shared_work_counted_once,
+    with_jobs_and_hours,
 )
-from benchmarks.results.records import grouped
+from benchmarks.words import grouped
 from transfer.cells.cell import Cell
 from transfer.cells.request import Request
 
@@ -45,7 +45,7 @@ class Job:
 
 def job_graph(rows: Sequence[PlannedCell]) -> list[Job]:
     """Return the jobs to run, each after its dependencies."""
-    groups = grouped((_shared_work(row), row) for row in rows if row.state == "run")
+    groups = grouped((_job_key(row), row) for row in rows if row.state == "run")
     jobs: list[Job] = []
     for group in sorted(
         groups.values(), key=lambda group: bool(group[0].cell.task.classifier_task)
@@ -75,14 +75,14 @@ def with_hours_of_this_machine(rows: Sequence[PlannedCell], workers: int) -> lis
             else row
             for row in planned
         ]
-        rows = with_shared_work_counted_once(rows, max(1, cores // workers), workers)
+        rows = with_jobs_and_hours(rows, max(1, cores // workers), workers)
         num_jobs = len(job_graph(rows))
         if not 0 < num_jobs < workers:
             return rows
         workers = num_jobs
 
 
-def _shared_work(row: PlannedCell) -> object:
+def _job_key(row: PlannedCell) -> object:
     """Return a key that the cells of one job have in common."""
     cell = row.cell
     if cell.task.trains_backbone or cell.task.distributed_training is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from benchmarks.results.final_screen import first_lines
-from benchmarks.results.records import TRANSFER, count_tasks, grouped, plural
+from benchmarks.words import TRANSFER, count_tasks, grouped, plural
 from pretrain.running.console import aligned
 from pretrain.running.host_memory import image_memory, image_memory_bytes
 from pretrain.running.processes import num_gpus
@@ -108,10 +108,10 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     return list(by_path.values())
 
 
-def with_shared_work_counted_once(
+def with_jobs_and_hours(
     rows: Sequence[PlannedCell], cores: int, processes: int
 ) -> list[PlannedCell]:
-    """Return the rows with GPU hours in which shared work counts once.
+    """Return the rows with their jobs, and GPU hours in which shared work counts once.
 
     If decoding on these cores takes longer than the networks, the GPU waits. Images that several
     rows read are decoded once, and a pass takes as long as its longest training. A row has only the
@@ -120,7 +120,7 @@ def with_shared_work_counted_once(
     processes: maximum number of parallel jobs, among which networks are divided.
     """
     priced: dict[Path, PlannedCell] = {}
-    for group in grouped((_shared_work(row), row) for row in rows).values():
+    for group in grouped((_shared_images(row), row) for row in rows).values():
         for index, job in enumerate(_split_into_jobs(group, cores, processes)):
             for row in _with_added_hours(job, cores):
                 priced[row.cell.path] = replace(row, job_index=index)
@@ -165,7 +165,7 @@ def _with_added_hours(rows: Sequence[PlannedCell], cores: int) -> list[PlannedCe
     return [replace(row, limit=limit) for row in priced]
 
 
-def _shared_work(row: PlannedCell) -> object:
+def _shared_images(row: PlannedCell) -> object:
     """Return a common key for rows that share images or a pass."""
     shared = extraction_of(row.cell) or pass_of(row.cell)
     has_hours = row.state in ("run", "missing data")

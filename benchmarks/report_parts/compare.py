@@ -22,9 +22,10 @@ from benchmarks.results.differences import (
     with_errors,
 )
 from benchmarks.results.numbers import Number, main_numbers, shared_heading
-from benchmarks.results.records import Backbone, count_tasks, grouped
+from benchmarks.results.records import Backbone
 from benchmarks.results.tables import row_label
 from benchmarks.results.verdicts import pretraining_data
+from benchmarks.words import count_tasks, grouped
 from transfer.encoders.architectures import network_words
 from transfer.record import SIGNED_METRICS
 

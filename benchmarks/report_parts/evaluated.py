@@ -8,9 +8,10 @@ from typing import Any
 from benchmarks.report_parts.document import Fold, Part, sheet
 from benchmarks.results.explanation import checkpoint_lines
 from benchmarks.results.numbers import Number, one_per_backbone
-from benchmarks.results.records import RUN_ALL, TRANSFER, CellId, Results, Run, grouped, plural
+from benchmarks.results.records import CellId, Results, Run
 from benchmarks.results.tables import declaration_notes, description, plain, row_label
 from benchmarks.results.verdicts import pretraining_data
+from benchmarks.words import RUN_ALL, TRANSFER, grouped, plural
 from transfer.cells.state import read_states
 from transfer.tasks import TASKS
 

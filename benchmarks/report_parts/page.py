@@ -22,9 +22,10 @@ from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
 from benchmarks.results.numbers import Number
 from benchmarks.results.paper_page import PaperTables
-from benchmarks.results.records import FIGURES, TABLES, Run, count_tasks, grouped, plural
+from benchmarks.results.records import FIGURES, TABLES, Run
 from benchmarks.results.tables import Cell, Grid, Line, plain
 from benchmarks.results.verdicts import Pair, pair_texts
+from benchmarks.words import count_tasks, grouped, plural
 
 PACKAGE = "benchmarks.report_parts"
 MAX_FIGURES, MAX_VIEWS, MAX_TASKS = 4_000_000, 2_000_000, 2_500_000

@@ -20,8 +20,9 @@ from benchmarks.report_parts.document import (
 )
 from benchmarks.results.numbers import Number, by_comparison, main_numbers, shared_heading
 from benchmarks.results.overview import curve_of, curve_positions
-from benchmarks.results.records import Run, grouped, plural
+from benchmarks.results.records import Run
 from benchmarks.results.tables import row_label
+from benchmarks.words import grouped, plural
 from transfer.frozen.rankme import RANKME
 from transfer.galleries.tile import CAPTIONS, gallery_folder
 

@@ -15,7 +15,7 @@ from benchmarks.results.numbers import (
     mean_over_tasks,
     one_per_backbone,
 )
-from benchmarks.results.records import Identity, grouped, short_key
+from benchmarks.results.records import Identity
 from benchmarks.results.tables import (
     Cell,
     Grid,
@@ -28,6 +28,7 @@ from benchmarks.results.tables import (
     row_label,
     without_escapes,
 )
+from benchmarks.words import grouped, short_key
 from pretrain.running.command_line import nearest
 from transfer.record import SIGNED_METRICS
 

@@ -10,15 +10,9 @@ from typing import Any
 
 from benchmarks.results.numbers import numbers_of
 from benchmarks.results.published import all_tables
-from benchmarks.results.records import (
-    CURVE_SEPARATOR,
-    RUN_ALL,
-    TRANSFER,
-    Run,
-    grouped,
-    value_words,
-)
+from benchmarks.results.records import CURVE_SEPARATOR, Run
 from benchmarks.results.verdicts import pairs_of, reason_without_number
+from benchmarks.words import RUN_ALL, TRANSFER, grouped, value_words
 from pretrain.running.command_line import with_present_option
 from transfer.cells.request import Settings, command_line_args, from_json
 from transfer.encoders.architectures import network_words

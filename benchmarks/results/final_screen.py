@@ -6,8 +6,9 @@ from itertools import product
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.numbers import common_notes, numbers_of
 from benchmarks.results.published import best_published
-from benchmarks.results.records import CellId, Run, grouped
+from benchmarks.results.records import CellId, Run
 from benchmarks.results.verdicts import pairs_of
+from benchmarks.words import grouped
 from pretrain.running.console import aligned
 from transfer.tasks import key_of
 

@@ -28,10 +28,9 @@ from benchmarks.results.records import (
     Identity,
     Reasons,
     Run,
-    grouped,
     schedule_words,
-    tolerated_notes,
 )
+from benchmarks.words import grouped, tolerated_notes
 from transfer.outcomes import PER_IMAGE
 
 ColumnKey = tuple[str, str]

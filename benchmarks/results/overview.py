@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.results.numbers import Block, ColumnKey, Number, blocks, run_name
 from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
-from benchmarks.results.records import RANDOM, Backbone, grouped, short_key
+from benchmarks.results.records import RANDOM, Backbone
 from benchmarks.results.tables import (
     RULE,
     Grid,
@@ -21,6 +21,7 @@ from benchmarks.results.tables import (
     plain,
     row_label,
 )
+from benchmarks.words import grouped, short_key
 
 
 def overview_page(

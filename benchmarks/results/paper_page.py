@@ -20,7 +20,7 @@ from benchmarks.results.published import (
     published_score,
     transfer_tasks,
 )
-from benchmarks.results.records import Reasons, grouped
+from benchmarks.results.records import Reasons
 from benchmarks.results.tables import (
     RULE,
     Cell,
@@ -42,6 +42,7 @@ from benchmarks.results.verdicts import (
     norm_group_lines,
     rows_of_recipe,
 )
+from benchmarks.words import grouped
 
 MARGINS_ABOVE_RANDOM = {
     **dict.fromkeys(("coco_det", "coco_insseg", "coco_keypoint", "voc0712_det_c4"), ("AP", 3.0)),

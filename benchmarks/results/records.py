@@ -7,12 +7,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from glob import glob
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from benchmarks.results.published import Pretraining, published_recipes
+from benchmarks.words import RUN_ALL, grouped, plural, tolerated_notes, value_words
 from transfer.frozen.rankme import RANKME
 from transfer.record import (
     RECORDS,
@@ -27,14 +28,6 @@ from transfer.record import (
     record_path,
     state_path,
 )
-
-IN_CHECKOUT = (Path(__file__).parents[2] / "pyproject.toml").is_file()
-RUN_ALL = ("python", "benchmarks/run_all.py") if IN_CHECKOUT else ("ssl-benchmark",)
-TRANSFER = ("python", "-m", "transfer") if IN_CHECKOUT else ("ssl-transfer",)
-"""Commands to print; an installed wheel has no run_all.py."""
-
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
 
 SMALL_DATA = {
     "generated": "generated data",
@@ -560,53 +553,3 @@ def _length(schedule: str) -> str:
 def schedule_words(schedule: str) -> str:
     """Return words such as "smoke schedule", or "0.02-length schedule" for a share."""
     return f"{schedule} schedule" if schedule in SCHEDULES else f"{schedule}-length schedule"
-
-
-def tolerated_notes(tolerated: Iterable[tuple[str, int]]) -> list[str]:
-    """Return a note for each incomplete dataset."""
-    return [
-        f"{count} missing, surplus, repeated or unreadable images or annotations of {key} tolerated"
-        for key, count in tolerated
-    ]
-
-
-def value_words(value: Any, between: str = " ") -> str:
-    """Return a value as text, with short floats and joined lists."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Mapping):
-        return ", ".join(
-            f"{name} {value_words(element, between)}" for name, element in value.items()
-        )
-    if isinstance(value, list | tuple):
-        return between.join(value_words(element, between) for element in value) or "none"
-    return str(value)
-
-
-def plural(count: int, noun: str, ending: str = "s") -> str:
-    """Return words such as "1 process" or "2 processes"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{ending}"
-
-
-def count_tasks(keys: Collection[str]) -> str:
-    """Return the number of tasks or protocol variants as text.
-
-    A task is an id, such as in1k_linear; in1k_linear@co2 is a protocol variant of it.
-    """
-    tasks = plural(len({key.partition("@")[0] for key in keys}), "task")
-    return (
-        tasks if tasks.startswith(f"{len(keys)} ") else f"{len(keys)} protocol variants of {tasks}"
-    )
-
-
-def short_key(key: str) -> str:
-    """Return the label of a task in a column, such as cars for transfer_linear/cars."""
-    return re.sub("^transfer_linear/|_linear$|_knn$", "", key)
-
-
-def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return the values of each key, both in the given order."""
-    groups: dict[Key, list[Value]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups

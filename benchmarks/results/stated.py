@@ -22,9 +22,10 @@ from benchmarks.results.published import (
     papers,
     published_recipes,
 )
-from benchmarks.results.records import DECLARED, Reasons, grouped
+from benchmarks.results.records import DECLARED, Reasons
 from benchmarks.results.tables import Page, Part, declaration_notes, grid
 from benchmarks.results.verdicts import norm_group_lines, pretraining_differences
+from benchmarks.words import grouped
 
 HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "95 % interval", "verdict")
 BEST_SETTING = "- best setting: inconclusive where the paper's value is not significantly below."

@@ -13,7 +13,8 @@ from typing import Literal
 
 from benchmarks.results.differences import Score, difference, holm, with_errors
 from benchmarks.results.numbers import Number, common_notes
-from benchmarks.results.records import DECLARED, STAND_IN_TEXTURE, Backbone, grouped, plural
+from benchmarks.results.records import DECLARED, STAND_IN_TEXTURE, Backbone
+from benchmarks.words import grouped, plural
 from transfer.encoders.architectures import network_words
 
 DIGITS, RAISED = "0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"

@@ -17,8 +17,9 @@ from benchmarks.results.published import (
     printed,
     published_score,
 )
-from benchmarks.results.records import STAND_IN_TEXTURE, Backbone, grouped
+from benchmarks.results.records import STAND_IN_TEXTURE, Backbone
 from benchmarks.results.tables import Part, grid, plain
+from benchmarks.words import grouped
 from transfer.encoders.public_files import PUBLIC_FILES
 from transfer.record import UNTRAINED
 

@@ -56,6 +56,7 @@ LAYERS = {
         ("figures",),
         ("drawing",),
         ("results",),
+        ("words",),
     ),
 }
 """Modules from top to bottom: each imports only from lower layers."""

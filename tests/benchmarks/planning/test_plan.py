@@ -11,7 +11,7 @@ from benchmarks.planning.plan import (
     plan_cell,
     protocol_notes,
     render_plan,
-    with_shared_work_counted_once,
+    with_jobs_and_hours,
 )
 from pretrain.running.processes import assume_gpus
 from tests.benchmarks.conftest import Rows
@@ -25,28 +25,28 @@ from transfer.hours import Measured, core_hours, gpu_hours, save_seconds
 def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
     keys = ("in1k_linear@jcl", "in1k_linear@lorac", "in1k_linear@uniclr", "in100_linear@jcl")
     planned = rows(*keys, names=("one", "other"), seeds=2, hours=2.0)
-    result = with_shared_work_counted_once(planned, 1, 1)
+    result = with_jobs_and_hours(planned, 1, 1)
     assert [row.gpu_hours for row in result] == [*[2.0] * 2, *[0.0] * 4, *[2.0] * 2] * 2
     assert result[2].reason == result[4].reason == "trained together with in1k_linear@jcl"
     completed = replace(planned[0], state="cached", gpu_hours=0.0)
-    assert with_shared_work_counted_once([completed, planned[2]], 1, 1)[1].gpu_hours == 2.0
+    assert with_jobs_and_hours([completed, planned[2]], 1, 1)[1].gpu_hours == 2.0
     # a longer probe of a pass costs what it takes beyond the others
     planned = rows(*(f"in100_linear@{reading}" for reading in ("jcl", "looc", "lorac")))
     planned[1] = replace(planned[1], gpu_hours=2.5)
-    result = with_shared_work_counted_once(planned, 1, 1)
+    result = with_jobs_and_hours(planned, 1, 1)
     assert [row.gpu_hours for row in result] == [1.0, 1.5, 0.0]
     assert result[1].reason == "extends the training pass of in100_linear@jcl"
-    assert [row.gpu_hours for row in with_shared_work_counted_once(planned[1:], 1, 1)] == [2.5, 0.0]
+    assert [row.gpu_hours for row in with_jobs_and_hours(planned[1:], 1, 1)] == [2.5, 0.0]
 
 
 def test_images_of_several_backbones_are_decoded_once_in_the_plan(rows: Rows) -> None:
     five = [replace(row, core_hours=16.0) for row in rows("in100_knn", names=tuple("abcde"))]
     for cores, expected in {4: [4.0, 0.0, 0.0, 0.0, 1.0], 16: [1.0] * 5}.items():
-        result = with_shared_work_counted_once(five, cores, 1)
+        result = with_jobs_and_hours(five, cores, 1)
         assert [row.gpu_hours for row in result] == expected
     assert result[1].reason == "shares feature extraction with a"
     features = rows("in100_knn", "in100_lowshot_knn")  # of one backbone: extracted once
-    assert [row.gpu_hours for row in with_shared_work_counted_once(features, 1, 1)] == [1.0, 0.0]
+    assert [row.gpu_hours for row in with_jobs_and_hours(features, 1, 1)] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(("processes", "jobs"), [(1, 1), (3, 3), (100, 4)])
@@ -54,7 +54,7 @@ def test_jobs_divide_networks_that_take_longer_than_decoding(
     rows: Rows, processes: int, jobs: int
 ) -> None:
     eight = [replace(row, core_hours=32.0) for row in rows("in100_knn", names=tuple("abcdefgh"))]
-    priced = with_shared_work_counted_once(eight, 16, processes)
+    priced = with_jobs_and_hours(eight, 16, processes)
     hours = [job.hours for job in job_graph(priced)]
     assert len(hours) == jobs
     assert max(hours) == {1: 8.0, 3: 3.0, 4: 2.0}[jobs]
@@ -63,7 +63,7 @@ def test_jobs_divide_networks_that_take_longer_than_decoding(
 @pytest.mark.parametrize(("cores", "limit"), [(4, "decoding on 4 CPU cores"), (32, "the GPU")])
 def test_the_plan_names_what_limits_frozen_networks(rows: Rows, cores: int, limit: str) -> None:
     (row,) = (replace(row, core_hours=16.0) for row in rows("in100_knn"))
-    (row,) = with_shared_work_counted_once([row], cores, 1)
+    (row,) = with_jobs_and_hours([row], cores, 1)
     hours = max(1.0, 16.0 / cores)
     line = f"frozen networks are limited by {limit} {hours:.2f} h (one core decodes 245 images/s"
     assert line in render_plan([row])

@@ -8,7 +8,7 @@ from benchmarks.planning.plan import (
     PlannedCell,
     State,
     render_plan_groups,
-    with_shared_work_counted_once,
+    with_jobs_and_hours,
 )
 from transfer.cells.cell import Cell
 from transfer.cells.request import Settings
@@ -49,7 +49,7 @@ def test_plan_counts_cells_and_hours_by_group(small_backbone: Encoder, settings:
     readings = ["in1k_linear@jcl", "in1k_linear@co2"]
     rows = [planned(key, small_backbone, settings, "missing data") for key in readings]
     hours = [row.gpu_hours for row in rows]
-    priced = with_shared_work_counted_once(rows, 1, 1)
+    priced = with_jobs_and_hours(rows, 1, 1)
     assert sum(row.gpu_hours for row in priced) == pytest.approx(max(hours))
     assert [row.reason for row in priced] == ["", ""]
 

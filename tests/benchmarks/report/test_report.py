@@ -14,7 +14,7 @@ from benchmarks.report_parts.compare import Compared, compared
 from benchmarks.report_parts.page import addresses_of, explanations_of, report_page
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
-from benchmarks.results.records import count_tasks
+from benchmarks.words import count_tasks
 from tests.benchmarks.report.complete_records import (
     ENDS_SCRIPT,
     HOSTILE,

@@ -9,7 +9,8 @@ from benchmarks.report_parts.evaluated import NOT_FINISHED, reason_of, without_r
 from benchmarks.report_parts.page import report_page
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
-from benchmarks.results.records import grouped, read_results
+from benchmarks.results.records import read_results
+from benchmarks.words import grouped
 from tests.benchmarks.conftest import Rows
 from tests.benchmarks.report.complete_records import HOSTILE
 from tests.synthetic_records import failure, put, record
