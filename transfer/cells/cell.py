@@ -47,6 +47,8 @@ class Cell:
 
     request: Request
     backbone: Encoder
+    shared_s: float = 0.0
+    """Seconds that its process has worked for several cells before, this cell's share."""
 
     @classmethod
     def of(cls, request: Request) -> Self:
@@ -77,7 +79,7 @@ class Cell:
 
     def with_request(self, **request: Any) -> Self:
         """Return the cell with some fields of its request replaced."""
-        return replace(self, request=replace(self.request, **request))
+        return replace(self, request=replace(self.request, **request), shared_s=0.0)
 
     def declared_as(self, backbone: Encoder, *, is_explicit: bool) -> Self:
         """Return the cell with a backbone and its declared recipe.

@@ -143,7 +143,7 @@ def _compute(cell: Cell, process: Process, checks_again: bool) -> Path | None:
     """
     import torch
 
-    start_s = time.monotonic()
+    start_s = time.monotonic() - cell.shared_s
     reports, folders = checked_folders(
         cell.task.datasets(), cell.folders, cell.settings.tolerate, checks_again=checks_again
     )
@@ -157,8 +157,9 @@ def _compute(cell: Cell, process: Process, checks_again: bool) -> Path | None:
             raise classifier_error(classifier_cell, error) from error
         weights = weights_file(classifier_record, classifier_cell.folders.work)
         folders = replace(folders, classifier=weights)
-        start_s = time.monotonic()  # the classifier's training has another record
-    if process.device.type == "cuda":
+        # the classifier's training has another record
+        start_s = time.monotonic() - cell.shared_s
+    if process.device.type == "cuda" and not cell.shared_s:  # the peak includes shared work
         torch.cuda.reset_peak_memory_stats(process.device)
     with explain_errors(cell):
         prepared = cell.task.prepare(cell.feature_backbone, folders)
@@ -284,18 +285,20 @@ def extract_together(cells: Sequence[Cell]) -> None:
         state.write(cell, "queued")
 
 
-def train_together(cells: Sequence[Cell]) -> None:
+def train_probes_together(cells: Sequence[Cell]) -> None:
     """Train the probes of several backbones on one stream of random crops.
 
     Each crop is made once for all. The states of the trainings are stored, so each cell then finds
     its own finished. An error is only printed: the cell then trains itself and reports its own
     error.
     """
-    for task, seed in dict.fromkeys((cell.task, cell.seed) for cell in cells):
-        by_weights = {
-            cell.backbone.sha256: cell for cell in cells if (cell.task, cell.seed) == (task, seed)
-        }
-        if len(by_weights) > 1 and task.shared_pass is not None:
+    groups: dict[object, dict[str, Cell]] = {}
+    for cell in cells:
+        if (crops := cell.task.shared_pass) is not None:
+            # the tasks may differ: they contain the backbone's normalization
+            groups.setdefault((cell.key, crops, cell.seed), {})[cell.backbone.sha256] = cell
+    for by_weights in groups.values():
+        if len(by_weights) > 1:
             _train_probes(list(by_weights.values()))
     for cell in cells:
         state.write(cell, "queued")
@@ -303,7 +306,7 @@ def train_together(cells: Sequence[Cell]) -> None:
 
 def _train_probes(cells: Sequence[Cell]) -> None:
     """Train the probes of a task for one cell of each backbone."""
-    from transfer.frozen.linear_heads import train_together as train_passes
+    from transfer.frozen.linear_heads import train_passes
 
     def report(progress: str) -> None:
         for cell in cells:
@@ -313,30 +316,32 @@ def _train_probes(cells: Sequence[Cell]) -> None:
         line = f"joint training failed: {error}; this cell trains separately"
         print(f"{cell.backbone.name} {cell.key}  {line}", file=sys.stderr, flush=True)
 
-    task, settings = cells[0].task, cells[0].settings
-    trainings: list[tuple[Cell, Iterator[Pass]]] = []
-    with progress_callback(report), image_memory(settings.image_memory_gb):
-        for cell in cells:
+    def prepared_passes(cell: Cell) -> Iterator["Pass"]:
+        keys, folders = cell.task.datasets(), cell.folders
+        load_annotations(keys, folders.data, folders.cache)
+        _, folders = checked_folders(keys, folders, cell.settings.tolerate)
+        prepared = cell.task.prepare(cell.feature_backbone, folders)
+        yield from cell.task.passes(prepared, folders, cell.seed)
+
+    trainings = [(cell, prepared_passes(cell)) for cell in cells]
+    with progress_callback(report), image_memory(cells[0].settings.image_memory_gb):
+        while trainings:
+            current: dict[Pass, tuple[Cell, Iterator[Pass]]] = {}
+            for cell, passes in trainings:
+                try:
+                    with explain_errors(cell):
+                        current |= dict.fromkeys(islice(passes, 1), (cell, passes))
+                except Exception as error:
+                    note(cell, error)
             try:
-                with explain_errors(cell):
-                    keys, folders = task.datasets(), cell.folders
-                    load_annotations(keys, folders.data, folders.cache)
-                    _, folders = checked_folders(keys, folders, settings.tolerate)
-                    prepared = task.prepare(cell.feature_backbone, folders)
-                trainings.append((cell, task.passes(prepared, folders, cell.seed)))
+                with explain_errors(cells[0]):
+                    failed = train_passes(list(current))
             except Exception as error:
-                note(cell, error)
-        try:
-            with explain_errors(cells[0]):
-                while passes := {
-                    shared: (cell, rest) for cell, rest in trainings for shared in islice(rest, 1)
-                }:
-                    failed = train_passes(list(passes))
-                    for shared, reason in failed.items():
-                        note(passes[shared][0], reason)
-                    trainings = [passes[shared] for shared in passes if shared not in failed]
-        except Exception as error:
-            note(cells[0], error)
+                note(cells[0], error)
+                return
+            for each, reason in failed.items():
+                note(current.pop(each)[0], reason)
+            trainings = list(current.values())
 
 
 def stored_request(cell: Cell, classifier_record: Record | None = None) -> dict[str, Any]:

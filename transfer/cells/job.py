@@ -21,6 +21,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 
 from pretrain.running import stop
@@ -37,7 +39,7 @@ from pretrain.running.processes import (
 )
 from transfer.cells import state
 from transfer.cells.cell import Cell, classifier_error, finished
-from transfer.cells.execution import evaluate, extract_together, lock_cell, train_together
+from transfer.cells.execution import evaluate, extract_together, lock_cell, train_probes_together
 from transfer.cells.request import Request, from_json, to_json
 from transfer.datasets.catalog import load_annotations
 from transfer.encoders.options import Checkpoint
@@ -118,9 +120,16 @@ def _run_together(requests: Sequence[Request]) -> int:
             state.fail_request(request, error)
             status = max(status, _report_failure(request, error))
     if len({cell.backbone.sha256 for cell in cells}) > 1:
-        unfinished = [cell for cell in cells if _needs_features(cell)]
+        needed = list(map(_needs_features, cells))
+        unfinished = list(compress(cells, needed))
+        start_s = time.monotonic()
         extract_together(unfinished)
-        train_together(unfinished)
+        train_probes_together(unfinished)
+        share_s = (time.monotonic() - start_s) / max(1, len(unfinished))
+        cells = [
+            replace(cell, shared_s=share_s if shares else 0.0)
+            for cell, shares in zip(cells, needed, strict=True)
+        ]
     for cell in cells:
         stop.exit_if_requested()
         status = max(status, _run_cell(cell))

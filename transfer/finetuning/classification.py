@@ -20,7 +20,7 @@ from transfer.finetuning.loop import fused
 from transfer.finetuning.schedule import Precision, TrainingSchedule
 from transfer.finetuning.state import Training, summary
 from transfer.finetuning.stream import Sample, Samples, StreamItem
-from transfer.frozen.crops import CROPS, RandomCrops
+from transfer.frozen.crops import CROPS_VERSION, RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
@@ -133,7 +133,14 @@ def fine_tune(
     """
     classifier = Classifier(backbone, len(images.class_names), seed).to(process.device)
     # everything that affects the weights
-    identity = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(schedule), seed, CROPS]
+    identity = [
+        CODE_VERSION,
+        backbone.sha256,
+        images.fingerprint,
+        asdict(schedule),
+        seed,
+        CROPS_VERSION,
+    ]
     training = Training(
         network=classifier,
         optimizer=classifier.optimizer(schedule),

@@ -22,7 +22,7 @@ from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS
 
-CROPS = "crops/2"
+CROPS_VERSION = "crops/2"
 """Version of random crops; part of the hash of a training.
 
 crops/1 used Pillow. crops/2 have the same boxes, flips and rotations; their 8-bit values differ

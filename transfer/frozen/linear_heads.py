@@ -25,7 +25,7 @@ from pretrain.running.lock import wait_for_lock
 from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads, class_results, save_classifier
-from transfer.frozen.crops import CROPS, crop_batches
+from transfer.frozen.crops import CROPS_VERSION, crop_batches
 from transfer.frozen.feature_cache import Features, Predictions, arithmetic
 from transfer.frozen.finite import require_converged
 from transfer.frozen.head_shares import share_details
@@ -69,7 +69,14 @@ class Pass:
         self.backbone, self.images, self.training, self.seed = backbone, images, training, seed
         crop_settings = [training.crop_px, training.labels, asdict(backbone.input)]
         name = content_hash(
-            [backbone.sha256, arithmetic(backbone), images.fingerprint, crop_settings, seed, CROPS],
+            [
+                backbone.sha256,
+                arithmetic(backbone),
+                images.fingerprint,
+                crop_settings,
+                seed,
+                CROPS_VERSION,
+            ],
             16,
         )
         self.file = folder / f"pass-{name}.stage"
@@ -101,11 +108,11 @@ class Pass:
         return min(probe.position for probe in self.reading)
 
     def run(self) -> Heads:
-        """Finish the training and return its heads; see `train_together`.
+        """Finish the training and return its heads; see `train_passes`.
 
         Raises NotFiniteError if all heads of the training diverge.
         """
-        train_together([self])
+        train_passes([self])
         return self.heads
 
     def load(self) -> None:
@@ -153,12 +160,16 @@ class Pass:
                 rates = probe.training.learning_rates
                 print_line("train", f"the probe with learning rates {rates}: {error}")
 
+    def free(self) -> None:
+        """Free the memory of the network."""
+        self.network = None
+
     def discard(self) -> None:
         """Delete the states."""
         self.file.unlink(missing_ok=True)
 
 
-def train_together(passes: Sequence[Pass]) -> dict[Pass, Exception]:
+def train_passes(passes: Sequence[Pass]) -> dict[Pass, Exception]:
     """Finish the training of each pass on one stream of crops.
 
     All passes have the same images, seed, crop size and type of labels; their backbones differ. If
@@ -181,12 +192,12 @@ def train_together(passes: Sequence[Pass]) -> dict[Pass, Exception]:
         if not unfinished:
             return {}
         with unchanged(unfinished[0].images, *unfinished):
-            return _read_stream(unfinished)
+            return _read_stream(unfinished, is_single=len(passes) == 1)
 
 
-def _read_stream(passes: list[Pass]) -> dict[Pass, Exception]:
+def _read_stream(passes: list[Pass], *, is_single: bool) -> dict[Pass, Exception]:
     """Pass the crops to all passes until their trainings are finished; return the errors."""
-    first_pass, is_single, errors = passes[0], len(passes) == 1, dict[Pass, Exception]()
+    first_pass, errors = passes[0], dict[Pass, Exception]()
     probes = [probe for each in passes for probe in each.reading]
     sizes = [probe.training.batch_size for probe in probes]
     chunk = min(size if size % FORWARD_IMAGES else FORWARD_IMAGES for size in sizes)
@@ -196,7 +207,7 @@ def _read_stream(passes: list[Pass]) -> dict[Pass, Exception]:
     training, saved_s = first_pass.training, time.monotonic()
     batches = crop_batches(first_pass.images, training, first_pass.seed, chunk, chunks)
     label = f"linear classifiers: {sum(len(probe.training.learning_rates) for probe in probes)}"
-    if not is_single:
+    if len(passes) > 1:
         label += f" of {len(passes)} backbones"
     size, num_steps = training.batch_size, first_pass.requested.ends[-1]
     done = first * chunk // size
@@ -213,7 +224,7 @@ def _read_stream(passes: list[Pass]) -> dict[Pass, Exception]:
                 if each.requested.finished:
                     each.save()
                 if each.requested.finished or each in errors:
-                    each.network = None
+                    each.free()
                     passes.remove(each)
             counter.add((number + 1) * chunk // size - number * chunk // size)
             if not passes:
@@ -229,7 +240,14 @@ def _read_stream(passes: list[Pass]) -> dict[Pass, Exception]:
 def training_hash(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
     """Return a hash of everything that determines the trained weights."""
     settings = asdict(training)
-    fields = [backbone.sha256, arithmetic(backbone), images.fingerprint, settings, seed, CROPS]
+    fields = [
+        backbone.sha256,
+        arithmetic(backbone),
+        images.fingerprint,
+        settings,
+        seed,
+        CROPS_VERSION,
+    ]
     return content_hash(fields, 16)
 
 
@@ -247,7 +265,7 @@ def train_and_score(shared_pass: Pass, test: Features, folder: Path, head: int =
     heads = Heads(trained.weight[rows], trained.bias[rows])
     scores = heads.scores(test.features)[0]
     require_converged(scores, training.learning_rates[head])
-    details: dict[str, Any] = {"weights": save_classifier(folder, heads), "crops": CROPS}
+    details: dict[str, Any] = {"weights": save_classifier(folder, heads), "crops": CROPS_VERSION}
     accuracies = [epoch[head] for epoch in probe.curve]
     if len(accuracies) == len(probe.ends):
         details |= {

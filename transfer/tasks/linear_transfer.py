@@ -115,19 +115,22 @@ class LinearTransfer(FrozenTask):
 
         Raises NotFiniteError if the final training diverges.
         """
-        from transfer.frozen.crops import CROPS
+        from transfer.frozen.crops import CROPS_VERSION
         from transfer.frozen.finite import require_converged
 
-        search, final = [each.run() for each in self.passes(prepared, folders, seed)]
-        held_out = cast("TrainingData", prepared.held_out)
-        accuracies = search.accuracies(held_out.test, METRICS[self.primary_metric])
-        best = accuracies.index(max(accuracies))
-        rate = self.learning_rates[best]
-        scores = final.scores(prepared.test.features)[0]
+        trained = []
+        for each in self.passes(prepared, folders, seed):
+            each.run()  # the second pass depends on the result of the first
+            trained.append(each)
+        search, final = trained
+        held_out, (rate,) = cast("TrainingData", prepared.held_out), final.training.learning_rates
+        accuracies = search.heads.accuracies(held_out.test, METRICS[self.primary_metric])
+        best = self.learning_rates.index(rate)
+        scores = final.heads.scores(prepared.test.features)[0]
         require_converged(scores, rate)
         details: dict[str, Any] = {
             "learning_rate": rate,
-            "crops": CROPS,
+            "crops": CROPS_VERSION,
             "at_grid_edge": best in (0, len(accuracies) - 1),
             "val_accuracy": dict(zip(map(str, self.learning_rates), accuracies, strict=True)),
             **class_results(scores, prepared.test.labels, prepared.train.class_names),

@@ -191,7 +191,7 @@ class SemiSupervised(CenterCrops):
         If several learning rates are given, they are compared first on held-out labeled images.
         """
         from transfer.finetuning.schedule import search_learning_rates
-        from transfer.frozen.crops import CROPS
+        from transfer.frozen.crops import CROPS_VERSION
         from transfer.frozen.image_cache import with_cached_pixels
 
         crops = self.epochs * len(self.head_rates) * len(prepared.train)
@@ -226,7 +226,7 @@ class SemiSupervised(CenterCrops):
             ],
             "at_grid_edge": bool(held_out) and rate in edges,
             "labels": draw_note if self.drawn_share else "published list",
-            "crops": CROPS,
+            "crops": CROPS_VERSION,
             "fingerprint_of_labelled": labeled.fingerprint,
         }
         if self.drawn_share and this_process().is_main:

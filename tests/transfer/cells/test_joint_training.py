@@ -4,17 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from benchmarks.execution.graph import job_graph
-from benchmarks.planning.plan import PlannedCell, with_shared_work_counted_once
+from benchmarks.planning.plan import PlannedCell, with_jobs_and_hours
 from pretrain.running import stop
 from pretrain.running.host_memory import image_memory
 from transfer.cells import state
 from transfer.cells.cell import Cell, finished
+from transfer.cells.execution import train_probes_together
 from transfer.cells.job import run
 from transfer.cells.request import Request, Settings
 from transfer.encoders.encoder import Encoder
@@ -86,6 +88,34 @@ def test_records_are_those_of_separate_evaluations(
     for request, single in zip(requests, alone, strict=True):
         joint = finished(Cell.of(request))
         assert numbers_of(joint) == numbers_of(finished(Cell.of(single)))
+
+
+def test_backbones_of_different_normalization_share_crops(
+    both: Requests, drawn: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe with the standard deviation of its paper contains the backbone's own."""
+    mine, other = map(Cell.of, both("in1k_linear@lorac-code"))
+    form = replace(other.backbone.input, std=(0.5, 0.5, 0.5))
+    other = replace(other, backbone=replace(other.backbone, input=form))
+    assert mine.task != other.task
+    training = Mock(return_value={})
+    monkeypatch.setattr("transfer.frozen.linear_heads.train_passes", training)
+    train_probes_together([mine, other])
+    assert [len(call.args[0]) for call in training.call_args_list] == [2, 0]
+
+
+def test_records_state_the_share_of_joint_work(
+    requests: list[Request], drawn: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(cells: Sequence[Cell]) -> None:
+        clock[0] += 100.0
+
+    clock = [0.0]
+    monkeypatch.setattr("transfer.cells.job.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("transfer.cells.job.train_probes_together", work)
+    assert run(requests) == 0
+    records = [finished(Cell.of(request)) for request in requests]
+    assert all(record and 50.0 <= record.wall_s < 51.0 for record in records)
 
 
 def test_a_stopped_joint_training_resumes(
@@ -162,7 +192,7 @@ def test_probes_of_all_checkpoints_form_one_job_per_stream(both: Requests) -> No
     keys = ("transfer_linear/dtd", "in100_linear@looc", "rotation4_linear")
     cells = [Cell.of(request) for key in keys for request in both(key)]
     rows = [PlannedCell(cell, "run", (), 1.0, core_hours=4.0) for cell in cells]
-    priced = with_shared_work_counted_once(rows, 2, 1)
+    priced = with_jobs_and_hours(rows, 2, 1)
     # decoding takes two hours on two cores, the two networks one hour each
     assert [row.gpu_hours for row in priced] == [2.0, 0.0] * 3
     assert [len(job.cells) for job in job_graph(priced)] == [2, 2, 2]
@@ -171,7 +201,7 @@ def test_probes_of_all_checkpoints_form_one_job_per_stream(both: Requests) -> No
     }
     # with four GPUs and fast decoding, each network has a job of its own
     fast = [replace(row, core_hours=0.5) for row in rows]
-    assert len(job_graph(with_shared_work_counted_once(fast, 2, 4))) == 6
+    assert len(job_graph(with_jobs_and_hours(fast, 2, 4))) == 6
     seeds = [replace(cell.request, seed=seed) for cell in cells[:1] for seed in (0, 1)]
     other_seeds = [PlannedCell(Cell.of(item), "run", (), 1.0) for item in seeds]
-    assert len(job_graph(with_shared_work_counted_once(other_seeds, 2, 1))) == 2
+    assert len(job_graph(with_jobs_and_hours(other_seeds, 2, 1))) == 2

@@ -24,7 +24,7 @@ from transfer.datasets.images import Images
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
-from transfer.frozen.linear_heads import Pass, train_and_score, train_together
+from transfer.frozen.linear_heads import Pass, train_and_score, train_passes
 from transfer.frozen.probe_training import ProbeTraining
 
 SMALL = ProbeTraining(learning_rates=(1.0, 0.1), epochs=2, batch_size=4, crop_px=32)
@@ -212,7 +212,7 @@ def test_backbones_of_one_stream_equal_separate_ones(
                 passes(tmp_path)[ahead].run()
     together = passes(tmp_path)
     SIZES.clear()
-    assert train_together(together) == {}
+    assert train_passes(together) == {}
     assert all(equal(each.heads, heads) for each, heads in zip(together, expected, strict=True))
     repeated = 0 if ahead is None else 20 - LARGE.batch_size
     assert sum(SIZES) == (2 if ahead is None else 1.5) * 40 + repeated
@@ -221,7 +221,9 @@ def test_backbones_of_one_stream_equal_separate_ones(
     assert not SIZES
 
 
+@pytest.mark.parametrize("finished", [False, True])
 def test_a_backbone_that_fails_leaves_the_stream_to_the_others(
+    finished: bool,
     backbones: list[Encoder],
     images: Images,
     tmp_path: Path,
@@ -232,20 +234,22 @@ def test_a_backbone_that_fails_leaves_the_stream_to_the_others(
         """Stands for what a failed forward pass holds."""
 
     held: list[weakref.ref[Activation]] = []
-    calls = count()
+    calls = count(2 * finished)
 
     def use(network: nn.Module, pixels: Tensor) -> Tensor:
         if held:
             assert held[0]() is None, "the failed network's memory is still used"
-        elif next(calls) == 3:  # the second backbone's second chunk
+        elif next(calls) == 3:  # of the second backbone
             activation = Activation()
             held.append(weakref.ref(activation))
             raise torch.OutOfMemoryError("no memory")
         return pixels.reshape(len(pixels), 512, -1).sum(dim=2)
 
     passes = [Pass(backbone, images, SMALL, 0, tmp_path) for backbone in backbones]
+    if finished:
+        passes[0].run()
     monkeypatch.setattr(transfer.frozen.linear_heads, "forward", use)
-    errors = train_together(passes)
+    errors = train_passes(passes)
     assert [*errors] == [passes[1]]
     assert str(errors[passes[1]]) == "no memory"
     assert equal(passes[0].heads, alone[0])

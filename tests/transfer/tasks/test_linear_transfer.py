@@ -48,11 +48,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, 
 
     class Trained:
         def __init__(self, backbone: Encoder, images: Images, *rest: Any) -> None:
-            self.called = (images, rest[0].learning_rates)
-            self.heads = heads_scoring([2, 4, 3] if len(self.called[1]) == 3 else [5])
+            self.images, self.training = images, rest[0]
+            self.heads = heads_scoring([2, 4, 3] if len(rest[0].learning_rates) == 3 else [5])
 
         def run(self) -> Heads:
-            calls.append(self.called)
+            calls.append((self.images, self.training.learning_rates))
             return self.heads
 
     monkeypatch.setattr(transfer.frozen.linear_heads, "Pass", Trained)
