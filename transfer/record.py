@@ -70,7 +70,11 @@ class Record:
     departures: list[str]
     """Deviations from the paper's protocol, one sentence each."""
     wall_s: float
+    """Seconds of the evaluation, with its share of work that several evaluations did together.
+
+    After an interruption, only those since then."""
     peak_memory_gb: float
+    """Peak memory of the GPU, or else of the process, with that of shared work."""
     request: dict[str, Any]
     """`transfer.cells.request.Request` without folders and with resolved options.
 
