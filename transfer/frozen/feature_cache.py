@@ -76,6 +76,11 @@ class TrainAndTest:
     class_names: tuple[str, ...]
     """Names of the L classes that occur in the labels."""
 
+    @property
+    def num_classes(self) -> int:
+        """Return L; tasks of users read it (docs/howto/add_a_task.md)."""
+        return len(self.class_names)
+
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
     """Return a split without the allowed bad images."""
