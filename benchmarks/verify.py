@@ -100,7 +100,9 @@ def _metric_contradictions(record: Record) -> Iterator[str]:
     if PER_IMAGE in details and answers is None:
         yield "the number of answers per image differs from the stored number"
     if answers is not None:
-        per_class = [*details.get("accuracy_per_class", {}).values()]
+        # ImageNet-C counts classes over all corruptions, but images over the main ones
+        are_comparable = "classes_counted_over" not in details
+        per_class = [*details.get("accuracy_per_class", {}).values()] if are_comparable else []
         classes = np.unique(answers.labels)
         computed = [100 * answers.fractions[answers.labels == c].mean() for c in classes]
         # names may be in a different order than labels

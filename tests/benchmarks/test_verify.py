@@ -92,6 +92,17 @@ def test_planted_contradiction_is_found(
     assert part in capsys.readouterr().out
 
 
+def test_classes_may_be_counted_over_other_images(tmp_path: Path) -> None:
+    """ImageNet-C counts classes over all corruptions, and images over the main ones."""
+
+    def plant(content: dict[str, Any]) -> None:
+        plant_class(content)
+        content["details"]["classes_counted_over"] = "all corruptions and severities"
+
+    edit(write(tmp_path), plant)
+    assert main([str(tmp_path)]) == 0
+
+
 def test_edited_record_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(write(tmp_path), lambda content: content.update(seed=3), rehash=False)
     assert main([str(tmp_path)]) == 1
