@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import compress
 from pathlib import Path
 
 from pretrain.running import stop
@@ -120,16 +119,13 @@ def _run_together(requests: Sequence[Request]) -> int:
             state.fail_request(request, error)
             status = max(status, _report_failure(request, error))
     if len({cell.backbone.sha256 for cell in cells}) > 1:
-        needed = list(map(_needs_features, cells))
-        unfinished = list(compress(cells, needed))
+        unfinished = [cell for cell in cells if _needs_features(cell)]
         start_s = time.monotonic()
         extract_together(unfinished)
         train_probes_together(unfinished)
         share_s = (time.monotonic() - start_s) / max(1, len(unfinished))
-        cells = [
-            replace(cell, shared_s=share_s if shares else 0.0)
-            for cell, shares in zip(cells, needed, strict=True)
-        ]
+        paths = {cell.path for cell in unfinished}
+        cells = [replace(cell, shared_s=share_s) if cell.path in paths else cell for cell in cells]
     for cell in cells:
         stop.exit_if_requested()
         status = max(status, _run_cell(cell))
