@@ -266,10 +266,14 @@ def extract_together(cells: Sequence[Cell]) -> None:
         for cell in cells:
             state.write(cell, "running", progress)
 
-    for task in dict.fromkeys(cell.task for cell in cells):
-        by_weights = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
+    groups: dict[object, dict[str, Cell]] = {}
+    for cell in cells:  # the tasks may differ: they contain the backbone's normalization
+        read = (cell.key, *cell.task.extracted())
+        groups.setdefault(read, {})[cell.backbone.sha256] = cell
+    for by_weights in groups.values():
         backbones = [cell.feature_backbone for cell in by_weights.values()]
-        first_cell, keys = next(iter(by_weights.values())), task.datasets()
+        first_cell = next(iter(by_weights.values()))
+        task, keys = first_cell.task, first_cell.task.datasets()
         for split, transform in task.extracted():
             try:
                 load_annotations(keys, first_cell.folders.data, first_cell.folders.cache)

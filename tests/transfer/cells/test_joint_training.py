@@ -16,7 +16,7 @@ from pretrain.running import stop
 from pretrain.running.host_memory import image_memory
 from transfer.cells import state
 from transfer.cells.cell import Cell, finished
-from transfer.cells.execution import train_probes_together
+from transfer.cells.execution import extract_together, train_probes_together
 from transfer.cells.job import run
 from transfer.cells.request import Request, Settings
 from transfer.encoders.encoder import Encoder
@@ -98,7 +98,12 @@ def test_backbones_of_different_normalization_share_crops(
     form = replace(other.backbone.input, std=(0.5, 0.5, 0.5))
     other = replace(other, backbone=replace(other.backbone, input=form))
     assert mine.task != other.task
+    extraction = Mock()
+    monkeypatch.setattr("transfer.cells.execution.features_of_backbones", extraction)
+    extract_together([mine, other])
+    assert [len(call.args[0]) for call in extraction.call_args_list] == [2]
     training = Mock(return_value={})
+    monkeypatch.undo()
     monkeypatch.setattr("transfer.frozen.linear_heads.train_passes", training)
     train_probes_together([mine, other])
     assert [len(call.args[0]) for call in training.call_args_list] == [2, 0]
